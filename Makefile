@@ -1,0 +1,86 @@
+# Each target makes the environment .venv by itself and needs nothing but Python 3.10+, Java 17+ and pip's package index.
+#
+#   make quickstart                          the main job, end to end, on real flights
+#   make quickstart QUICKSTART_ARGS=--json   the same as data
+#   make test                                every tier of the tests that this machine can run
+#   make test TESTS=tests/unit               one tier, one file
+#   make help                                all targets
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+# The first Python here that is new enough; PYTHON=/path/to/python3.12 chooses another. An environment that is there
+# and sound is kept, whatever PYTHON says: `make clean` first to change its Python.
+candidates := python3 python3.13 python3.12 python3.11 python3.10
+new_enough := import sys; sys.exit(sys.version_info < (3, 10))
+PYTHON ?= $(shell for python in $(candidates); do $$python -c '$(new_enough)' 2>/dev/null && echo $$python && break; done)
+
+QUICKSTART_ARGS ?=
+TESTS ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+bin := .venv/bin
+declared := pyproject.toml constraints.txt
+
+# $(call install,extra): pip is silent unless a person watches, for its log is long.
+define install
+$(bin)/python -c 'import pip; $(new_enough)' 2>/dev/null || $(MAKE) --no-print-directory environment
+echo "installing legacy-consumer[$(1)] into .venv; the first time this downloads about 450 MB, mostly Spark" >&2
+quiet=--quiet; if [ -t 2 ]; then quiet=; fi
+$(bin)/python -m pip install $$quiet --disable-pip-version-check --no-input --use-pep517 -c constraints.txt -e '.[$(1)]' >&2 \
+  || { echo "pip could not install legacy-consumer[$(1)]: see its message above, then run make again" >&2; exit 1; }
+touch $@
+endef
+
+.NOTPARALLEL:
+.PHONY: help environment .venv quickstart test lint format bench clean
+.ONESHELL:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+environment:
+	@python='$(PYTHON)'
+	if [ -z "$$python" ]; then
+	  echo "no Python 3.10 or newer among: $(candidates). Install one, or name one: make PYTHON=/path/to/python3" >&2; exit 1
+	fi
+	"$$python" -c '$(new_enough)' 2>/dev/null \
+	  || { echo "PYTHON=$$python is not a Python 3.10 or newer: name another, make PYTHON=/path/to/python3" >&2; exit 1; }
+	"$$python" -m venv --clear .venv \
+	  || { echo "$$python cannot make environments: install its venv module (Debian: apt install python3-venv)" >&2; exit 1; }
+
+# What users need and what developers need on top of it; each made again when a declaration changes.
+.venv/.quickstart: $(declared)
+	@$(call install,quickstart)
+
+.venv/.dev: $(declared)
+	@$(call install,dev)
+	touch .venv/.quickstart
+
+.venv: .venv/.dev ## the environment with everything for development
+
+quickstart: .venv/.quickstart ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)
+	@exec $(bin)/legacy-consumer quickstart $(QUICKSTART_ARGS)
+
+test: .venv/.dev ## every tier this machine can run (TESTS=tests/unit for one, PYTEST_ARGS for pytest's options)
+	@exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
+
+lint: .venv/.dev ## format, style, types and spelling, checked only
+	@$(bin)/ruff format --check .
+	$(bin)/ruff check .
+	$(bin)/mypy --strict
+	$(bin)/codespell
+
+format: .venv/.dev ## rewrite the code in the project's format, mend what can be mended
+	@$(bin)/ruff check --fix --exit-zero --quiet .
+	$(bin)/ruff format .
+
+bench: .venv/.dev ## every benchmark against its peer (BENCH_ARGS=name for one); results in benchmarks/results
+	@exec $(bin)/python -m benchmarks $(BENCH_ARGS)
+
+clean: ## remove the environment and everything that was made, but not downloaded jars
+	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,59 @@
+"""A full member of Kafka's ZooKeeper consumer groups.
+
+    from legacy_consumer import ConsumerConnector
+
+    with ConsumerConnector(zookeeper_connect="localhost:2181", group_id="billing") as connector:
+        (stream,) = connector.create_message_streams({"orders": 1})["orders"]
+        for message in stream:
+            print(message.partition(), message.offset(), message.value())
+"""
+
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.connector import ConsumerConnector
+from legacy_consumer.errors import (
+    BrokersUnavailableError,
+    ConsumerClosedError,
+    ConsumerTimeoutError,
+    FetchError,
+    MessageStreamsExistError,
+    MissingListenerError,
+    OffsetOutOfRangeError,
+)
+from legacy_consumer.fetcher import Message
+from legacy_consumer.listener import RebalanceListener
+from legacy_consumer.offset_store import CommitResult
+from legacy_consumer.progress import Committed, PartitionProgress
+from legacy_consumer.stream import KafkaStream
+from rebalance.coordinator import Status
+from rebalance.machine import Phase
+from rebalance.subscription import Blacklist, Whitelist
+from zk_layout.errors import ConfigError, LegacyConsumerError, ZooKeeperError
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+__all__ = [
+    "Blacklist",
+    "BrokersUnavailableError",
+    "ClusterConfig",
+    "CommitResult",
+    "Committed",
+    "ConfigError",
+    "ConsumerClosedError",
+    "ConsumerConfig",
+    "ConsumerConnector",
+    "ConsumerThreadId",
+    "ConsumerTimeoutError",
+    "FetchError",
+    "KafkaStream",
+    "LegacyConsumerError",
+    "Message",
+    "MessageStreamsExistError",
+    "MissingListenerError",
+    "OffsetOutOfRangeError",
+    "PartitionProgress",
+    "Phase",
+    "RebalanceListener",
+    "Status",
+    "TopicPartition",
+    "Whitelist",
+    "ZooKeeperError",
+]

@@ -1,0 +1,150 @@
+"""`legacy-consumer embedded`: real servers in the foreground, for people who want to try something."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+
+import click
+
+from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedEnsemble, EmbeddedKafka, EmbeddedZooKeeper
+
+_NO_KAFKA = "none"
+_TOPIC = re.compile(r"(?P<name>[^:]+)(:(?P<partitions>[1-9]\d{0,4}))?")
+_MOST_REPLICAS = 3
+
+
+class _StopRequested(BaseException):
+    """SIGTERM came; not an Exception, so that nothing on the way takes it for a failure."""
+
+
+class _TopicType(click.ParamType[tuple[str, int]]):
+    name = "NAME[:PARTITIONS]"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        found = _TOPIC.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is not NAME or NAME:PARTITIONS", param, ctx)
+        return found["name"], int(found["partitions"] or 1)
+
+
+@click.group()
+def embedded() -> None:
+    """A real ZooKeeper and real Kafka brokers on this machine, without installing either."""
+
+
+@embedded.command()
+@click.option(
+    "--kafka",
+    "version",
+    type=click.Choice([*KAFKA_VERSIONS, _NO_KAFKA]),
+    default="1.1.1",
+    show_default=True,
+    help="Kafka's version; none starts ZooKeeper alone.",
+)
+@click.option("--brokers", type=click.IntRange(1, 9), default=1, show_default=True, help="How many brokers.")
+@click.option(
+    "--zookeeper-port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    help="The port of ZooKeeper; 0 or nothing for any free one. With --ensemble, that of the first server.",
+)
+@click.option(
+    "--kafka-port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    help="The port of the first broker, the others follow; 0 or nothing for any free ones.",
+)
+@click.option("--ensemble", is_flag=True, help="Three ZooKeeper servers instead of one.")
+@click.option("--topic", "topics", type=_TopicType(), multiple=True, help="Create a topic; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when all is ready.")
+def up(
+    version: str,
+    brokers: int,
+    zookeeper_port: int,
+    kafka_port: int,
+    ensemble: bool,
+    topics: tuple[tuple[str, int], ...],
+    as_json: bool,
+) -> None:
+    """Start ZooKeeper and Kafka, say where, and end both with Ctrl-C or SIGTERM. Nothing is kept.
+
+    Needs Java 17. The first start of a Kafka version fetches its jars.
+
+    \b
+    Example:
+      legacy-consumer embedded up --kafka 1.1.1 --brokers 3 --topic orders:6
+    """  # noqa: D301  (the escape is click's mark for lines that keep their breaks)
+    if topics and version == _NO_KAFKA:
+        raise click.UsageError("--topic needs a broker, and --kafka none starts none")
+    stop = threading.Event()
+    try:
+        with _ended_by_sigterm(), ExitStack() as servers:
+            zookeeper: EmbeddedZooKeeper | EmbeddedEnsemble
+            if ensemble:
+                ports = [zookeeper_port + index for index in range(3)] if zookeeper_port else None
+                zookeeper = servers.enter_context(EmbeddedEnsemble(ports=ports))
+            else:
+                zookeeper = servers.enter_context(EmbeddedZooKeeper(port=zookeeper_port))
+            kafka = None
+            if version != _NO_KAFKA:
+                ports = [kafka_port + index for index in range(brokers)] if kafka_port else None
+                kafka = servers.enter_context(EmbeddedKafka(version, brokers, zookeeper, ports))
+                for name, partitions in topics:
+                    kafka.create_topic(name, partitions, min(_MOST_REPLICAS, brokers))
+            _show(zookeeper, kafka, topics, as_json=as_json)
+            stop.wait()
+    except (KeyboardInterrupt, _StopRequested):
+        if not as_json:
+            click.echo("stopped")
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM unwinds the stack, as Ctrl-C does; a second one while that happens changes nothing."""
+
+    def end(signal_number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise _StopRequested
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _show(
+    zookeeper: EmbeddedZooKeeper | EmbeddedEnsemble,
+    kafka: EmbeddedKafka | None,
+    topics: tuple[tuple[str, int], ...],
+    *,
+    as_json: bool,
+) -> None:
+    nodes = zookeeper.nodes if isinstance(zookeeper, EmbeddedEnsemble) else [zookeeper.node]
+    if as_json:
+        document = {
+            "zookeeper_connect": zookeeper.connect,
+            "zookeeper_pids": [node.pid for node in nodes],
+            "bootstrap_servers": kafka.bootstrap_servers if kafka else None,
+            "kafka_version": kafka.version if kafka else None,
+            "broker_pids": [broker.pid for broker in kafka.brokers] if kafka else [],
+            "topics": dict(topics),
+        }
+        click.echo(json.dumps(document))
+        return
+    click.echo(f"ZooKeeper {zookeeper.version:8} zookeeper.connect={zookeeper.connect}")
+    if kafka is not None:
+        click.echo(f"Kafka {kafka.version:12} bootstrap.servers={kafka.bootstrap_servers}")
+    for name, partitions in topics:
+        click.echo(f"topic {name}, {partitions} partition{'' if partitions == 1 else 's'}")
+    click.echo("Ctrl-C ends all and removes the data")

@@ -1,0 +1,182 @@
+"""How to reach one cluster: its ZooKeeper and its brokers. What every command and the Spark sources need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from legacy_consumer.config.properties import PASSED_TO_LIBRDKAFKA, PROPERTIES
+from legacy_consumer.config.sources import Value, Values, gather
+from zk_layout.errors import ConfigError
+from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]*")
+_HOST = re.compile(r"(?:[^\s:/,\[\]]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
+_JAVA_KEY_STORES = (".jks", ".p12", ".pfx")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """The properties that say how to reach ZooKeeper and Kafka, checked; made by load.
+
+    kafka_security, rdkafka: names and values for librdkafka as they are.
+    warnings: what an operator should look at; notes: what has no effect, and why. Whoever starts work with this logs
+    them, loading does not.
+    """
+
+    zookeeper_connect: str
+    zookeeper_session_timeout_ms: int
+    zookeeper_connection_timeout_ms: int
+    zookeeper_set_acl: bool
+    zookeeper_auth_digest: str | None = field(repr=False)
+    zookeeper_sasl_mechanism: str
+    zookeeper_sasl_username: str | None
+    zookeeper_sasl_password: str | None = field(repr=False)
+    zookeeper_sasl_service: str
+    zookeeper_sasl_principal: str | None
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: str | None = field(repr=False)
+    zookeeper_ssl_key_location: str | None
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_ssl_verify_certificates: bool
+    client_id: str
+    security_protocol: str
+    socket_timeout_ms: int
+    socket_receive_buffer_bytes: int
+    kafka_security: tuple[tuple[str, str], ...] = field(repr=False)
+    rdkafka: tuple[tuple[str, str], ...] = field(repr=False)
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def load(
+        cls,
+        properties_file: str | PathLike[str] | None = None,
+        overrides: Mapping[str, str | int | bool] | None = None,
+        **keywords: str | int | bool,
+    ) -> Self:
+        """Read and check: keywords (`zookeeper_connect=`) win over overrides (`zookeeper.connect`), these over a file.
+
+        Raises: ConfigError, before anything is connected to.
+        """
+        values = gather(properties_file, overrides, keywords)
+        complete = cls._complete(values)
+        names = {f.name for f in fields(cls)}
+        picked = {known.attribute: complete[known.name] for known in PROPERTIES if known.attribute in names}
+        config = cls(
+            **picked,  # type: ignore[arg-type]  # the table says the types; test_config.py compares it with the fields
+            kafka_security=_for_librdkafka(values),
+            rdkafka=tuple(sorted(values.rdkafka.items())),
+            warnings=(*values.warnings, *cls._contradictions(complete)),
+            notes=tuple(values.notes),
+        )
+        config.zk_settings()  # refuses what can never work
+        return config
+
+    @classmethod
+    def _complete(cls, values: Values) -> dict[str, Value | None]:
+        """Fill in the defaults, and check what concerns one property alone."""
+        complete: dict[str, Value | None] = {known.name: known.default for known in PROPERTIES}
+        complete.update(values.given)
+        connect = complete["zookeeper.connect"]
+        if not connect:
+            raise ConfigError("zookeeper.connect", None, "is required: give host:port[,host:port...][/chroot]")
+        _check_connect(str(connect))
+        if complete["client.id"] is None:
+            complete["client.id"] = complete["group.id"] or "legacy-consumer"
+        check_name("client.id", str(complete["client.id"]))
+        if complete["zookeeper.connection.timeout.ms"] is None:
+            complete["zookeeper.connection.timeout.ms"] = complete["zookeeper.session.timeout.ms"]
+        digest = complete["zookeeper.auth.digest"]
+        if digest is not None and not re.fullmatch(r"[^:]+:.+", str(digest)):
+            raise ConfigError("zookeeper.auth.digest", None, "must be user:password")
+        for name in ("zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location"):
+            if str(complete[name] or "").lower().endswith(_JAVA_KEY_STORES):
+                raise ConfigError(name, complete[name], "must be a PEM file, Java key stores cannot be read here")
+        return complete
+
+    @classmethod
+    def _contradictions(cls, complete: Mapping[str, Value | None]) -> list[str]:
+        """What is allowed and yet cannot be meant: one sentence each. Raises: ConfigError for what is not allowed."""
+        warnings = []
+        protocol = str(complete["security.protocol"])
+        ssl = sorted(n for n in PASSED_TO_LIBRDKAFKA if "ssl." in n and complete[n] not in {None, True})
+        sasl = sorted(n for n in PASSED_TO_LIBRDKAFKA if n.startswith("sasl.") and complete[n] is not None)
+        if ssl and not protocol.endswith("SSL"):
+            warnings.append(f"{ssl[0]} has no effect while security.protocol is {protocol}")
+        if sasl and not protocol.startswith("SASL"):
+            warnings.append(f"{sasl[0]} has no effect while security.protocol is {protocol}")
+        if not complete["zookeeper.ssl.client.enable"]:
+            warnings.extend(
+                f"{name} has no effect while zookeeper.ssl.client.enable is false"
+                for name in ("zookeeper.ssl.truststore.location", "zookeeper.ssl.keystore.location")
+                if complete[name] is not None
+            )
+        return warnings
+
+    def zk_settings(self) -> ZkSettings:
+        """The part that the ZooKeeper adapter needs. Raises: ConfigError."""
+        tls = None
+        if self.zookeeper_ssl_client_enable:
+            tls = TlsSettings(
+                ca=self.zookeeper_ssl_truststore_location,
+                certfile=self.zookeeper_ssl_keystore_location,
+                keyfile=self.zookeeper_ssl_key_location or self.zookeeper_ssl_keystore_location,
+                keyfile_password=self.zookeeper_ssl_keystore_password,
+                verify_certs=self.zookeeper_ssl_verify_certificates,
+                check_hostname=self.zookeeper_ssl_verify_certificates
+                and self.zookeeper_ssl_endpoint_identification_algorithm == "https",
+            )
+        sasl = None
+        if self.zookeeper_sasl_username is not None or self.zookeeper_sasl_mechanism == "GSSAPI":
+            sasl = SaslSettings(
+                mechanism=self.zookeeper_sasl_mechanism,
+                username=self.zookeeper_sasl_username,
+                password=self.zookeeper_sasl_password,
+                service=self.zookeeper_sasl_service,
+                principal=self.zookeeper_sasl_principal,
+            )
+        return ZkSettings(
+            connect=self.zookeeper_connect,
+            session_timeout_ms=self.zookeeper_session_timeout_ms,
+            connection_timeout_ms=self.zookeeper_connection_timeout_ms,
+            auth=(("digest", self.zookeeper_auth_digest),) if self.zookeeper_auth_digest else (),
+            sasl=sasl,
+            tls=tls,
+            secure_acl=self.zookeeper_set_acl,
+        )
+
+
+def _for_librdkafka(values: Values) -> tuple[tuple[str, str], ...]:
+    given = ((name, values.given[name]) for name in PASSED_TO_LIBRDKAFKA if name in values.given)
+    return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in given)
+
+
+def _check_connect(connect: str) -> None:
+    hosts, slash, chroot = connect.partition("/")
+    for host in hosts.split(","):
+        match = _HOST.fullmatch(host.strip())
+        if match is None or not 0 < int(match.group(1) or 2181) < 65536:
+            raise ConfigError(
+                "zookeeper.connect",
+                connect,
+                f"{host.strip()!r} is no host:port; give host:port[,host:port...][/chroot]",
+            )
+    if slash and chroot and any(part in {"", ".", ".."} for part in chroot.rstrip("/").split("/")):
+        raise ConfigError("zookeeper.connect", connect, f"/{chroot} is no path that ZooKeeper takes")
+    if "," in chroot or ":" in chroot:
+        raise ConfigError("zookeeper.connect", connect, "the chroot stands once, behind the last host")
+
+
+def check_name(name: str, value: str) -> None:
+    """Kafka's rule for group.id and client.id. Raises: ConfigError."""
+    if not _NAME.fullmatch(value):
+        raise ConfigError(name, value, "may hold only letters, digits, dots, underscores and dashes")

@@ -1,0 +1,106 @@
+"""Everything a member of a group needs to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from legacy_consumer.config.cluster_config import ClusterConfig, check_name
+from legacy_consumer.config.sources import Value, Values
+from zk_layout.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClusterConfig):
+    """The properties of one member, checked; made by load.
+
+    `ConsumerConfig.load("consumer.properties", group_id="billing")`. Attributes are Kafka's names with underscores;
+    legacy_consumer.config.PROPERTIES says what each means.
+    """
+
+    group_id: str
+    consumer_id: str | None
+    partition_assignment_strategy: str
+    partition_assignment_dialect: str
+    rebalance_max_retries: int
+    rebalance_backoff_ms: int
+    drain_timeout_ms: int
+    audit_interval_ms: int
+    exclude_internal_topics: bool
+    auto_commit_enable: bool
+    auto_commit_interval_ms: int
+    auto_offset_reset: str
+    offsets_storage: str
+    dual_commit_enabled: bool
+    offsets_commit_max_retries: int
+    offsets_channel_backoff_ms: int
+    offsets_channel_socket_timeout_ms: int
+    delivery_rule: str
+    commit_conflict: str
+    consumer_timeout_ms: int
+    fetch_message_max_bytes: int
+    fetch_min_bytes: int
+    fetch_wait_max_ms: int
+    refresh_leader_backoff_ms: int
+
+    @classmethod
+    def _complete(cls, values: Values) -> dict[str, Value | None]:
+        # a slots dataclass is made anew by its decorator, so super() without arguments would look in the wrong class
+        complete = super(ConsumerConfig, cls)._complete(values)
+        group = complete["group.id"]
+        if not group:
+            raise ConfigError("group.id", None, "is required: give the name of the group")
+        check_name("group.id", str(group))
+        if group in {".", ".."}:
+            raise ConfigError("group.id", group, "is no name that ZooKeeper takes for a znode")
+        consumer = complete["consumer.id"]
+        if consumer is not None and (not consumer or "/" in str(consumer) or not str(consumer).isprintable()):
+            raise ConfigError("consumer.id", consumer, "must not be empty nor hold / or control characters")
+        if complete["rebalance.backoff.ms"] is None:
+            complete["rebalance.backoff.ms"] = complete["zookeeper.sync.time.ms"]
+        if complete["dual.commit.enabled"] is None:
+            complete["dual.commit.enabled"] = complete["offsets.storage"] == "kafka"
+        return complete
+
+    @classmethod
+    def _contradictions(cls, complete: Mapping[str, Value | None]) -> list[str]:
+        warnings = super(ConsumerConfig, cls)._contradictions(complete)
+        if complete["offsets.storage"] != "zookeeper":
+            raise ConfigError(
+                "offsets.storage",
+                complete["offsets.storage"],
+                "only zookeeper is implemented: this group's offsets stay there",
+            )
+        fetch_wait_ms = _number(complete, "fetch.wait.max.ms")
+        if _number(complete, "socket.timeout.ms") < fetch_wait_ms:
+            raise ConfigError(
+                "socket.timeout.ms",
+                complete["socket.timeout.ms"],
+                f"must be at least fetch.wait.max.ms={fetch_wait_ms}, or every idle fetch would time out",
+            )
+        session_ms = _number(complete, "zookeeper.session.timeout.ms")
+        tries, backoff_ms = (
+            _number(complete, "rebalance.max.retries"),
+            _number(complete, "rebalance.backoff.ms"),
+        )
+        if tries * backoff_ms < session_ms:
+            warnings.append(
+                f"rebalance.max.retries={tries} x rebalance.backoff.ms={backoff_ms} is below "
+                f"zookeeper.session.timeout.ms={session_ms}: a rebalance gives up before the partitions of a crashed "
+                "member are free; raise rebalance.max.retries"
+            )
+        drain_ms = _number(complete, "drain.timeout.ms")
+        if drain_ms >= max(tries * backoff_ms, 1):
+            warnings.append(
+                f"drain.timeout.ms={drain_ms} is not below rebalance.max.retries={tries} x "
+                f"rebalance.backoff.ms={backoff_ms}: members with the same settings give up while this one drains"
+            )
+        if complete["dual.commit.enabled"]:
+            warnings.append("dual.commit.enabled has no effect while offsets.storage is zookeeper")
+        return warnings
+
+
+def _number(complete: Mapping[str, Value | None], name: str) -> int:
+    value = complete[name]
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,72 @@
+r"""The format of Java's .properties files, as java.util.Properties.load reads it.
+
+A line is `key=value`, `key: value` or `key value`; blanks around the separator do not count, blanks behind the value
+do. Lines beginning with # or ! are comments. An odd number of backslashes at the end continues the line, less the next
+line's leading blanks. `\t \n \r \f` and `\uXXXX` are escapes; a backslash before anything else is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_BLANKS = " \t\f"
+_SEPARATORS = "=:"
+_ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def parse_java_properties(text: str) -> dict[str, str]:
+    r"""Parse a whole file; of a key that stands twice the last one counts.
+
+    Raises: ValueError for \u without four hexadecimal digits.
+    """
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        end = _end_of_key(line)
+        rest = line[end:].lstrip(_BLANKS)
+        if rest[:1] and rest[0] in _SEPARATORS:
+            rest = rest[1:].lstrip(_BLANKS)
+        properties[_unescape(line[:end])] = _unescape(rest)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    pending: str | None = None
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(_BLANKS)
+        if pending is None and (not line or line[0] in "#!"):
+            continue
+        line = (pending or "") + line
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending = line[:-1]
+            continue
+        pending = None
+        yield line
+    if pending:
+        yield pending
+
+
+def _end_of_key(line: str) -> int:
+    escaped = False
+    for index, character in enumerate(line):
+        if not escaped and (character in _SEPARATORS or character in _BLANKS):
+            return index
+        escaped = character == "\\" and not escaped
+    return len(line)
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        escape = match.group(1)
+        if len(escape) == 5:
+            return chr(int(escape[1:], 16))
+        if escape == "u":
+            raise ValueError(f"\\u without four hexadecimal digits in {text!r}")
+        return _CONTROLS.get(escape, escape)
+
+    unescaped = _ESCAPE.sub(replace, text)
+    # Java text is UTF-16: an astral character is written as two escapes
+    return _SURROGATE_PAIR.sub(lambda pair: pair.group().encode("utf-16", "surrogatepass").decode("utf-16"), unescaped)

@@ -1,0 +1,254 @@
+"""Every property there is: its name, type, default and meaning, as data. Docs and tests are made from this table.
+
+Names, defaults and limits are those of Kafka's kafka.consumer.ConsumerConfig, 0.8.2.2
+to 1.1.1; `zookeeper.ssl.*` are spelled as Kafka's tools and brokers do since 2.5; `ssl.*` and `sasl.*` as librdkafka
+does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """How a value is written."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    BOOLEAN = "true or false"
+    WORD = "word"
+    """One of Property.choices, in either case."""
+    SECRET = "text, never shown"  # noqa: S105
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """One property.
+
+    default None: it has none, or `derived` says which other property it comes from.
+    minimum, maximum: for integers; choices: for words.
+    """
+
+    name: str
+    kind: Kind
+    default: str | int | bool | None
+    meaning: str
+    minimum: int = 0
+    maximum: int = 2**31 - 1
+    choices: tuple[str, ...] = ()
+    derived: str = ""
+    required: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """Its name in Python: underscores for dots."""
+        return self.name.replace(".", "_")
+
+    @property
+    def default_text(self) -> str:
+        """The default as a file would have it, or in words."""
+        if self.required:
+            return "required"
+        if self.default is None:
+            return self.derived or "none"
+        return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
+
+
+def _text(name: str, default: str | None, meaning: str, *, derived: str = "", required: bool = False) -> Property:
+    return Property(name, Kind.TEXT, default, meaning, derived=derived, required=required)
+
+
+def _secret(name: str, meaning: str) -> Property:
+    return Property(name, Kind.SECRET, None, meaning)
+
+
+def _integer(name: str, default: int | None, meaning: str, minimum: int = 0, *, derived: str = "") -> Property:
+    return Property(name, Kind.INTEGER, default, meaning, minimum=minimum, derived=derived)
+
+
+def _flag(name: str, default: bool | None, meaning: str, *, derived: str = "") -> Property:
+    return Property(name, Kind.BOOLEAN, default, meaning, derived=derived)
+
+
+def _word(name: str, default: str, choices: tuple[str, ...], meaning: str) -> Property:
+    return Property(name, Kind.WORD, default, meaning, choices=choices)
+
+
+_GROUP = (
+    _text("group.id", None, "name of the group; letters, digits and . _ - only", required=True),
+    _text("consumer.id", None, "fixes this member's id, <group.id>_<consumer.id>", derived="host-time-random"),
+    _text("client.id", None, "name in the brokers' logs and quotas", derived="group.id"),
+    _word("partition.assignment.strategy", "range", ("range", "roundrobin"), "must be the same in all members"),
+    _word(
+        "partition.assignment.dialect",
+        "1.0",
+        ("0.8.2", "0.10.2", "1.0"),
+        "whose round robin: 0.8.2 (to 0.10.1), 0.10.2 (to 0.11) or 1.0 (and later); must fit the other members",
+    ),
+    _integer("rebalance.max.retries", 4, "tries of one rebalance", 1),
+    _integer("rebalance.backoff.ms", None, "longest wait between two tries", derived="zookeeper.sync.time.ms"),
+    _integer("drain.timeout.ms", 5000, "how long a rebalance waits for messages in hand to be acknowledged"),
+    _integer("audit.interval.ms", 30000, "how often owners are compared with what should be; 0 = never"),
+    _flag("exclude.internal.topics", True, "whether topic filters leave out __consumer_offsets and its like"),
+)
+_OFFSETS = (
+    _flag("auto.commit.enable", True, "whether consumed offsets are committed by themselves"),
+    _integer("auto.commit.interval.ms", 60000, "how often", 1),
+    _word(
+        "auto.offset.reset",
+        "largest",
+        ("smallest", "largest"),
+        "where to go without an offset, or outside the log",
+    ),
+    _word(
+        "offsets.storage",
+        "zookeeper",
+        ("zookeeper", "kafka"),
+        "where offsets are kept; only zookeeper for now",
+    ),
+    _flag("dual.commit.enabled", None, "commit to both stores", derived="true if offsets.storage is kafka"),
+    _integer("offsets.commit.max.retries", 5, "tries after the first of a commit to Kafka"),
+    _integer("offsets.channel.backoff.ms", 1000, "wait between those tries"),
+    _integer("offsets.channel.socket.timeout.ms", 10000, "longest wait for the group coordinator", 1),
+    _word(
+        "delivery.rule",
+        "at_least_once",
+        ("at_least_once", "at_next"),
+        "a message counts as consumed when the next one is asked for, or, as in the JVM, when it is handed out",
+    ),
+    _word(
+        "commit.conflict",
+        "keep",
+        ("keep", "adopt"),
+        "whose offset wins when another client wrote one of ours",
+    ),
+    _integer(
+        "consumer.timeout.ms",
+        -1,
+        "how long a stream waits for a message before it says so; -1 = for ever",
+        -1,
+    ),
+)
+_FETCH = (
+    _integer("fetch.message.max.bytes", 1048576, "most to fetch of one partition at a time", 1),
+    _integer("fetch.min.bytes", 1, "least to wait for", 1),
+    _integer("fetch.wait.max.ms", 100, "longest wait for that much"),
+    _integer("socket.timeout.ms", 30000, "longest wait for a broker's answer; at least fetch.wait.max.ms", 10),
+    _integer("socket.receive.buffer.bytes", -1, "-1 = fitted to the line by the system; Kafka has 65536", -1),
+    _integer("refresh.leader.backoff.ms", 200, "wait before asking again for a leader or an offset", 1),
+)
+_ZOOKEEPER = (
+    _text("zookeeper.connect", None, "host:port[,host:port...][/chroot]", required=True),
+    _integer("zookeeper.session.timeout.ms", 6000, "asked of the server, which may grant another", 1),
+    _integer(
+        "zookeeper.connection.timeout.ms",
+        None,
+        "wait for a server",
+        1,
+        derived="zookeeper.session.timeout.ms",
+    ),
+    _integer("zookeeper.sync.time.ms", 2000, "only the default of rebalance.backoff.ms"),
+    _flag("zookeeper.set.acl", False, "let only this client write what it creates; registrations stay open"),
+    _secret("zookeeper.auth.digest", "user:password"),
+    _word("zookeeper.sasl.mechanism", "DIGEST-MD5", ("DIGEST-MD5", "GSSAPI"), "how zookeeper.sasl.* logs in"),
+    _text("zookeeper.sasl.username", None, "turns SASL on with DIGEST-MD5"),
+    _secret("zookeeper.sasl.password", "for DIGEST-MD5"),
+    _text("zookeeper.sasl.service", "zookeeper", "first part of the server's principal"),
+    _text("zookeeper.sasl.principal", None, "ours, for GSSAPI; none = that of the ticket cache"),
+    _flag("zookeeper.ssl.client.enable", False, "TLS to ZooKeeper"),
+    _text("zookeeper.ssl.truststore.location", None, "PEM file of the certificates to trust"),
+    _text("zookeeper.ssl.keystore.location", None, "PEM file with our certificate, for servers that ask for one"),
+    _secret("zookeeper.ssl.keystore.password", "of our key"),
+    _text("zookeeper.ssl.key.location", None, "PEM file with our key", derived="zookeeper.ssl.keystore.location"),
+    _word(
+        "zookeeper.ssl.endpoint.identification.algorithm",
+        "https",
+        ("https", ""),
+        "empty = any host name will do",
+    ),
+    _flag("zookeeper.ssl.verify.certificates", True, "false takes any certificate"),
+)
+_KAFKA_SECURITY = (
+    _word(
+        "security.protocol",
+        "PLAINTEXT",
+        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "which of the brokers' listeners to use",
+    ),
+    _text("ssl.ca.location", None, "PEM file or folder of the certificates to trust", derived="the system's"),
+    _text("ssl.certificate.location", None, "PEM file with our certificate"),
+    _text("ssl.key.location", None, "PEM file with our key"),
+    _secret("ssl.key.password", "of our key"),
+    _text("ssl.keystore.location", None, "PKCS#12 file with our key and certificate"),
+    _secret("ssl.keystore.password", "of that file"),
+    _text("ssl.crl.location", None, "PEM file of revoked certificates"),
+    _text("ssl.cipher.suites", None, "OpenSSL's list of ciphers"),
+    _text("ssl.endpoint.identification.algorithm", None, "https or none", derived="librdkafka's"),
+    _flag("enable.ssl.certificate.verification", True, "false takes any certificate"),
+    _text("sasl.mechanism", None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI or OAUTHBEARER", derived="GSSAPI"),
+    _text("sasl.username", None, "for PLAIN and SCRAM"),
+    _secret("sasl.password", "for PLAIN and SCRAM"),
+    _text("sasl.kerberos.service.name", None, "first part of the brokers' principal", derived="kafka"),
+    _text("sasl.kerberos.principal", None, "ours"),
+    _text("sasl.kerberos.keytab", None, "file with our key"),
+    _text("sasl.kerberos.kinit.cmd", None, "shell command to get or renew a ticket"),
+    _text("sasl.oauthbearer.method", None, "default or oidc"),
+    _text("sasl.oauthbearer.client.id", None, "for oidc"),
+    _secret("sasl.oauthbearer.client.secret", "for oidc"),
+    _text("sasl.oauthbearer.token.endpoint.url", None, "for oidc"),
+    _text("sasl.oauthbearer.scope", None, "for oidc"),
+)
+
+PROPERTIES: tuple[Property, ...] = (*_GROUP, *_OFFSETS, *_FETCH, *_ZOOKEEPER, *_KAFKA_SECURITY)
+"""All properties, in the order a reader wants them; `rdkafka.*` is not here, it passes through."""
+
+BY_NAME = {known.name: known for known in PROPERTIES}
+PASSED_TO_LIBRDKAFKA = tuple(known.name for known in _KAFKA_SECURITY if known.name != "security.protocol")
+"""Handed on as they are when they are set."""
+RDKAFKA_PREFIX = "rdkafka."
+"""`rdkafka.X` sets librdkafka's X, whatever was chosen for it."""
+
+IGNORED: dict[str, str] = {
+    "num.consumer.fetchers": "each stream has one connection to each broker it reads from",
+    "queued.max.message.chunks": "buffered messages are bounded in bytes, see rdkafka.queued.max.messages.kbytes",
+    "fetch.max.bytes": "the Scala consumer does not use it either; rdkafka.fetch.max.bytes is heard",
+    "mirror.topics.whitelist": "for MirrorMaker",
+    "mirror.topics.blacklist": "for MirrorMaker",
+    "mirror.consumer.numthreads": "for MirrorMaker",
+    "bootstrap.servers": "brokers are found in ZooKeeper",
+    "key.deserializer": "keys and values are bytes here",
+    "value.deserializer": "keys and values are bytes here",
+    "zookeeper.clientCnxnSocket": "a Java class; zookeeper.ssl.client.enable alone turns TLS on",
+    "zookeeper.ssl.keystore.type": "files are PEM",
+    "zookeeper.ssl.truststore.type": "files are PEM",
+    "zookeeper.ssl.truststore.password": "PEM certificates have none",
+}
+"""What the JVM's consumers and tools know and this one has no use for, with the reason."""
+
+HINTS: dict[str, str] = {
+    "ssl.truststore.location": "Java key stores cannot be read here: give PEM certificates in ssl.ca.location",
+    "ssl.truststore.password": "PEM certificates have none, see ssl.ca.location",
+    "sasl.jaas.config": "give sasl.username and sasl.password instead",
+    "sasl.mechanisms": "is written sasl.mechanism here",
+    "enable.auto.commit": "the newer consumer's name of auto.commit.enable",
+    "max.partition.fetch.bytes": "the newer consumer's name of fetch.message.max.bytes",
+    "fetch.max.wait.ms": "the newer consumer's name of fetch.wait.max.ms",
+    "request.timeout.ms": "the newer consumer's name of socket.timeout.ms",
+    "receive.buffer.bytes": "the newer consumer's name of socket.receive.buffer.bytes",
+    "session.timeout.ms": "of the newer consumer; here it is zookeeper.session.timeout.ms",
+    "zk.connect": "Kafka 0.7's name of zookeeper.connect",
+    "zk.sessiontimeout.ms": "Kafka 0.7's name of zookeeper.session.timeout.ms",
+    "zk.connectiontimeout.ms": "Kafka 0.7's name of zookeeper.connection.timeout.ms",
+    "zk.synctime.ms": "Kafka 0.7's name of zookeeper.sync.time.ms",
+    "groupid": "Kafka 0.7's name of group.id",
+    "consumerid": "Kafka 0.7's name of consumer.id",
+    "socket.buffersize": "Kafka 0.7's name of socket.receive.buffer.bytes",
+    "fetch.size": "Kafka 0.7's name of fetch.message.max.bytes",
+    "autocommit.enable": "Kafka 0.7's name of auto.commit.enable",
+    "autocommit.interval.ms": "Kafka 0.7's name of auto.commit.interval.ms",
+    "autooffset.reset": "Kafka 0.7's name of auto.offset.reset",
+    "rebalance.retries.max": "Kafka 0.7's name of rebalance.max.retries",
+    "queuedchunks.max": "Kafka 0.7's name of queued.max.message.chunks, which has no effect here",
+}
+"""Names from elsewhere that people bring along, with what to write instead."""

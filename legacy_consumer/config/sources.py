@@ -1,0 +1,144 @@
+"""From what the user wrote to checked values: {property name: value}. No I/O but reading the properties file."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import TypeAlias
+
+from legacy_consumer.config.java_properties import parse_java_properties
+from legacy_consumer.config.properties import BY_NAME, HINTS, IGNORED, RDKAFKA_PREFIX, Kind, Property
+from zk_layout.errors import ConfigError
+
+Value: TypeAlias = str | int | bool
+
+_SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
+
+
+@dataclass(slots=True)
+class Values:
+    """What was given, checked one by one. rdkafka has its names without the prefix."""
+
+    given: dict[str, Value] = field(default_factory=dict)
+    rdkafka: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def gather(
+    properties_file: str | PathLike[str] | None,
+    overrides: Mapping[str, Value] | None,
+    keywords: Mapping[str, Value],
+) -> Values:
+    """Put the sources together: keywords win over overrides, these over the file.
+
+    An unknown name is an error in keywords and overrides, which are written for this consumer, and a warning in a file,
+    which may be shared with others.
+
+    Raises: ConfigError naming the first property that cannot be.
+    """
+    values = Values()
+    if properties_file is not None:
+        for name, text in _read(Path(properties_file)).items():
+            if not _take(values, name, text):
+                values.warnings.append(f"{name} in {properties_file}: {_unknown(name)}; it has no effect")
+    by_keyword = {_name_of_keyword(keyword): value for keyword, value in keywords.items()}
+    for name, value in {**(overrides or {}), **by_keyword}.items():
+        if not _take(values, name, value):
+            raise ConfigError(name, None, _unknown(name))
+    return values
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        return parse_java_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError("properties file", str(path), f"cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError("properties file", str(path), f"is no .properties file: {error}") from error
+
+
+def _name_of_keyword(keyword: str) -> str:
+    return keyword.replace("_", ".")
+
+
+def _take(values: Values, name: str, value: Value) -> bool:
+    """Check and keep one value; False if there is no such property."""
+    known = BY_NAME.get(name)
+    if known is not None:
+        values.given[name] = _checked(known, value, values.notes)
+        return True
+    if name.startswith(RDKAFKA_PREFIX) and name != RDKAFKA_PREFIX:
+        values.rdkafka[name.removeprefix(RDKAFKA_PREFIX)] = _plain(value)
+        return True
+    if name in IGNORED:
+        values.notes.append(f"{name} has no effect: {IGNORED[name]}")
+        return True
+    return False
+
+
+def _unknown(name: str) -> str:
+    if name in HINTS:
+        return HINTS[name]
+    near = difflib.get_close_matches(name, [*BY_NAME, *IGNORED], n=1, cutoff=0.75)
+    return "no such property" + (f", did you mean {near[0]}?" if near else "")
+
+
+def _plain(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _checked(known: Property, value: object, notes: list[str]) -> Value:
+    match known.kind:
+        case Kind.INTEGER:
+            return _integer(known, value)
+        case Kind.BOOLEAN:
+            return _boolean(known, value)
+        case Kind.WORD:
+            return _word(known, value, notes)
+        case Kind.TEXT | Kind.SECRET:
+            if not isinstance(value, str):
+                raise ConfigError(known.name, None if known.kind is Kind.SECRET else value, "must be text")
+            return value
+
+
+def _integer(known: Property, value: object) -> int:
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str):
+        try:
+            number = int(value)
+        except ValueError:
+            number = None
+    if number is None:
+        raise ConfigError(known.name, value, "must be a whole number")
+    if not known.minimum <= number <= known.maximum:
+        raise ConfigError(known.name, value, f"must be from {known.minimum} to {known.maximum}")
+    return number
+
+
+def _boolean(known: Property, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = value.strip().lower() if isinstance(value, str) else ""
+    if word not in {"true", "false"}:
+        raise ConfigError(known.name, value, "must be true or false")
+    return word == "true"
+
+
+def _word(known: Property, value: object, notes: list[str]) -> str:
+    if isinstance(value, str):
+        word = value.strip().lower()
+        synonym = _SYNONYMS.get(known.name, {}).get(word)
+        if synonym is not None:
+            notes.append(f"{known.name}={word} is taken as {synonym}; a JVM member would refuse it")
+            return synonym
+        for choice in known.choices:
+            if word == choice.lower():
+                return choice
+    words = " or ".join(choice or "(empty)" for choice in known.choices)
+    raise ConfigError(known.name, value, f"must be {words}")

@@ -1,0 +1,298 @@
+"""ConsumerConnector: one member of a group, as a user sees it.
+
+It wires the rooms together: the store, the coordinator that keeps the member's share, the streams that hand messages
+out, and the fetchers behind them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from types import TracebackType
+from typing import cast
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.sources import Value
+from legacy_consumer.consumer_id import make_consumer_id
+from legacy_consumer.errors import ConsumerClosedError, MessageStreamsExistError, OffsetError
+from legacy_consumer.fetcher import FetcherFactory
+from legacy_consumer.librdkafka import LibrdkafkaFetchers
+from legacy_consumer.listener import RebalanceListener
+from legacy_consumer.offset_store import CommitResult, ZooKeeperOffsetStore
+from legacy_consumer.progress import PartitionProgress, Progress
+from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
+from rebalance.assignors import ASSIGNORS, Dialect
+from rebalance.clock import Clock, SystemClock
+from rebalance.coordinator import Coordinator, Periods, Status
+from rebalance.machine import Drained, Phase, Policy
+from rebalance.ownership import Ownership
+from rebalance.registrar import Registrar
+from rebalance.subscription import TopicFilter
+from zk_layout.errors import ConfigError
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
+from zk_layout.store import ZkStore
+
+if sys.version_info >= (3, 11):
+    from typing import Self
+else:
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_MARGIN_S = 5.0
+"""What leaving may take beyond drain.timeout.ms: a last commit and the release."""
+
+
+class ConsumerConnector:
+    """A member of the group `group.id`, in ZooKeeper at `zookeeper.connect`.
+
+    Use it as a context manager, or call shutdown(). Give it a ConsumerConfig, or the properties themselves:
+    ConsumerConnector(zookeeper_connect="localhost:2181", group_id="g").
+
+    Raises: ConfigError before any I/O; when streams are created ConnectTimeoutError, MissingChrootError,
+    AuthenticationError.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig | None = None,
+        *,
+        store: ZkStore | None = None,
+        fetchers: FetcherFactory | None = None,
+        clock: Clock | None = None,
+        **properties: Value,
+    ) -> None:
+        if config is not None and properties:
+            msg = "give either a ConsumerConfig or properties"
+            raise TypeError(msg)
+        self._config = config or ConsumerConfig.load(None, None, **properties)
+        self._clock = clock or SystemClock()
+        self._store = store or KazooStore(self._config.zk_settings())
+        self._fetchers = fetchers or LibrdkafkaFetchers(self._config, self._store)
+        self.consumer_id = make_consumer_id(self._config.group_id, self._config.consumer_id, self._clock)
+        self._progress = Progress()
+        self._streams: dict[tuple[str | None, int], KafkaStream] = {}
+        self._coordinator: Coordinator | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+        self._delivery = StreamDelivery(
+            DeliverySettings(
+                consumer_id=self.consumer_id,
+                auto_commit=self._config.auto_commit_enable,
+                at_next=self._config.delivery_rule == "at_next",
+                reset_to_earliest=self._config.auto_offset_reset == "smallest",
+                adopt_foreign_commits=self._config.commit_conflict == "adopt",
+            ),
+            offsets=ZooKeeperOffsetStore(self._store, self._config.group_id),
+            progress=self._progress,
+            log_offsets=self._fetchers.log_offsets,
+            streams=self,
+            session_id=lambda: self._store.session_id,
+        )
+
+    # Joining.
+
+    def create_message_streams(self, topic_counts: Mapping[str, int]) -> dict[str, list[KafkaStream]]:
+        """Join with topic_counts[topic] streams for each topic, and wait for the first share.
+
+        Returns: {topic: its streams, by thread number}. A stream without partitions waits for some. If others hold
+        partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
+        Raises: MessageStreamsExistError the second time; errors of ZooKeeper; ConfigError for a count below 1.
+        """
+        for topic, count in topic_counts.items():
+            _check_count(count, f"streams of topic {topic}")
+        subscription = tuple(topic_counts.items())
+        self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
+        return {topic: [self._streams[topic, n] for n in range(count)] for topic, count in topic_counts.items()}
+
+    def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[KafkaStream]:
+        """Join with this many streams for all topics that a Whitelist or Blacklist lets through, now and later.
+
+        Raises: as create_message_streams.
+        """
+        _check_count(streams, "streams")
+        self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
+        return [self._streams[None, n] for n in range(streams)]
+
+    def set_rebalance_listener(self, listener: RebalanceListener) -> None:
+        """Hook into rebalances. Raises: MessageStreamsExistError when the streams exist already."""
+        if self._coordinator is not None:
+            raise MessageStreamsExistError
+        self._delivery.listener = listener
+
+    # Committing.
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
+        """Commit what was consumed, the messages in this thread's hands included; or the offsets given.
+
+        Given offsets ({partition: next offset to read}) may name partitions that are not mine, and move no position.
+        Returns: what became of each partition. Raises: OffsetError for a negative offset, ZooKeeperError.
+        """
+        self._check_open()
+        if offsets is None:
+            return self._delivery.commit_consumed(threading.get_ident())
+        for tp, offset in offsets.items():
+            if offset < 0:
+                msg = f"{tp}: {offset} is no offset to commit"
+                raise OffsetError(msg)
+        return self._delivery.commit_offsets(offsets)
+
+    # Looking.
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """The configuration in use."""
+        return self._config
+
+    @property
+    def status(self) -> Status:
+        """Phase, owned partitions, last error."""
+        return self._coordinator.status if self._coordinator is not None else Status(Phase.CREATED)
+
+    @property
+    def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
+        """Consumed and committed offsets of the partitions that are mine."""
+        for stream in self.all():
+            stream.note_progress()
+        return self._progress.snapshot()
+
+    def wait_until(self, reached: Callable[[Status], bool], timeout: float) -> bool:
+        """Wait up to timeout seconds until the status is as wanted; True if it is."""
+        return self._coordinator is not None and self._coordinator.wait_until(reached, timeout)
+
+    # Leaving.
+
+    def end_streams(self) -> None:
+        """Let every stream end after the message in hand, as a signal handler may; shutdown() is still to be called."""
+        for stream in self.all():
+            stream.end()
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Drain, commit, release, leave the group, and end the streams. Twice is harmless, any thread may call.
+
+        timeout: seconds for doing it in order; default: drain.timeout.ms and a margin. What the calling thread itself
+        has in hand is not waited for: it is delivered again, unless commit_offsets() was called.
+        """
+        with self._lock:
+            first = not self._closed
+            self._closed = True
+        if timeout is None:
+            timeout = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S
+        self._delivery.let_go(threading.get_ident())
+        if self._coordinator is not None:
+            self._coordinator.close(timeout)
+        if not first:
+            return
+        for stream in self.all():
+            stream.close()
+        self._fetchers.close()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.shutdown()
+
+    # Which stream a partition's messages go to (stream_delivery.Streams).
+
+    def all(self) -> Collection[KafkaStream]:
+        """Every stream of this connector."""
+        return self._streams.values()
+
+    def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> KafkaStream:
+        """A static subscription has streams of its own for each topic, a filter shares them among all."""
+        static = self._streams.get((tp.topic, thread.thread))
+        return static if static is not None else self._streams[None, thread.thread]
+
+    # Inside.
+
+    def _join(
+        self,
+        pattern: SubscriptionPattern,
+        subscription: tuple[tuple[str, int], ...],
+        streams: list[tuple[str | None, int]],
+    ) -> None:
+        self._check_open()
+        if self._coordinator is not None:
+            raise MessageStreamsExistError
+        for warning in self._config.warnings:
+            logger.warning("%s: %s", self.consumer_id, warning)
+        try:
+            self._store.start()
+            registration = ConsumerRegistration(pattern, subscription, self._clock.wall_ms())
+            coordinator = self._coordinator = self._make_coordinator(registration)
+            for key in streams:
+                self._streams[key] = self._make_stream(coordinator)
+            coordinator.start()
+            self._await_first_share(coordinator)
+        except BaseException:
+            self.shutdown(timeout=1.0)
+            raise
+
+    def _await_first_share(self, coordinator: Coordinator) -> None:
+        # the machine itself ends the wait: its tries are bounded
+        while not coordinator.wait_until(_first_share_is_decided, 1.0):
+            pass
+        status = coordinator.status
+        if status.error is not None and not status.error.retriable:
+            raise status.error
+        if status.phase is Phase.CLOSED:
+            raise ConsumerClosedError
+
+    def _make_coordinator(self, registration: ConsumerRegistration) -> Coordinator:
+        config = self._config
+        group = config.group_id
+        assign = ASSIGNORS[config.partition_assignment_strategy]
+        return Coordinator(
+            store=self._store,
+            registrar=Registrar(self._store, group, self.consumer_id, registration),
+            ownership=Ownership(self._store, group, self.consumer_id),
+            delivery=self._delivery,
+            assign=lambda group_now: assign(group_now, cast(Dialect, config.partition_assignment_dialect)),
+            exclude_internal_topics=config.exclude_internal_topics,
+            policy=Policy(
+                max_retries=config.rebalance_max_retries,
+                backoff_ms=config.rebalance_backoff_ms,
+                # kazoo sees a dead connection within two thirds of the session timeout; what is left of it is a third
+                suspicion_ms=self._store.session_timeout_ms // 4,
+                drain_timeout_ms=config.drain_timeout_ms,
+            ),
+            periods=Periods(
+                commit_ms=config.auto_commit_interval_ms if config.auto_commit_enable else 0,
+                audit_ms=config.audit_interval_ms,
+            ),
+            clock=self._clock,
+        )
+
+    def _make_stream(self, coordinator: Coordinator) -> KafkaStream:
+        return KafkaStream(
+            fetcher=self._fetchers.fetcher(),
+            progress=self._progress,
+            clock=self._clock,
+            consumer_timeout_ms=self._config.consumer_timeout_ms,
+            at_next=self._config.delivery_rule == "at_next",
+            on_drained=partial(coordinator.post, Drained()),
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConsumerClosedError
+
+
+def _first_share_is_decided(status: Status) -> bool:
+    if status.error is not None and not status.error.retriable:
+        return True
+    return status.phase in (Phase.STABLE, Phase.DEGRADED, Phase.CLOSED)
+
+
+def _check_count(count: int, what: str) -> None:
+    if count < 1:
+        raise ConfigError(what, count, "must be at least 1")

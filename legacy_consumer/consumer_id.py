@@ -1,0 +1,18 @@
+"""Makes consumer ids that look like those of the JVM's members."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+
+from rebalance.clock import Clock
+
+
+def make_consumer_id(group: str, configured: str | None, clock: Clock) -> str:
+    """`<group>_<host>-<ms since 1970>-<8 hex digits>`; a configured consumer.id stands for all behind the underscore.
+
+    Source: Scala consumer, ZookeeperConsumerConnector: the first eight digits of a random UUID's high half.
+    """
+    if configured is None:
+        configured = f"{socket.gethostname()}-{clock.wall_ms()}-{uuid.uuid4().hex[:8]}"
+    return f"{group}_{configured}"

@@ -1,0 +1,119 @@
+"""Creates, enlarges and deletes topics the way Kafka's own tools did until 2.x: by writing znodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from zk_layout.codecs import decode_partition_state, decode_topic, encode_topic, encode_topic_config
+from zk_layout.errors import ConfigError, MultiFailedError
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.model import TopicAssignment, TopicConfig
+from zk_layout.paths import BrokerIdPath, DeleteTopicPath, PartitionStatePath, TopicConfigPath, TopicPath
+from zk_layout.settings import ZkSettings
+from zk_layout.store import CreateOp, ZkStore
+
+_LEGAL_NAME = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
+_CONNECTION_TIMEOUT_MS = 15_000
+
+
+class TopicZnodes:
+    """What the embedded cluster reads and writes in ZooKeeper, for the length of one connection."""
+
+    def __init__(self, store: ZkStore, chroot: str) -> None:
+        self._store = store
+        self._chroot = chroot
+
+    def is_registered(self, broker_id: int) -> bool:
+        """Whether the broker's ephemeral znode is there."""
+        return self._store.exists(self._chroot + BrokerIdPath(broker_id).path) is not None
+
+    def topic_exists(self, topic: str) -> bool:
+        """Whether the topic is listed; a deleted one is until the controller is done."""
+        return self._store.exists(self._chroot + TopicPath(topic).path) is not None
+
+    def create_topic(self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
+        """Write a topic's configuration and its replicas; the controller does the rest.
+
+        Raises: NodeExistsError if there is such a topic, or one that is being deleted.
+        """
+        replicas = TopicAssignment({partition: tuple(brokers) for partition, brokers in assignment.items()})
+        try:
+            self._store.multi(
+                [
+                    CreateOp(self._chroot + TopicConfigPath(topic).path, encode_topic_config(TopicConfig(config))),
+                    CreateOp(self._chroot + TopicPath(topic).path, encode_topic(replicas)),
+                ]
+            )
+        except MultiFailedError as error:
+            raise error.cause from error
+
+    def add_partitions(self, topic: str, added: Mapping[int, Sequence[int]]) -> None:
+        """Add partitions with their replicas, leaving the others as they are. Raises: NoNodeError, BadVersionError."""
+        path = self._chroot + TopicPath(topic).path
+        znode = self._store.get_data(path)
+        before = decode_topic(path, znode.data)
+        after = TopicAssignment(
+            {**before.partitions, **{partition: tuple(brokers) for partition, brokers in added.items()}},
+            before.version,
+            before.topic_id,
+            before.adding_replicas,
+            before.removing_replicas,
+        )
+        self._store.set_data(path, encode_topic(after), znode.stat.version)
+
+    def partitions(self, topic: str) -> Mapping[int, tuple[int, ...]]:
+        """{partition: replica broker ids}. Raises: NoNodeError."""
+        path = self._chroot + TopicPath(topic).path
+        return decode_topic(path, self._store.get_data(path).data).partitions
+
+    def delete_topic(self, topic: str) -> None:
+        """Ask the controller to delete the topic. Raises: NodeExistsError if it is asked already."""
+        self._store.create(self._chroot + DeleteTopicPath(topic).path, None)
+
+    def leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """{partition: leader's broker id} of those that have a leader."""
+        paths = [self._chroot + PartitionStatePath(topic, partition).path for partition in partitions]
+        states = {
+            partition: decode_partition_state(path, znode.data).leader
+            for partition, path, znode in zip(partitions, paths, self._store.get_data_many(paths), strict=True)
+            if znode is not None
+        }
+        return {partition: leader for partition, leader in states.items() if leader >= 0}
+
+
+@contextmanager
+def topic_znodes(connect: str, chroot: str) -> Iterator[TopicZnodes]:
+    """Connect for a moment: a connection that stays would show in what tests and benchmarks count.
+
+    Without the chroot, which only exists once a broker has made it.
+    Raises: ConnectTimeoutError.
+    """
+    store = KazooStore(ZkSettings(connect=connect, connection_timeout_ms=_CONNECTION_TIMEOUT_MS))
+    store.start()
+    try:
+        yield TopicZnodes(store, chroot)
+    finally:
+        store.close()
+
+
+def spread_replicas(partitions: range, brokers: Sequence[int], replication_factor: int) -> dict[int, tuple[int, ...]]:
+    """{partition: broker ids}, the preferred leader first, leaders and followers going round.
+
+    Raises: ConfigError if there are fewer brokers than replicas.
+    """
+    if not 1 <= replication_factor <= len(brokers):
+        raise ConfigError(
+            "replication factor", replication_factor, f"must be 1 to {len(brokers)}, the number of brokers"
+        )
+    return {
+        partition: tuple(brokers[(partition + replica) % len(brokers)] for replica in range(replication_factor))
+        for partition in partitions
+    }
+
+
+def check_topic_name(topic: str) -> None:
+    """Raises: ConfigError for a name that brokers refuse."""
+    if not _LEGAL_NAME.fullmatch(topic):
+        raise ConfigError("topic", topic, "a topic's name has 1 to 249 of the characters a-z A-Z 0-9 . _ -")

@@ -1,0 +1,20 @@
+"""Waiting for what a server does in its own time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+POLL_S = 0.02
+"""How often a condition is looked at."""
+
+
+def wait_for(is_met: Callable[[], bool], timeout_s: float, too_late: Callable[[], Exception]) -> None:
+    """Look at a condition until it is met. Raises: what too_late makes, after timeout_s."""
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not is_met():
+        if time.monotonic() > deadline:
+            raise too_late()
+        pause.wait(POLL_S)

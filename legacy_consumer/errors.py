@@ -1,0 +1,185 @@
+"""The consumer's branch of the error tree.
+
+LegacyConsumerError (zk_layout.errors)
+  StreamError
+    ConsumerTimeoutError            no message within consumer.timeout.ms; the stream can be used again
+    MessageStreamsExistError        streams can be created once per connector, listeners set only before
+    ConsumerClosedError             the connector was shut down
+  KafkaError
+    BrokersUnavailableError         retriable; no broker is registered, or none can be reached
+    MissingListenerError            no broker offers the wanted security protocol
+    FetchError                      a broker answered a fetch with an error
+    OffsetOutOfRangeError           the position lies outside the log
+  OffsetError
+    ForeignCommitError              another client moved an offset of a partition that is ours
+  EmbeddedError
+    JavaMissingError                no usable Java
+    JarsUnavailableError            the jars cannot be resolved
+    ServerStartError                a server ended or did not answer while starting; quotes its log
+    PortInUseError                  something listens on the wanted port
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+
+class StreamError(LegacyConsumerError):
+    """A stream cannot go on as asked."""
+
+
+class ConsumerTimeoutError(StreamError):
+    """No message within consumer.timeout.ms. The stream is sound and can be read again."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        super().__init__(timeout_ms)
+        self.timeout_ms = timeout_ms
+
+    def __str__(self) -> str:
+        return f"no message within consumer.timeout.ms={self.timeout_ms}"
+
+
+class MessageStreamsExistError(StreamError):
+    """The connector's streams exist already."""
+
+    def __str__(self) -> str:
+        return "this connector has its streams already: create another connector, or set listeners before the streams"
+
+
+class ConsumerClosedError(StreamError):
+    """The connector was shut down."""
+
+    def __str__(self) -> str:
+        return "this consumer was shut down"
+
+
+class KafkaError(LegacyConsumerError):
+    """A broker, or the way to it, is at fault."""
+
+
+class BrokersUnavailableError(KafkaError):
+    """No broker can be asked."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class MissingListenerError(KafkaError):
+    """No registered broker has a listener with the wanted protocol."""
+
+    def __init__(self, security_protocol: str, offered: tuple[str, ...]) -> None:
+        super().__init__(security_protocol, offered)
+        self.security_protocol = security_protocol
+        self.offered = offered
+
+    def __str__(self) -> str:
+        return (
+            f"no broker offers a {self.security_protocol} listener, only {', '.join(self.offered) or 'none'}: "
+            "set security.protocol to one of them"
+        )
+
+
+class FetchError(KafkaError):
+    """A fetch was answered with an error that repeating does not mend."""
+
+    def __init__(self, partition: TopicPartition | None, reason: str) -> None:
+        super().__init__(partition, reason)
+        self.partition = partition
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.partition}: {self.reason}" if self.partition else self.reason
+
+
+class OffsetOutOfRangeError(KafkaError):
+    """The position lies outside the log: [earliest, latest]."""
+
+    def __init__(self, partition: TopicPartition, offset: int, earliest: int, latest: int) -> None:
+        super().__init__(partition, offset, earliest, latest)
+        self.partition = partition
+        self.offset = offset
+        self.earliest = earliest
+        self.latest = latest
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: offset {self.offset} is outside the log, which holds {self.earliest} to {self.latest}"
+        )
+
+
+class OffsetError(LegacyConsumerError):
+    """A committed offset is not what it should be."""
+
+
+class ForeignCommitError(OffsetError):
+    """Another client wrote the offset of a partition that is ours: {partition: (theirs, ours)}."""
+
+    def __init__(self, offsets: dict[TopicPartition, tuple[int | None, int]]) -> None:
+        super().__init__(offsets)
+        self.offsets = offsets
+
+    def __str__(self) -> str:
+        some = ", ".join(f"{tp} to {theirs} (ours {ours})" for tp, (theirs, ours) in sorted(self.offsets.items())[:3])
+        return f"another client committed {some}"
+
+
+class EmbeddedError(LegacyConsumerError):
+    """An embedded server cannot be had."""
+
+
+class JavaMissingError(EmbeddedError):
+    """No Java, or one that is too old."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.reason}: install Java 17 or newer and put it on PATH, or set JAVA_HOME"
+
+
+class JarsUnavailableError(EmbeddedError):
+    """The jars of a Kafka version cannot be resolved or do not match the lock."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the jars of {self.what} cannot be had: {self.reason}"
+
+
+class ServerStartError(EmbeddedError):
+    """A server did not come up; log_tail is the end of what it wrote."""
+
+    def __init__(self, server: str, reason: str, log_tail: str) -> None:
+        super().__init__(server, reason, log_tail)
+        self.server = server
+        self.reason = reason
+        self.log_tail = log_tail
+
+    def __str__(self) -> str:
+        quoted = f"; its log ends:\n{self.log_tail}" if self.log_tail else ""
+        return f"{self.server} did not start: {self.reason}{quoted}"
+
+
+class PortInUseError(EmbeddedError):
+    """Something listens on the wanted port already."""
+
+    def __init__(self, server: str, port: int) -> None:
+        super().__init__(server, port)
+        self.server = server
+        self.port = port
+
+    def __str__(self) -> str:
+        return f"{self.server} cannot have port {self.port}, something listens there: choose another, or 0 for a free one"

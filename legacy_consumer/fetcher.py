@@ -1,0 +1,133 @@
+"""The seam to the message path: where partitions and positions go in and batches come out.
+
+One fetcher serves one stream. Any thread may hand partitions in or take them away; only the stream's own consuming
+thread polls. A poll applies what was handed in before it began, before it fetches anything, and nothing that is handed
+in later: so what a poll returns belongs to the assignment that stood when it began, and the stream's gate can tell. A
+batch may mix partitions, in runs; inside one partition offsets ascend.
+
+Two positions stand for ends of the log that are looked up when the partition's leader is found: EARLIEST and LATEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from zk_layout.model import TopicPartition
+
+EARLIEST = -2
+"""As a position: where the log begins."""
+LATEST = -1
+"""As a position: where the log ends."""
+
+
+class Message(Protocol):
+    """One message, with the accessors of a confluent_kafka.Message, so that one can be passed on untouched."""
+
+    def topic(self) -> str:
+        """The topic's name."""
+        ...
+
+    def partition(self) -> int:
+        """The partition's number."""
+        ...
+
+    def offset(self) -> int:
+        """The message's offset; the next to read is one more."""
+        ...
+
+    def key(self) -> bytes | None:
+        """The key, None if it has none."""
+        ...
+
+    def value(self) -> bytes | None:
+        """The value, None for a deletion in a compacted topic."""
+        ...
+
+    def timestamp(self) -> tuple[int, int]:
+        """(type, ms since 1970); type 0 = not available, 1 = create time, 2 = log append time."""
+        ...
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """The headers, None if there are none."""
+        ...
+
+
+class FetchedBatch(Protocol):
+    """What one poll brought. Messages are made no earlier than asked for, so a fetcher may keep columns instead."""
+
+    def __len__(self) -> int:
+        """The number of messages."""
+        ...
+
+    @property
+    def next_offsets(self) -> Mapping[TopicPartition, int]:
+        """For each partition in the batch the offset after its last message: the position once all are consumed."""
+        ...
+
+    def messages(self) -> Sequence[Message]:
+        """The messages, in order."""
+        ...
+
+    def without(self, partitions: Collection[TopicPartition]) -> FetchedBatch:
+        """The batch less these partitions; the same object if it has none of them."""
+        ...
+
+
+class Fetcher(Protocol):
+    """Fetches the partitions of one stream."""
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin to fetch each partition at its offset; one that is being fetched starts again there."""
+        ...
+
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching these; unknown ones are ignored."""
+        ...
+
+    def poll(self, max_messages: int, timeout_s: float) -> FetchedBatch | None:
+        """Up to max_messages, or None when none came within timeout_s. Only from the consuming thread.
+
+        Raises: FetchError (retriable ones are retried inside first), OffsetOutOfRangeError.
+        """
+        ...
+
+    def wake(self) -> None:
+        """Let a poll that waits look for changes soon; from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Stop and free everything; twice is harmless."""
+        ...
+
+
+class LogOffsets(Protocol):
+    """Asks the brokers where logs begin and end."""
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first message of each log. Partitions that no broker answers for are missing."""
+        ...
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last message of each log. Partitions that no broker answers for are missing."""
+        ...
+
+    def close(self) -> None:
+        """Free the connections; twice is harmless."""
+        ...
+
+
+class FetcherFactory(Protocol):
+    """Makes the fetchers of one connector."""
+
+    def fetcher(self) -> Fetcher:
+        """A fetcher for one stream; no I/O before its first poll."""
+        ...
+
+    def log_offsets(self) -> LogOffsets:
+        """The way to ask for the ends of logs. Raises: BrokersUnavailableError, MissingListenerError."""
+        ...
+
+    def close(self) -> None:
+        """Free what the fetchers share; twice is harmless."""
+        ...

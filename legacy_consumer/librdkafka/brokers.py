@@ -1,0 +1,32 @@
+"""Reads the living brokers from ZooKeeper."""
+
+from __future__ import annotations
+
+import logging
+
+from zk_layout.codecs.broker import decode_broker
+from zk_layout.errors import MalformedZnodeError, NoNodeError
+from zk_layout.model import Broker
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+
+def read_brokers(store: ZkStore) -> list[Broker]:
+    """The registered brokers by id; one that cannot be decoded is named in the log and left out."""
+    parent = BrokerIdsPath().path
+    try:
+        ids = sorted(int(name) for name in store.get_children(parent) if name.isdigit())
+    except NoNodeError:
+        return []
+    paths = [BrokerIdPath(broker_id).path for broker_id in ids]
+    brokers: list[Broker] = []
+    for path, znode in zip(paths, store.get_data_many(paths), strict=True):
+        if znode is None:
+            continue  # it went away meanwhile
+        try:
+            brokers.append(decode_broker(path, znode.data))
+        except MalformedZnodeError as error:
+            logger.warning("a broker is left out: %s", error)
+    return brokers

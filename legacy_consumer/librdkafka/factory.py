@@ -1,0 +1,70 @@
+"""The fetchers of one connector, over librdkafka. Brokers are looked up in ZooKeeper at the first need."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.librdkafka.brokers import read_brokers
+from legacy_consumer.librdkafka.client import ConsumerHandle, check_settings
+from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
+from legacy_consumer.librdkafka.log_offsets import LibrdkafkaLogOffsets
+from legacy_consumer.librdkafka.positions import PositionFinder
+from legacy_consumer.librdkafka.settings import SettingsDict, fetcher_settings, query_settings
+from zk_layout.model import Broker, Endpoint
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+
+class LibrdkafkaFetchers:
+    """Implements FetcherFactory. Raises: ConfigError for settings that librdkafka refuses, before any I/O."""
+
+    def __init__(self, config: ConsumerConfig, store: ZkStore) -> None:
+        self._config = config
+        self._store = store
+        self._lock = threading.Lock()
+        self._fetchers: list[LibrdkafkaFetcher] = []
+        self._log_offsets = open_log_offsets(config, store)
+        check_settings(_without_brokers(config))
+
+    def fetcher(self) -> LibrdkafkaFetcher:
+        """A fetcher for one stream; no I/O before its first poll."""
+        reset_to = EARLIEST if self._config.auto_offset_reset == "smallest" else LATEST
+        backoff_s = self._config.refresh_leader_backoff_ms / 1000
+        finder = PositionFinder(self.log_offsets, reset_to=reset_to, backoff_s=backoff_s)
+        fetcher = LibrdkafkaFetcher(self._open_handle, finder, backoff_s=backoff_s)
+        with self._lock:
+            self._fetchers.append(fetcher)
+        return fetcher
+
+    def log_offsets(self) -> LibrdkafkaLogOffsets:
+        """The way to ask for the ends of logs; connects with its first question."""
+        return self._log_offsets
+
+    def close(self) -> None:
+        """Close every fetcher and what they share; twice is harmless."""
+        with self._lock:
+            fetchers = list(self._fetchers)
+        for fetcher in fetchers:
+            fetcher.close()
+        self._log_offsets.close()
+
+    def _open_handle(self) -> ConsumerHandle:
+        settings = fetcher_settings(self._config, read_brokers(self._store), max(1, len(self._fetchers)))
+        logger.debug("fetching from %s", settings["bootstrap.servers"])
+        return ConsumerHandle(settings)
+
+
+def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float = 5.0) -> LibrdkafkaLogOffsets:
+    """A way to ask for the ends of logs, for whoever has no connector; connects with its first question."""
+    return LibrdkafkaLogOffsets(
+        lambda: ConsumerHandle(query_settings(config, read_brokers(store))), timeout_s=timeout_s
+    )
+
+
+def _without_brokers(config: ConsumerConfig) -> SettingsDict:
+    nowhere = Endpoint(config.security_protocol, config.security_protocol, "localhost", 9)
+    return fetcher_settings(config, [Broker(0, "localhost", 9, (nowhere,), version=4)], 1)

@@ -1,0 +1,91 @@
+"""Where logs begin and end, for many partitions in few requests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.librdkafka.client import ConsumerHandle
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class LibrdkafkaLogOffsets:
+    """Implements LogOffsets: one request to each leader (checked with brokers 0.8.2.2 to 3.9.1). From any thread.
+
+    timeout_s bounds each call. Partitions without an answer are missing from it and named in the log.
+    Raises: BrokersUnavailableError if no broker answers; MissingListenerError and ConfigError at the first call.
+    """
+
+    def __init__(self, open_handle: Callable[[], ConsumerHandle], *, timeout_s: float = 5.0) -> None:
+        self._open_handle = open_handle
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._handle: ConsumerHandle | None = None
+        self._closed = False
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first message of each log."""
+        return self._ask(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last message of each log."""
+        return self._ask(dict.fromkeys(partitions, LATEST))
+
+    def close(self) -> None:
+        """Free the connections; twice is harmless. Waits for a call in another thread."""
+        with self._lock:
+            self._closed = True
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()
+
+    def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if not times:
+            return {}
+        deadline = time.monotonic() + self._timeout_s
+        with self._lock:
+            if self._closed:
+                raise BrokersUnavailableError("the connections to the brokers were closed")
+            handle = self._handle = self._handle or self._open_handle()
+            try:
+                # one broker that does not answer leaves the others unheard: keep time to ask each for itself
+                answers = handle.offsets_for_times(times, self._timeout_s / 2)
+            except BrokersUnavailableError:
+                answers = _ask_each_leader(handle, times, deadline)
+        for tp, answer in answers.items():
+            if isinstance(answer, str):
+                logger.info("%s: no log offset: %s", tp, answer)
+        return {tp: answer for tp, answer in answers.items() if not isinstance(answer, str) and answer >= 0}
+
+
+def _ask_each_leader(
+    handle: ConsumerHandle, times: Mapping[TopicPartition, int], deadline: float
+) -> dict[TopicPartition, int | str]:
+    """Ask the leaders one by one. Raises: BrokersUnavailableError if none answers."""
+    left_s = max(0.1, deadline - time.monotonic())
+    leaders = handle.leaders(sorted({tp.topic for tp in times}), left_s / 2)
+    by_leader: dict[int, dict[TopicPartition, int]] = {}
+    answers: dict[TopicPartition, int | str] = {}
+    for tp, wanted in times.items():
+        if tp in leaders:
+            by_leader.setdefault(leaders[tp], {})[tp] = wanted
+        else:
+            answers[tp] = "no leader"
+    unheard: BrokersUnavailableError | None = None
+    heard = False
+    for remaining, (leader, own) in zip(range(len(by_leader), 0, -1), by_leader.items(), strict=True):
+        try:
+            answers.update(handle.offsets_for_times(own, max(0.1, (deadline - time.monotonic()) / remaining)))
+            heard = True
+        except BrokersUnavailableError as error:
+            unheard = error
+            answers.update(dict.fromkeys(own, f"broker {leader} does not answer"))
+    if unheard is not None and not heard:
+        raise unheard
+    return answers

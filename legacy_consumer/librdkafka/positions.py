@@ -1,0 +1,142 @@
+"""Finds positions that are not known yet: the ends of logs, and where to go from outside a log.
+
+A thread of its own asks the brokers, so that partitions that do flow need not wait for one that has no leader. It lives
+only while something is being looked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from legacy_consumer.errors import OffsetOutOfRangeError
+from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_JOIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A position to be found; life tells one assignment of a partition from the next."""
+
+    partition: TopicPartition
+    life: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a partition goes on, or the error that says why it cannot."""
+
+    search: Search
+    offset: int
+    error: OffsetOutOfRangeError | None = None
+
+
+def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> Found:
+    """Decide, knowing the log's ends. A position inside the log stays: the broker had only not caught up.
+
+    reset_to: EARLIEST, LATEST, or None to make a position outside the log an error.
+    """
+    position = search.position
+    if earliest <= position <= latest:
+        return Found(search, position)
+    if position >= 0:
+        error = OffsetOutOfRangeError(search.partition, position, earliest, latest)
+        if reset_to is None:
+            return Found(search, position, error)
+        logger.warning("%s; going to the %s", error, "smallest" if reset_to == EARLIEST else "largest")
+        position = reset_to
+    return Found(search, earliest if position == EARLIEST else latest)
+
+
+class PositionFinder:
+    """Searches in the background and keeps what it found until it is taken."""
+
+    def __init__(self, log_offsets: Callable[[], LogOffsets], *, reset_to: int | None, backoff_s: float) -> None:
+        self._log_offsets = log_offsets
+        self._reset_to = reset_to
+        self._backoff_s = backoff_s
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._open: dict[TopicPartition, Search] = {}
+        self._found: list[Found] = []
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being looked for, or was found and not taken."""
+        return bool(self._open or self._found)
+
+    def search(self, searches: Collection[Search]) -> None:
+        """Look for these too, instead of what was looked for in the same partition."""
+        with self._lock:
+            self._open.update((search.partition, search) for search in searches)
+            if self._thread is None and self._open and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name="position-finder", daemon=True)
+                self._thread.start()
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """No longer look for these."""
+        with self._lock:
+            for tp in partitions:
+                self._open.pop(tp, None)
+
+    def take(self) -> list[Found]:
+        """What was found since the last time."""
+        if not self._found:
+            return []
+        with self._lock:
+            found, self._found = self._found, []
+            return found
+
+    def close(self) -> None:
+        """Stop; twice is harmless."""
+        self._closed.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        complained = False
+        while True:
+            with self._lock:
+                searches = list(self._open.values())
+                if not searches or self._closed.is_set():
+                    self._thread = None
+                    return
+            try:
+                answered = self._ask(searches)
+            except LegacyConsumerError as error:
+                answered = 0
+                # once, not with every try
+                logger.log(logging.DEBUG if complained else logging.WARNING, "positions not found yet: %s", error)
+                complained = True
+            if answered < len(searches):
+                self._closed.wait(self._backoff_s)
+
+    def _ask(self, searches: list[Search]) -> int:
+        log_offsets = self._log_offsets()
+        partitions = [search.partition for search in searches]
+        earliest = log_offsets.earliest(partitions)
+        latest = log_offsets.latest(partitions)
+        found = [
+            settle(search, earliest[search.partition], latest[search.partition], self._reset_to)
+            for search in searches
+            if search.partition in earliest and search.partition in latest
+        ]
+        with self._lock:
+            for one in found:
+                if self._open.get(one.search.partition) is one.search:
+                    del self._open[one.search.partition]
+                    self._found.append(one)
+        return len(found)
+
+
+__all__ = ["EARLIEST", "LATEST", "Found", "PositionFinder", "Search", "settle"]

@@ -1,0 +1,112 @@
+"""librdkafka's settings for one cluster, from the configuration and the brokers' registrations. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeAlias
+
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
+from zk_layout.model import Broker
+
+SettingsDict: TypeAlias = dict[str, str | int | float | bool]
+
+_QUEUE_BUDGET_KBYTES = 65536
+"""All streams together buffer so much, and each broker's fetch in flight on top."""
+_FETCH_MAX_BYTES = 8 * 1024 * 1024
+_LARGEST_RESPONSE_BYTES = 2**31 - 1
+
+
+def bootstrap_servers(brokers: Collection[Broker], security_protocol: str) -> str:
+    """The addresses of the listeners that speak the protocol, in the order of broker ids.
+
+    Raises: BrokersUnavailableError without any broker, MissingListenerError if none has such a listener.
+    """
+    if not brokers:
+        raise BrokersUnavailableError("no broker is registered in ZooKeeper under /brokers/ids: is Kafka running?")
+    endpoints = [broker.endpoint(security_protocol) for broker in sorted(brokers, key=lambda b: b.broker_id)]
+    found = [f"[{e.host}]:{e.port}" if ":" in e.host else f"{e.host}:{e.port}" for e in endpoints if e is not None]
+    if not found:
+        offered = {endpoint.security_protocol for broker in brokers for endpoint in broker.endpoints}
+        raise MissingListenerError(security_protocol, tuple(sorted(offered)))
+    return ",".join(found)
+
+
+def protocol_settings(brokers: Collection[Broker]) -> SettingsDict:
+    """What brokers older than 0.10 need, which cannot say what they speak.
+
+    The registration gives them away: version 1 is 0.8, 2 is 0.9. The oldest one decides, newer ones understand it too.
+    """
+    oldest = min((broker.version for broker in brokers), default=3)
+    if oldest >= 3:
+        return {}
+    return {"api.version.request": False, "broker.version.fallback": "0.8.2" if oldest == 1 else "0.9.0"}
+
+
+def client_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
+    """What every handle needs. Raises: BrokersUnavailableError, MissingListenerError."""
+    return {
+        "bootstrap.servers": bootstrap_servers(brokers, config.security_protocol),
+        "client.id": config.client_id,
+        "security.protocol": config.security_protocol,
+        "socket.timeout.ms": config.socket_timeout_ms,
+        "socket.receive.buffer.bytes": max(0, config.socket_receive_buffer_bytes),
+        "reconnect.backoff.max.ms": 2000,  # librdkafka's 10 s is how long a restarted broker would stay unnoticed
+        "enable.metrics.push": False,
+        **protocol_settings(brokers),
+        **dict(config.kafka_security),
+    }
+
+
+def _consumer_settings(config: ClusterConfig, brokers: Collection[Broker], group_id: str) -> SettingsDict:
+    return {
+        **client_settings(config, brokers),
+        "group.id": group_id,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "allow.auto.create.topics": False,
+        # the Scala consumer knows no transactions: it reads all there is, up to the high watermark
+        "isolation.level": "read_uncommitted",
+    }
+
+
+def query_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
+    """For a handle that only asks. Raises: BrokersUnavailableError, MissingListenerError."""
+    settings = _consumer_settings(config, brokers, config.client_id)
+    return {**settings, **dict(config.rdkafka)}
+
+
+def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], streams: int) -> SettingsDict:
+    """For the handle of one of so many streams. Raises: BrokersUnavailableError, MissingListenerError.
+
+    Measured (100-byte messages, 4 partitions, one broker): librdkafka waits fetch.queue.backoff.ms, a second, whenever
+    the queue is full, which throttles it to a tenth; 2 ms and 20,000 messages are as fast as anything and hold 20 MB.
+    Checking CRCs, as the JVM does, costs nothing that can be measured.
+    """
+    fetch_bytes = config.fetch_message_max_bytes
+    fetch_max_bytes = max(_FETCH_MAX_BYTES, fetch_bytes)
+    settings: SettingsDict = {
+        **_consumer_settings(config, brokers, config.group_id),
+        # a position outside the log comes back as an error: the fetcher looks where the log is, says so, and resets
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "enable.partition.eof": False,
+        "fetch.message.max.bytes": fetch_bytes,
+        "fetch.max.bytes": fetch_max_bytes,
+        "fetch.min.bytes": config.fetch_min_bytes,
+        "fetch.wait.max.ms": config.fetch_wait_max_ms,
+        "fetch.error.backoff.ms": config.refresh_leader_backoff_ms,
+        "fetch.queue.backoff.ms": 2,
+        "queued.min.messages": 20000,
+        "queued.max.messages.kbytes": max(_QUEUE_BUDGET_KBYTES // max(1, streams), fetch_bytes // 1024, 1024),
+        "receive.message.max.bytes": _receive_limit(brokers, fetch_max_bytes),
+        "max.poll.interval.ms": 86400000,  # there is no group on the broker's side that could wait for us
+    }
+    return {**settings, **dict(config.rdkafka)}
+
+
+def _receive_limit(brokers: Collection[Broker], fetch_max_bytes: int) -> int:
+    # before 0.10.1 a broker knows no limit for a whole response: it fills fetch.message.max.bytes for every partition
+    if min((broker.version for broker in brokers), default=4) <= 3:
+        return _LARGEST_RESPONSE_BYTES
+    return max(100_000_000, fetch_max_bytes + 512)

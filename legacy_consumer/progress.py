@@ -1,0 +1,94 @@
+"""How far each partition that is mine has come: consumed, and committed.
+
+Pure bookkeeping, shared by the streams that consume and whoever commits; a lock makes each call whole. A partition that
+comes, goes and comes again has a new epoch each time, so that what a user acknowledges late cannot move its new life.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from zk_layout.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An offset znode as last seen: the next offset to read, None if there is none, and the znode's version.
+
+    version None = there is no znode, so a commit creates it.
+    """
+
+    offset: int | None
+    version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """consumed: the next offset to read after all that was consumed; None while no position is known."""
+
+    epoch: int
+    consumed: int | None
+    committed: Committed
+
+
+class Progress:
+    """The partitions of one member."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._partitions: dict[TopicPartition, PartitionProgress] = {}
+        self._epoch = 0
+
+    def begin(self, tp: TopicPartition, position: int | None, committed: Committed) -> int:
+        """A partition is mine from now on, to be read from position; returns its epoch."""
+        with self._lock:
+            self._epoch += 1
+            self._partitions[tp] = PartitionProgress(self._epoch, position, committed)
+            return self._epoch
+
+    def note_consumed(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """All before these offsets is consumed; of partitions whose epoch is over nothing is noted."""
+        with self._lock:
+            for tp, offset in offsets.items():
+                known = self._partitions.get(tp)
+                if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
+                    self._partitions[tp] = replace(known, consumed=offset)
+
+    def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
+        """The offset znodes of these are so now."""
+        with self._lock:
+            for tp, committed in commits.items():
+                known = self._partitions.get(tp)
+                if known is not None:
+                    self._partitions[tp] = replace(known, committed=committed)
+
+    def uncommitted(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, tuple[int, Committed]]:
+        """{partition: (offset to commit, znode as last seen)} where they differ; of all partitions by default."""
+        with self._lock:
+            chosen = self._partitions if partitions is None else partitions
+            found: dict[TopicPartition, tuple[int, Committed]] = {}
+            for tp in chosen:
+                known = self._partitions.get(tp)
+                if known is not None and known.consumed is not None and known.consumed != known.committed.offset:
+                    found[tp] = (known.consumed, known.committed)
+            return found
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are no longer mine."""
+        with self._lock:
+            for tp in partitions:
+                self._partitions.pop(tp, None)
+
+    def get(self, tp: TopicPartition) -> PartitionProgress | None:
+        """How far a partition is; None if it is not mine."""
+        with self._lock:
+            return self._partitions.get(tp)
+
+    def snapshot(self) -> dict[TopicPartition, PartitionProgress]:
+        """All of them, as of now."""
+        with self._lock:
+            return dict(self._partitions)

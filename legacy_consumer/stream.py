@@ -1,0 +1,305 @@
+"""KafkaStream: the messages of one stream, as batches or one by one, behind a gate that a rebalance can shut.
+
+One thread consumes a stream; the coordinator opens and shuts it for single partitions. What the consuming thread was
+given and has not come back from is *in hand*. A message counts as consumed when the thread comes back for the next one
+(delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM does it).
+
+Iterating costs no bookkeeping per message: the messages in hand are a list and its iterator, and how far the user has
+come is what the iterator has left. Only the gate is looked at between two messages, one attribute.
+
+Shutting the gate for a partition takes effect before the next message is handed out. If some of the partition may be
+in hand, the consuming thread must come back once; then it acknowledges what it had, drops what is left of the
+partition, and the partition is drained.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.fetcher import Fetcher, Message
+from legacy_consumer.progress import Progress
+from rebalance.clock import Clock
+from zk_layout.model import TopicPartition
+
+_SLICE_S = 0.1
+"""How long one poll may wait, so that a pause or the end of the stream is noticed."""
+
+
+class _Hand:
+    """Messages that were taken from the fetcher for the user; rest is what is still to be handed out."""
+
+    __slots__ = ("barred", "epochs", "messages", "next_offsets", "noted", "rest", "whole")
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        next_offsets: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+    ) -> None:
+        self.messages = messages
+        self.rest = iter(messages)
+        self.next_offsets = next_offsets
+        self.epochs = epochs
+        self.barred: set[TopicPartition] = set()
+        self.whole = False
+        self.noted = 0
+
+    def pulled(self) -> int:
+        """How many messages were handed out."""
+        return len(self.messages) if self.whole else len(self.messages) - operator.length_hint(self.rest)
+
+    def offsets_up_to(self, count: int) -> Mapping[TopicPartition, int]:
+        """The positions after the first `count` messages, as far as not noted before."""
+        if count == len(self.messages):
+            return self.next_offsets
+        return {_partition_of(message): message.offset() + 1 for message in self.messages[self.noted : count]}
+
+
+class KafkaStream:
+    """The messages of one consumer thread id. Iterate over it, or over batches(); from one thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        fetcher: Fetcher,
+        progress: Progress,
+        clock: Clock,
+        consumer_timeout_ms: int,
+        at_next: bool,
+        on_drained: Callable[[], None],
+    ) -> None:
+        self._fetcher = fetcher
+        self._progress = progress
+        self._clock = clock
+        self._consumer_timeout_ms = consumer_timeout_ms
+        self._at_next = at_next
+        self._on_drained = on_drained
+        self._lock = threading.Lock()
+        self._opened = threading.Event()
+        self._opened.set()
+        self._live: dict[TopicPartition, int] = {}
+        self._hand: _Hand | None = None
+        self._left: _Hand | None = None
+        self._interrupted = False
+        self._paused = False
+        self._ended = False
+        self._thread_id: int | None = None
+
+    # For users.
+
+    def __iter__(self) -> Iterator[Message]:
+        """The messages, one by one, until the connector is shut down.
+
+        Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); the stream is sound
+        and can be iterated again. FetchError.
+        """
+        while True:
+            hand = self._advance(1000, None)
+            if hand is None:
+                return
+            for message in hand.rest:
+                yield message
+                if self._interrupted:
+                    break
+
+    def __next__(self) -> Message:
+        """The next message; see __iter__."""
+        hand = self._hand
+        if hand is None or self._interrupted or hand.whole or not operator.length_hint(hand.rest):
+            hand = self._advance(1000, None)
+            if hand is None:
+                raise StopIteration
+        return next(hand.rest)
+
+    def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
+        """Lists of up to max_messages messages, until the connector is shut down.
+
+        timeout: seconds to wait for a batch; when none came an empty list is handed out, so that the caller can see to
+        other things. None = consumer.timeout.ms decides.
+        Raises: as __iter__.
+        """
+        if max_messages < 1:
+            msg = f"max_messages must be at least 1, not {max_messages}"
+            raise ValueError(msg)
+        while True:
+            hand = self._advance(max_messages, timeout)
+            if hand is None:
+                return
+            hand.whole = True
+            yield hand.messages
+
+    # For the coordinator and whoever commits, from any thread.
+
+    def begin(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Hand out messages of these partitions from their positions on."""
+        with self._lock:
+            self._live.update(epochs)
+            self._fetcher.assign(positions)
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing more of these; see undrained for what is in hand."""
+        with self._lock:
+            going = [tp for tp in partitions if self._live.pop(tp, None) is not None]
+            if not going:
+                return
+            self._fetcher.unassign(going)
+            hand = self._hand
+            if hand is not None:
+                touched = hand.next_offsets.keys() & set(going)
+                if touched:
+                    hand.barred |= touched
+                    self._interrupted = True
+
+    def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Which of these stopped partitions may have messages in hand."""
+        with self._lock:
+            return frozenset(self._hand.barred & set(partitions)) if self._hand is not None else frozenset()
+
+    def handed_out(self, tp: TopicPartition) -> int | None:
+        """The position after the last message of the partition that is in hand; None if none is."""
+        with self._lock:
+            hand = self._hand
+            return None if hand is None else hand.offsets_up_to(hand.pulled()).get(tp)
+
+    def note_progress(self) -> None:
+        """Tell Progress what was consumed so far."""
+        with self._lock:
+            if self._hand is not None:
+                self._note(self._hand, with_in_hand=self._at_next)
+
+    def acknowledge(self) -> None:
+        """The user says that what is in hand is done; what was not handed out yet goes back to the gate."""
+        self._come_back()
+
+    def pause(self) -> None:
+        """Hand out nothing until resume."""
+        with self._lock:
+            self._paused = True
+            self._interrupted = True
+            self._opened.clear()
+
+    def resume(self) -> None:
+        """Undo pause."""
+        with self._lock:
+            self._paused = False
+            self._opened.set()
+
+    def let_go(self) -> None:
+        """Wait no longer for what is in hand, and do not count it as consumed: its user is the one who waits."""
+        with self._lock:
+            if self._hand is not None:
+                self._note(self._hand, with_in_hand=self._at_next)
+                self._hand = None
+                self._interrupted = True
+
+    def end(self) -> None:
+        """Hand out nothing any more; the consuming thread's loop ends when it comes back."""
+        with self._lock:
+            self._ended = True
+            self._interrupted = True
+            self._opened.set()
+        self._fetcher.wake()
+
+    def close(self) -> None:
+        """End, and free the fetcher. Twice is harmless."""
+        self.end()
+        self._fetcher.close()
+
+    def is_consumed_by(self, thread_id: int) -> bool:
+        """Whether this thread was the last one to ask for messages."""
+        return self._thread_id == thread_id
+
+    # The consuming thread.
+
+    def _advance(self, max_messages: int, timeout: float | None) -> _Hand | None:
+        """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
+        self._thread_id = threading.get_ident()
+        self._come_back()
+        began = self._clock.monotonic()
+        while not self._ended:
+            hand = self._take(max_messages)
+            if hand is not None:
+                return hand
+            waited = self._clock.monotonic() - began
+            limit = self._patience(timeout)
+            if limit is not None and waited >= limit:
+                if timeout is not None:
+                    return _Hand((), {}, {})
+                raise ConsumerTimeoutError(self._consumer_timeout_ms)
+            slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit - waited)
+            if self._paused:
+                self._clock.wait(self._opened, slice_s)
+            elif self._left is None:
+                self._left = self._poll(max_messages, slice_s)
+        return None
+
+    def _patience(self, timeout: float | None) -> float | None:
+        if timeout is not None:
+            return timeout
+        return None if self._consumer_timeout_ms < 0 else self._consumer_timeout_ms / 1000
+
+    def _come_back(self) -> None:
+        """The user is back: what was in hand is consumed, what was not handed out of it waits at the gate again."""
+        with self._lock:
+            hand = self._hand
+            if hand is None:
+                return
+            self._note(hand, with_in_hand=True)
+            self._hand = None
+            # a loop over these messages must take the rest from the gate
+            self._interrupted = True
+            count = hand.pulled()
+            if count < len(hand.messages):
+                self._left = _Hand(hand.messages[count:], hand.next_offsets, hand.epochs)
+        if hand.barred:
+            self._on_drained()
+
+    def _poll(self, max_messages: int, slice_s: float) -> _Hand | None:
+        # A poll applies what was handed in before it began, and nothing later: so whatever it returns was fetched for
+        # the lives that the partitions have now.
+        with self._lock:
+            epochs = dict(self._live)
+        batch = self._fetcher.poll(max_messages, slice_s)
+        if batch is None:
+            return None
+        return _Hand(batch.messages(), batch.next_offsets, epochs)
+
+    def _take(self, max_messages: int) -> _Hand | None:
+        """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
+        with self._lock:
+            left = self._left
+            if left is None or self._paused or self._ended:
+                # neither handed out nor thrown away while ZooKeeper is out of sight
+                return None
+            self._left = None
+            gone = {tp for tp in left.next_offsets if self._live.get(tp) != left.epochs.get(tp, 0)}
+            if gone:
+                left = _hand_of([m for m in left.messages if _partition_of(m) not in gone], left.epochs)
+            if len(left.messages) > max_messages:
+                self._left = _Hand(left.messages[max_messages:], left.next_offsets, left.epochs)
+                left = _hand_of(left.messages[:max_messages], left.epochs)
+            if not left.messages:
+                return None
+            self._interrupted = False
+            self._hand = left
+            return left
+
+    def _note(self, hand: _Hand, *, with_in_hand: bool) -> None:
+        count = hand.pulled()
+        if not with_in_hand:
+            # the last one handed out is in the user's hands, or the whole batch is
+            count = 0 if hand.whole else max(0, count - 1)
+        if count > hand.noted:
+            self._progress.note_consumed(hand.offsets_up_to(count), hand.epochs)
+            hand.noted = count
+
+
+def _partition_of(message: Message) -> TopicPartition:
+    return TopicPartition(message.topic(), message.partition())
+
+
+def _hand_of(messages: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> _Hand:
+    return _Hand(messages, {_partition_of(message): message.offset() + 1 for message in messages}, epochs)

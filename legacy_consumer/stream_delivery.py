@@ -1,0 +1,285 @@
+"""What this member does with its partitions: reads and commits their offsets, and runs their streams.
+
+The consumer's side of rebalance.delivery: the coordinator says which partitions come and go.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
+from legacy_consumer.listener import RebalanceListener
+from legacy_consumer.offset_store import Commit, CommitResult, ZooKeeperOffsetStore
+from legacy_consumer.progress import Committed, Progress
+from legacy_consumer.stream import KafkaStream
+from rebalance.snapshot import Assignment
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """The part of the configuration that delivery depends on."""
+
+    consumer_id: str
+    auto_commit: bool
+    at_next: bool
+    reset_to_earliest: bool
+    adopt_foreign_commits: bool
+
+
+class Streams(Protocol):
+    """Which stream a partition's messages go to."""
+
+    def all(self) -> Collection[KafkaStream]:
+        """Every stream of the connector."""
+        ...
+
+    def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> KafkaStream:
+        """The stream of one of my threads."""
+        ...
+
+
+class StreamDelivery:
+    """Implements rebalance.delivery.Delivery over KafkaStreams."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        *,
+        offsets: ZooKeeperOffsetStore,
+        progress: Progress,
+        log_offsets: Callable[[], LogOffsets],
+        streams: Streams,
+        session_id: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._offsets = offsets
+        self._progress = progress
+        self._log_offsets = log_offsets
+        self._streams = streams
+        self._session_id = session_id
+        self._commit_lock = threading.Lock()
+        self._running: dict[TopicPartition, KafkaStream] = {}
+        self.listener: RebalanceListener | None = None
+        self.foreign_commits = 0
+        self.listener_errors = 0
+
+    # For the coordinator.
+
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
+        """Read the committed offsets, now that the owner znodes stand and no other member commits, and start."""
+        committed = self._offsets.read(list(claimed))
+        starts = self._starting_positions(committed)
+        by_stream: dict[KafkaStream, dict[TopicPartition, int]] = {}
+        epochs: dict[TopicPartition, int] = {}
+        for tp, thread in claimed.items():
+            position = starts[tp]
+            # an end of the log that no broker told us yet is no position to commit
+            epochs[tp] = self._progress.begin(tp, position if position >= 0 else None, committed[tp])
+            by_stream.setdefault(self._streams.stream_of(tp, thread), {})[tp] = position
+        if self.listener is not None:
+            self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
+        for stream, positions in by_stream.items():
+            stream.begin(positions, {tp: epochs[tp] for tp in positions})
+            self._running.update(dict.fromkeys(positions, stream))
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """Shut the gate."""
+        for stream, own in self._by_stream(partitions).items():
+            stream.stop(own)
+
+    def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """What users have in hand."""
+        return frozenset().union(*(stream.undrained(own) for stream, own in self._by_stream(partitions).items()))
+
+    def go_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch again from what was handed out last."""
+        for stream, own in self._by_stream(partitions).items():
+            stream.note_progress()
+            positions: dict[TopicPartition, int] = {}
+            epochs: dict[TopicPartition, int] = {}
+            for tp in own:
+                known = self._progress.get(tp)
+                if known is None:
+                    continue
+                position = stream.handed_out(tp)
+                if position is None:
+                    position = known.consumed if known.consumed is not None else self._reset_position
+                positions[tp] = position
+                epochs[tp] = self._progress.begin(tp, known.consumed, known.committed)
+            stream.begin(positions, epochs)
+
+    def end(self, partitions: Collection[TopicPartition]) -> None:
+        """Last commit, listener, forget."""
+        going = [tp for tp in partitions if tp in self._running]
+        if not going:
+            return
+        if self._settings.auto_commit:
+            self._commit(going, with_in_hand_of=None)
+        if self.listener is not None:
+            self._tell(lambda listener: listener.before_releasing_partitions(frozenset(going)))
+        self._forget(going)
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Lost with the session: no commit."""
+        self.stop(partitions)
+        if self.listener is not None and partitions:
+            self._tell(lambda listener: listener.before_releasing_partitions(frozenset(partitions)))
+        self._forget(partitions)
+
+    def pause(self) -> None:
+        """Hand out nothing for now."""
+        for stream in self._streams.all():
+            stream.pause()
+
+    def resume(self) -> None:
+        """Undo pause."""
+        for stream in self._streams.all():
+            stream.resume()
+
+    def commit(self) -> None:
+        """The auto commit."""
+        self._commit(None, with_in_hand_of=None)
+
+    # For the connector, on the user's threads.
+
+    def commit_consumed(self, thread_id: int) -> CommitResult:
+        """Commit what was consumed, and what thread_id has in hand: to ask for a commit is to say it is done."""
+        return self._commit(None, with_in_hand_of=thread_id)
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
+        """Commit these offsets; partitions that are not mine are written too. No consumed position moves."""
+        with self._commit_lock:
+            mine = {tp: known.committed for tp, known in self._progress.snapshot().items() if tp in offsets}
+            others = self._offsets.read([tp for tp in offsets if tp not in mine])
+            result = self._write(
+                {tp: (offsets[tp], seen) for tp, seen in mine.items()}, consumer_id=self._settings.consumer_id
+            )
+            unfenced = self._write({tp: (offsets[tp], seen) for tp, seen in others.items()}, consumer_id=None)
+        result.committed.update(unfenced.committed)
+        result.foreign.update(unfenced.foreign)
+        return result
+
+    def let_go(self, thread_id: int) -> None:
+        """Do not wait for what this thread has in hand; it is the one that waits."""
+        for stream in self._streams.all():
+            if stream.is_consumed_by(thread_id):
+                stream.let_go()
+
+    # Inside.
+
+    @property
+    def _reset_position(self) -> int:
+        return EARLIEST if self._settings.reset_to_earliest else LATEST
+
+    def _by_stream(self, partitions: Iterable[TopicPartition]) -> dict[KafkaStream, list[TopicPartition]]:
+        grouped: dict[KafkaStream, list[TopicPartition]] = {}
+        for tp in partitions:
+            stream = self._running.get(tp)
+            if stream is not None:
+                grouped.setdefault(stream, []).append(tp)
+        return grouped
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        self._progress.forget(partitions)
+        for tp in partitions:
+            self._running.pop(tp, None)
+
+    def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+        """Where each partition starts: its committed offset, or the end of the log that auto.offset.reset names.
+
+        That end is looked up now and counts as consumed, as in the JVM: the next owner of a partition that stayed
+        silent starts there, not at what has become the end by then.
+        """
+        starts = {tp: seen.offset for tp, seen in committed.items() if seen.offset is not None}
+        fresh = [tp for tp in committed if tp not in starts]
+        if fresh:
+            found: dict[TopicPartition, int] = {}
+            try:
+                lookup = self._log_offsets()
+                found = lookup.earliest(fresh) if self._settings.reset_to_earliest else lookup.latest(fresh)
+            except BrokersUnavailableError as error:
+                # the group must not fail for want of a broker: fetching begins when one is there
+                logger.warning("%s: starts without log offsets: %s", self._settings.consumer_id, error)
+            starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
+        return starts
+
+    def _commit(self, partitions: Collection[TopicPartition] | None, *, with_in_hand_of: int | None) -> CommitResult:
+        with self._commit_lock:
+            for stream in self._streams.all():
+                if with_in_hand_of is not None and stream.is_consumed_by(with_in_hand_of):
+                    stream.acknowledge()
+                else:
+                    stream.note_progress()
+            return self._write(self._progress.uncommitted(partitions), consumer_id=self._settings.consumer_id)
+
+    def _write(
+        self, changes: Mapping[TopicPartition, tuple[int, Committed]], *, consumer_id: str | None
+    ) -> CommitResult:
+        if not changes:
+            return CommitResult()
+        commits = {tp: Commit(offset, seen) for tp, (offset, seen) in changes.items()}
+        session_id = self._session_id()
+        result = self._offsets.commit(commits, consumer_id=consumer_id, session_id=session_id)
+        if result.foreign:
+            self._settle_foreign(commits, result, consumer_id, session_id)
+        self._progress.note_committed(result.committed)
+        if result.unowned:
+            logger.warning(
+                "%s: not committed, the owner znode is gone: %s",
+                self._settings.consumer_id,
+                ", ".join(map(str, sorted(result.unowned)[:5])),
+            )
+        return result
+
+    def _settle_foreign(
+        self,
+        commits: Mapping[TopicPartition, Commit],
+        result: CommitResult,
+        consumer_id: str | None,
+        session_id: int,
+    ) -> None:
+        """Somebody else wrote: keep ours, or adopt theirs."""
+        self.foreign_commits += len(result.foreign)
+        for tp, theirs in sorted(result.foreign.items()):
+            logger.warning(
+                "%s: another client committed %s of %s, ours is %d: commit.conflict=%s",
+                self._settings.consumer_id,
+                theirs.offset,
+                tp,
+                commits[tp].offset,
+                "adopt" if self._settings.adopt_foreign_commits else "keep",
+            )
+        if self._settings.adopt_foreign_commits and consumer_id is not None:
+            self._adopt(result.foreign)
+            return
+        again = {tp: Commit(commits[tp].offset, theirs) for tp, theirs in result.foreign.items()}
+        second = self._offsets.commit(again, consumer_id=consumer_id, session_id=session_id)
+        result.committed.update(second.committed)
+        result.unowned |= second.unowned
+
+    def _adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
+        for tp, theirs in foreign.items():
+            stream = self._running.get(tp)
+            if stream is None:
+                continue
+            position = theirs.offset if theirs.offset is not None else self._reset_position
+            stream.stop([tp])
+            epoch = self._progress.begin(tp, theirs.offset, theirs)
+            stream.begin({tp: position}, {tp: epoch})
+
+    def _tell(self, call: Callable[[RebalanceListener], None]) -> None:
+        assert self.listener is not None
+        try:
+            call(self.listener)
+        except Exception:
+            # a user's defect must not stop the group's rebalance
+            self.listener_errors += 1
+            logger.exception("%s: the rebalance listener raised", self._settings.consumer_id)

@@ -1,0 +1,60 @@
+"""Who owns what: from a picture of a group to an assignment, a plan, and owner znodes that show it."""
+
+from rebalance.assignors import ASSIGNORS, DIALECTS, Assignor, Dialect, range_assign, roundrobin_assign
+from rebalance.clock import Clock, SystemClock
+from rebalance.coordinator import Coordinator, Periods, Status
+from rebalance.delivery import Delivery
+from rebalance.errors import (
+    AssignmentRefusedError,
+    ConsumerRebalanceFailedError,
+    MissingTopicError,
+    PartitionOwnedError,
+    RebalanceError,
+    RegistrationConflictError,
+    UnsupportedRegexError,
+)
+from rebalance.machine import MemberState, Phase, Policy, step
+from rebalance.ownership import Ownership
+from rebalance.plan import Plan, make_plan, owned_by
+from rebalance.reader import GroupReader
+from rebalance.registrar import Registrar
+from rebalance.snapshot import Assignment, GroupSnapshot
+from rebalance.subscription import Blacklist, TopicFilter, Whitelist, subscribed_topics
+
+__all__ = [
+    "ASSIGNORS",
+    "DIALECTS",
+    "Assignment",
+    "AssignmentRefusedError",
+    "Assignor",
+    "Blacklist",
+    "Clock",
+    "ConsumerRebalanceFailedError",
+    "Coordinator",
+    "Delivery",
+    "Dialect",
+    "GroupReader",
+    "GroupSnapshot",
+    "MemberState",
+    "MissingTopicError",
+    "Ownership",
+    "PartitionOwnedError",
+    "Periods",
+    "Phase",
+    "Plan",
+    "Policy",
+    "RebalanceError",
+    "RegistrationConflictError",
+    "Registrar",
+    "Status",
+    "SystemClock",
+    "TopicFilter",
+    "UnsupportedRegexError",
+    "Whitelist",
+    "make_plan",
+    "owned_by",
+    "range_assign",
+    "roundrobin_assign",
+    "step",
+    "subscribed_topics",
+]

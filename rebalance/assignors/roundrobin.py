@@ -1,0 +1,118 @@
+"""Round-robin: all partitions in the order of their hashes, dealt to all threads in turn.
+
+The dialect is the Kafka version from which the members' common behaviour on holds:
+
+| dialect | members | partition's text, whose String.hashCode orders | threads |
+|---|---|---|---|
+| 0.8.2 | 0.8.2 to 0.10.1 | `[topic,partition]` | the one set that all topics have; else refused |
+| 0.10.2 | 0.10.2 to 0.11 | `[topic,partition]` | union over all topics, those not subscribed are skipped |
+| 1.0 | 1.0 to 1.1.1 | `topic-partition` | as 0.10.2 |
+
+Members of different dialects in one group disagree for ever, so the dialect is a setting and never guessed.
+
+Equal hashes (topics Ea and FB) are dealt by topic, then by partition number. Among JVM members that order
+is that of a hash map, which the order of insertion sways: they need not agree with each other either.
+
+Source: Scala consumer, PartitionAssignor.scala, RoundRobinAssignor; KAFKA-2434, KAFKA-5822.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import cycle
+from typing import Literal, TypeAlias, get_args
+
+from rebalance.assignors.java_hash import extend_hash, to_signed
+from rebalance.assignors.threads import Threads, in_java_order, threads_per_topic
+from rebalance.errors import AssignmentRefusedError
+from rebalance.snapshot import Assignment, GroupSnapshot
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+Dialect: TypeAlias = Literal["0.8.2", "0.10.2", "1.0"]
+DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+
+# {dialect: (before the topic, between, after the partition)}
+_PARTITION_TEXT: Mapping[Dialect, tuple[str, str, str]] = {
+    "0.8.2": ("[", ",", "]"),
+    "0.10.2": ("[", ",", "]"),
+    "1.0": ("", "-", ""),
+}
+
+
+def roundrobin_assign(group: GroupSnapshot, dialect: Dialect) -> Assignment:
+    """Deal all partitions of the group's topics to all its threads, one at a time.
+
+    Returns: {TopicPartition: ConsumerThreadId}, each partition of a subscribed topic exactly once, sorted.
+    A group that subscribes to nothing gets nothing, as from 0.9 on (0.8.2 fails there).
+    Raises: AssignmentRefusedError in dialect 0.8.2 if two topics differ in their threads.
+    """
+    subscribers = threads_per_topic(group)
+    if dialect == "0.8.2":
+        _require_equal_subscriptions(subscribers)
+    partitions: list[TopicPartition] = []
+    hashes: list[int] = []
+    for topic in subscribers:
+        numbers = group.partitions.get(topic, ())
+        partitions.extend(TopicPartition(topic, number) for number in numbers)
+        hashes.extend(_hashes(topic, numbers, dialect))
+    order = sorted(range(len(partitions)), key=hashes.__getitem__)
+    owners = _deal([partitions[index].topic for index in order], subscribers)
+    owner_at = dict(zip(order, owners, strict=True))
+    return {partition: owner_at[index] for index, partition in enumerate(partitions)}
+
+
+def _require_equal_subscriptions(subscribers: Mapping[str, Threads]) -> None:
+    first_topic, *others = subscribers or [""]
+    for topic in others:
+        if subscribers[topic] != subscribers[first_topic]:
+            raise AssignmentRefusedError(
+                "roundrobin",
+                "0.8.2",
+                "all members must subscribe to the same topics with one stream count each, but "
+                f"{first_topic} has {_shown(subscribers[first_topic], subscribers[topic])} and {topic} has "
+                f"{_shown(subscribers[topic], subscribers[first_topic])}",
+            )
+
+
+def _shown(threads: Threads, others: Threads) -> str:
+    """How many threads, and one that the others lack."""
+    surplus = sorted(set(threads) - set(others))
+    return f"{len(threads)} threads" + (f" ({surplus[0]} among them)" if surplus else "")
+
+
+def _deal(topics: Sequence[str], subscribers: Mapping[str, Threads]) -> Sequence[ConsumerThreadId]:
+    """The thread for each partition, given the topics in the order of dealing."""
+    distinct = {id(threads): threads for threads in subscribers.values()}
+    if len(distinct) <= 1:
+        turns = cycle(next(iter(distinct.values()), ()))
+        return [next(turns) for _ in topics]
+    circle = in_java_order({thread for threads in distinct.values() for thread in threads})
+    place = {thread: index for index, thread in enumerate(circle)}
+    places = {key: [place[thread] for thread in threads] for key, threads in distinct.items()}
+    places_of = {topic: places[id(threads)] for topic, threads in subscribers.items()}
+    owners = []
+    turn = 0
+    for topic in topics:
+        # the next subscribed thread from the turn on, else the first; those passed over have had their turn
+        mine = places_of[topic]
+        found = bisect_left(mine, turn)
+        chosen = mine[found] if found < len(mine) else mine[0]
+        owners.append(circle[chosen])
+        turn = (chosen + 1) % len(circle)
+    return owners
+
+
+def _hashes(topic: str, numbers: Sequence[int], dialect: Dialect) -> Sequence[int]:
+    """The signed hash of each partition's text."""
+    before, between, after = _PARTITION_TEXT[dialect]
+    begun = extend_hash(0, f"{before}{topic}{between}")
+    tails = (_tail(f"{number}{after}") for number in numbers)
+    return [to_signed((begun * factor + value) & 0xFFFFFFFF) for factor, value in tails]
+
+
+@lru_cache(maxsize=65536)
+def _tail(text: str) -> tuple[int, int]:
+    """(31 to the power of the length, hash of the text): what an end adds to the hash of its beginning."""
+    return pow(31, len(text), 1 << 32), extend_hash(0, text)

@@ -1,0 +1,55 @@
+"""Which threads of a group subscribe to which topic: what both assignors begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from rebalance.assignors.java_hash import java_sort_key
+from rebalance.snapshot import GroupSnapshot
+from rebalance.subscription import consumer_threads, subscribed_topics
+from zk_layout.model import ConsumerThreadId, SubscriptionPattern
+
+Threads: TypeAlias = tuple[ConsumerThreadId, ...]
+_Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...]]
+
+
+def threads_per_topic(group: GroupSnapshot) -> dict[str, Threads]:
+    """Every thread that subscribes to a topic, for each topic that has one.
+
+    Topics are sorted, threads as Java sorts text. Topics that do not exist are in it when a static
+    subscription names them. Topics with the same subscribers share one tuple, and all topics share the
+    thread ids.
+    """
+    # members mostly subscribe alike, so the work is done once per subscription and not once per member
+    cohorts: dict[_Subscription, list[str]] = {}
+    for consumer_id, registration in group.members.items():
+        cohorts.setdefault((registration.pattern, registration.subscription), []).append(consumer_id)
+    subscribers: dict[str, list[tuple[int, int]]] = {}
+    for index, consumer_ids in enumerate(cohorts.values()):
+        subscription = subscribed_topics(
+            group.members[consumer_ids[0]],
+            group.partitions,
+            exclude_internal_topics=group.exclude_internal_topics,
+        )
+        for topic, streams in subscription.items():
+            subscribers.setdefault(topic, []).append((index, streams))
+    members = list(cohorts.values())
+    merged: dict[tuple[tuple[int, int], ...], Threads] = {}
+    threads = {}
+    for topic in sorted(subscribers):
+        key = tuple(subscribers[topic])
+        if key not in merged:
+            merged[key] = in_java_order(
+                thread
+                for index, streams in key
+                for member in members[index]
+                for thread in consumer_threads(member, streams)
+            )
+        threads[topic] = merged[key]
+    return threads
+
+
+def in_java_order(threads: Iterable[ConsumerThreadId]) -> Threads:
+    """Sorted by the whole text, not by member: `c-1-0` of member c-1 comes before `c-2` of member c."""
+    return tuple(sorted(threads, key=lambda thread: java_sort_key(str(thread))))

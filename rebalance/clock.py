@@ -1,0 +1,39 @@
+"""The seam to time: handed in, so that a simulation can own it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time that only moves forward, in seconds."""
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, for ids and timestamps."""
+        ...
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """Wait until the event is set, at most timeout_s; True if it is set."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment."""
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        """Wait until the event is set, at most timeout_s; True if it is set."""
+        return event.wait(timeout_s)

@@ -1,0 +1,57 @@
+"""The seam to what a member does with its partitions: hands out their messages and commits their offsets.
+
+The coordinator calls it, on its own thread, in this order for a partition: begin when the owner znode is claimed; stop
+when the partition is to go; then, when drained, end (which commits) before the owner znode is released. What is
+dropped was lost with its session and gets no commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from rebalance.snapshot import Assignment
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+
+class Delivery(Protocol):
+    """Where messages are handed out. Errors are LegacyConsumerErrors; begin and end may block on ZooKeeper."""
+
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
+        """Read the committed offsets of these partitions, tell the listener, fetch and hand out.
+
+        assignment is the whole group's. Called with nothing claimed when only the others' share changed.
+        """
+        ...
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out no further message of these; returns at once. Twice is harmless."""
+        ...
+
+    def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Of these stopped partitions, those with messages in users' hands; a Drained event follows when that ends."""
+        ...
+
+    def go_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo stop: the partition stays after all."""
+        ...
+
+    def end(self, partitions: Collection[TopicPartition]) -> None:
+        """Commit what was consumed of these, tell the listener, and forget them. The owner znodes go next."""
+        ...
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """These are lost: hand out nothing more of them, forget buffers and positions, commit nothing."""
+        ...
+
+    def pause(self) -> None:
+        """Hand out nothing until resume, without forgetting anything."""
+        ...
+
+    def resume(self) -> None:
+        """Undo pause."""
+        ...
+
+    def commit(self) -> None:
+        """Commit what was consumed since the last commit."""
+        ...

@@ -1,0 +1,103 @@
+"""The rebalance branch of the error tree.
+
+LegacyConsumerError (zk_layout.errors)
+  RebalanceError
+    MissingTopicError               a subscribed topic has no partition list in the snapshot
+    AssignmentRefusedError          the dialect's own precondition fails, as it fails in the JVM member
+    UnsupportedRegexError           a Java regular expression that Python cannot express faithfully
+    PartitionOwnedError             retriable; somebody else holds an owner znode that the plan claims
+    RegistrationConflictError       an id znode of the same name is held by a session that does not go away
+    ConsumerRebalanceFailedError    retriable; rebalance.max.retries tries did not do it, the member goes on trying
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+
+class RebalanceError(LegacyConsumerError):
+    """The group's partitions could not be divided or taken."""
+
+
+class MissingTopicError(RebalanceError):
+    """A subscribed topic has no partition list in the snapshot."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic} is subscribed but its partitions are not in the snapshot"
+
+
+class AssignmentRefusedError(RebalanceError):
+    """The strategy's precondition fails; members of the JVM refuse the same group."""
+
+    def __init__(self, strategy: str, dialect: str, reason: str) -> None:
+        super().__init__(strategy, dialect, reason)
+        self.strategy = strategy
+        self.dialect = dialect
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.strategy} as of {self.dialect} refuses this group: {self.reason}"
+
+
+class UnsupportedRegexError(RebalanceError):
+    """A topic filter that no Python regular expression can stand for, or that Java does not compile either."""
+
+    def __init__(self, regex: str, reason: str) -> None:
+        super().__init__(regex, reason)
+        self.regex = regex
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"topic filter {self.regex!r}: {self.reason}"
+
+
+class PartitionOwnedError(RebalanceError):
+    """Owner znodes in the way of a claim: {partition: text of the owner znode}."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, owners: dict[TopicPartition, str]) -> None:
+        super().__init__(owners)
+        self.owners = owners
+
+    def __str__(self) -> str:
+        some = ", ".join(f"{tp} by {owner}" for tp, owner in sorted(self.owners.items())[:3])
+        more = f" and {len(self.owners) - 3} more" if len(self.owners) > 3 else ""
+        return f"owned by others: {some}{more}"
+
+
+class RegistrationConflictError(RebalanceError):
+    """The id znode exists under another session and did not go away."""
+
+    def __init__(self, path: str, waited_ms: int) -> None:
+        super().__init__(path, waited_ms)
+        self.path = path
+        self.waited_ms = waited_ms
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is still held by another session after {self.waited_ms} ms: "
+            "is a second consumer running with the same consumer.id?"
+        )
+
+
+class ConsumerRebalanceFailedError(RebalanceError):
+    """All tries are used up; the member stays registered and goes on trying in the background."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, consumer_id: str, tries: int, last: str) -> None:
+        super().__init__(consumer_id, tries, last)
+        self.consumer_id = consumer_id
+        self.tries = tries
+        self.last = last
+
+    def __str__(self) -> str:
+        return f"{self.consumer_id} can't rebalance after {self.tries} retries: {self.last}"

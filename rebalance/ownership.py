@@ -1,0 +1,260 @@
+"""Claims and releases owner znodes: all of a plan or nothing, and only what this session owns.
+
+A claim is one multi of creates, held together with a check that this member is still registered. ZooKeeper refuses it
+as a whole when one owner znode exists; then the znodes in the way are read. Those of my own session (a claim whose
+reply was lost) are adopted, all others are reported with their owners' names.
+
+A reply that never came leaves it open whether a claim was made. Such partitions are kept in mind as doubtful, and
+their owner znodes are looked at before the next decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from rebalance.errors import PartitionOwnedError
+from zk_layout.codecs import encode_owner
+from zk_layout.errors import (
+    ConnectionLostError,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.paths import ConsumerIdPath, OwnerPath, TopicOwnersPath
+from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, Watcher, ZkStore, multi_size
+
+logger = logging.getLogger(__name__)
+
+
+class Ownership:
+    """The owner znodes of one member of one group. Used by the coordinator's thread alone."""
+
+    def __init__(self, store: ZkStore, group: str, consumer_id: str) -> None:
+        self._store = store
+        self._group = group
+        self._consumer_id = consumer_id
+        self._id_path = ConsumerIdPath(group, consumer_id).path
+        self._owned: dict[TopicPartition, ConsumerThreadId] = {}
+        self._doubtful: dict[TopicPartition, ConsumerThreadId] = {}
+        self._known_dirs: set[str] = set()
+        self._session_id = 0
+
+    @property
+    def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
+        """What this session has claimed and not released."""
+        return self._owned
+
+    def begin_session(self, session_id: int) -> None:
+        """From now on claim in this session; nothing of another one is owned any more. Twice the same is harmless."""
+        if session_id != self._session_id:
+            self._session_id = session_id
+            self.forget()
+
+    def forget(self) -> None:
+        """Own nothing, without touching ZooKeeper: the session that owned it is gone."""
+        self._owned = {}
+        self._doubtful = {}
+
+    def claim(self, wanted: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Create the owner znodes of all wanted partitions, or of none.
+
+        Raises: PartitionOwnedError with the owners in the way; ConnectionLostError, after which resolve_doubts must
+        find out what was done; SessionExpiredError.
+        Source: design of the Scala consumer, ZookeeperConsumerConnector.reflectPartitionOwnershipDecision, which tries
+        every partition for itself and undoes what it created.
+        """
+        todo = dict(wanted)
+        claimed: dict[TopicPartition, ConsumerThreadId] = {}
+        try:
+            for _ in range(3):
+                self._ensure_dirs({tp.topic for tp in todo})
+                conflict = self._create_all(todo, claimed)
+                todo = {tp: thread for tp, thread in todo.items() if tp not in claimed}
+                if not conflict:
+                    break
+                adopted = self._adopt_or_refuse(todo)
+                claimed.update(adopted)
+                todo = {tp: thread for tp, thread in todo.items() if tp not in adopted}
+        except ConnectionLostError:
+            self._doubtful.update(wanted)
+            raise
+        except PartitionOwnedError:
+            self._delete_owners(claimed)
+            raise
+        self._owned.update(claimed)
+        if todo:
+            # each look found them free, each claim found them taken: somebody comes and goes
+            raise PartitionOwnedError(dict.fromkeys(todo, "(changing)"))
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete the owner znodes of these partitions, those that are still mine.
+
+        A member of the JVM deletes owner znodes by path alone, so that one of ours may by now be somebody else's.
+        """
+        going = {tp: self._owned[tp] for tp in partitions if tp in self._owned}
+        try:
+            self._delete_owners(going)
+        except ConnectionLostError:
+            self._doubtful.update(going)
+            for tp in going:
+                del self._owned[tp]
+            raise
+        for tp in going:
+            del self._owned[tp]
+
+    def leave(self) -> None:
+        """Delete every owner znode that is mine and my registration, in one request if it fits."""
+        ops: list[tuple[TopicPartition, Op]] = [
+            (tp, DeleteOp(self._owner_path(tp))) for tp in self._still_mine(self._owned)
+        ]
+        *before, last = list(self._chunks(ops)) or [[]]
+        try:
+            for chunk in before:
+                self._multi([op for _, op in chunk])
+            self._multi([*(op for _, op in last), DeleteOp(self._id_path)])
+        except MultiFailedError as error:
+            # the session's end removes what is left
+            logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)
+        self.forget()
+
+    def resolve_doubts(self) -> None:
+        """Look at the owner znodes of claims and releases whose outcome is not known."""
+        if not self._doubtful:
+            return
+        doubtful = dict(self._doubtful)
+        for tp, text in self._mine_among(list(doubtful)).items():
+            self._owned[tp] = ConsumerThreadId.parse(text)
+        self._doubtful = {}
+
+    def lost(self) -> set[TopicPartition]:
+        """Of what I believe to own, what the owner znodes no longer show as mine; those are owned no more."""
+        mine = self._mine_among(list(self._owned))
+        gone = {tp for tp, thread in self._owned.items() if mine.get(tp) != str(thread)}
+        for tp in gone:
+            del self._owned[tp]
+        return gone
+
+    def watch_obstacles(self, owners: Mapping[TopicPartition, str], watcher: Watcher) -> bool:
+        """Watch one owner znode of each member in the way; False if one of them is gone already.
+
+        One is enough: a member of ours releases all in one request, and after it is gone the next try finds what is
+        left of those of a JVM member.
+        """
+        last_of: dict[str, TopicPartition] = {}
+        for tp, owner in owners.items():
+            last_of[owner.rpartition("-")[0]] = tp
+        stats = self._store.exists_many([self._owner_path(tp) for tp in sorted(last_of.values())], watcher)
+        return all(stat is not None for stat in stats)
+
+    def _owner_path(self, tp: TopicPartition) -> str:
+        return OwnerPath(self._group, tp.topic, tp.partition).path
+
+    def _ensure_dirs(self, topics: set[str]) -> None:
+        for topic in sorted(topics):
+            path = TopicOwnersPath(self._group, topic).path
+            if path not in self._known_dirs:
+                self._store.ensure_path(path)
+                self._known_dirs.add(path)
+
+    def _create_all(
+        self, todo: Mapping[TopicPartition, ConsumerThreadId], claimed: dict[TopicPartition, ConsumerThreadId]
+    ) -> bool:
+        """Create in as few requests as fit, noting what was created; True if something was in the way."""
+        ops = [
+            (tp, CreateOp(self._owner_path(tp), encode_owner(thread), ephemeral=True)) for tp, thread in todo.items()
+        ]
+        for chunk in self._chunks(ops):
+            try:
+                self._multi([CheckOp(self._id_path), *(op for _, op in chunk)])
+            except MultiFailedError as error:
+                if error.index == 0:
+                    msg = f"{self._id_path} is gone"
+                    raise SessionExpiredError(msg) from error
+                if isinstance(error.cause, NoNodeError):
+                    # somebody removed the topic's directory under owners
+                    self._known_dirs.clear()
+                    return True
+                if isinstance(error.cause, NodeExistsError):
+                    return True
+                raise error.cause from error
+            claimed.update((tp, todo[tp]) for tp, _ in chunk)
+        return False
+
+    def _adopt_or_refuse(
+        self, todo: Mapping[TopicPartition, ConsumerThreadId]
+    ) -> dict[TopicPartition, ConsumerThreadId]:
+        """Which of these are mine already. Raises: PartitionOwnedError if somebody else holds one."""
+        adopted: dict[TopicPartition, ConsumerThreadId] = {}
+        stale: dict[TopicPartition, ConsumerThreadId] = {}
+        others: dict[TopicPartition, str] = {}
+        paths = [self._owner_path(tp) for tp in todo]
+        for (tp, thread), znode in zip(todo.items(), self._store.get_data_many(paths), strict=True):
+            if znode is None:
+                continue
+            text = (znode.data or b"").decode("utf-8", "replace")
+            # compared by session, not by text: a claim of my own dead session looks like mine and then vanishes
+            if znode.stat.ephemeral_owner != self._session_id:
+                others[tp] = text
+            elif text == str(thread):
+                adopted[tp] = thread
+            else:
+                stale[tp] = thread
+        if others:
+            raise PartitionOwnedError(others)
+        # mine, but another stream's: make room for the right text
+        self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in stale])
+        return adopted
+
+    def _delete_owners(self, partitions: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        for _ in range(3):
+            mine = self._still_mine(partitions)
+            try:
+                self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in mine])
+            except MultiFailedError as error:
+                if not isinstance(error.cause, NoNodeError):
+                    raise error.cause from error
+                # deleted by somebody between the look and the request: look again
+            else:
+                return
+
+    def _still_mine(self, partitions: Mapping[TopicPartition, ConsumerThreadId]) -> Sequence[TopicPartition]:
+        mine = self._mine_among(list(partitions))
+        for tp in partitions:
+            if tp not in mine:
+                logger.warning("%s: the owner znode of %s is not mine any more", self._consumer_id, tp)
+        return [tp for tp in partitions if tp in mine]
+
+    def _mine_among(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+        """{partition: owner text} of those whose owner znode belongs to my session."""
+        if not partitions:
+            return {}
+        znodes = self._store.get_data_many([self._owner_path(tp) for tp in partitions])
+        return {
+            tp: (znode.data or b"").decode("utf-8", "replace")
+            for tp, znode in zip(partitions, znodes, strict=True)
+            if znode is not None and znode.stat.ephemeral_owner == self._session_id
+        }
+
+    def _multi_in_chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> None:
+        for chunk in self._chunks(ops):
+            self._multi([op for _, op in chunk])
+
+    def _chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> Iterator[list[tuple[TopicPartition, Op]]]:
+        limit = self._store.max_multi_bytes - multi_size(CheckOp(self._id_path))
+        chunk: list[tuple[TopicPartition, Op]] = []
+        size = 0
+        for item in ops:
+            cost = multi_size(item[1])
+            if chunk and size + cost > limit:
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(item)
+            size += cost
+        if chunk:
+            yield chunk
+
+    def _multi(self, ops: Sequence[Op]) -> None:
+        self._store.multi(ops, session_id=self._session_id)

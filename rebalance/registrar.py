@@ -1,0 +1,51 @@
+"""Registers the member: creates its ephemeral id znode, and finds out whose it is when it exists already."""
+
+from __future__ import annotations
+
+import logging
+
+from zk_layout.codecs import encode_registration
+from zk_layout.errors import NodeExistsError
+from zk_layout.model import ConsumerRegistration
+from zk_layout.paths import ConsumerIdPath
+from zk_layout.store import Acl, Watcher, ZkStore
+
+logger = logging.getLogger(__name__)
+
+
+class Registrar:
+    """The id znode of one member of one group."""
+
+    def __init__(self, store: ZkStore, group: str, consumer_id: str, registration: ConsumerRegistration) -> None:
+        self._store = store
+        self.group = group
+        self.consumer_id = consumer_id
+        self.path = ConsumerIdPath(group, consumer_id).path
+        self._data = encode_registration(registration)
+
+    def register(self, session_id: int, watcher: Watcher) -> bool:
+        """Create the id znode; True if it exists under session_id, False if another session holds it.
+
+        In the latter case its deletion is watched: an expired session of my own takes its id along. Data and znode
+        are created in one call, so nobody ever reads an empty registration.
+        Source: Scala consumer 0.9 to 1.1.1, registerConsumerInZK with ZKCheckedEphemeral: open ACL always.
+        """
+        for _ in range(3):
+            if self._create():
+                return True
+            stat = self._store.exists(self.path, watcher)
+            if stat is None:
+                continue
+            if stat.ephemeral_owner == session_id:
+                # a create whose reply was lost
+                return True
+            logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
+            return False
+        return False
+
+    def _create(self) -> bool:
+        try:
+            self._store.create(self.path, self._data, ephemeral=True, make_parents=True, acl=Acl.OPEN)
+        except NodeExistsError:
+            return False
+        return True

@@ -1,0 +1,30 @@
+"""A frozen picture of a group: the only thing an assignor sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from zk_layout.model import ConsumerRegistration, ConsumerThreadId, TopicPartition
+
+Assignment: TypeAlias = Mapping[TopicPartition, ConsumerThreadId]
+"""Who is to own each partition of the subscribed topics; sorted by partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSnapshot:
+    """What ZooKeeper said about a group at one moment.
+
+    members: {consumer id: registration}, ids sorted as Java sorts text, only the readable ones.
+    partitions: {topic: partition numbers ascending} for every topic of the cluster that a member may subscribe to; a
+    topic that does not exist is missing or has an empty tuple.
+    unreadable: {consumer id: why its registration cannot be read}; a JVM member dies of one, we name it and go on.
+    exclude_internal_topics: the reading member's own setting, applied to every member's topic filter, as the JVM does.
+    """
+
+    group: str
+    members: Mapping[str, ConsumerRegistration]
+    partitions: Mapping[str, tuple[int, ...]]
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    exclude_internal_topics: bool = True

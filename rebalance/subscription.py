@@ -1,0 +1,132 @@
+"""What a registration subscribes to, judged as a member of the JVM judges it.
+
+| pattern | means |
+|---|---|
+| static, or no entry at all | the topics named, existing or not |
+| white_list | every topic that the first entry's regular expression matches whole |
+| black_list | every topic that it does not match whole |
+
+Internal topics are kept from white and black lists when the READING member excludes them, whatever the
+registered one does; a static subscription may name them. Which topics are internal is the code's own
+knowledge: `__consumer_offsets` up to 0.10.2, `__transaction_state` as well from 0.11. Both are internal
+here: only brokers of 0.11 or newer make the second, and nobody's black list means to read it. In a group
+with members older than 0.11 on such a cluster, a filter that matches `__transaction_state` is judged
+differently by them.
+
+Source: Scala consumer, TopicFilter.scala, TopicCount.scala; ZkUtils.getConsumersPerTopic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import ClassVar
+
+from rebalance.errors import UnsupportedRegexError
+from rebalance.java_regex import compile_java_regex
+from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
+
+# what String.trim cuts off, and the places before which Java's $ matches
+_TRIMMED = "".join(map(chr, range(0x21)))
+_TRAILING_QUOTES = re.compile("[\"']+(?=[\u0085\u2028\u2029]?\\Z)")
+
+
+def normalize_filter(raw: str) -> str:
+    """The regular expression that Kafka makes of the text of a filter.
+
+    `"clicks, views"` becomes `clicks|views`: trimmed, commas to |, blanks out, quotes off both ends.
+    """
+    regex = raw.strip(_TRIMMED).replace(",", "|").replace(" ", "").lstrip("\"'")
+    return _TRAILING_QUOTES.sub("", regex)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """Whitelist or Blacklist: a choice of topics by one Java regular expression.
+
+    raw: as the user wrote it. regex: what Kafka makes of it, and what is registered.
+    Raises: UnsupportedRegexError at construction.
+    """
+
+    pattern: ClassVar[SubscriptionPattern]
+
+    raw: str
+    regex: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "regex", normalize_filter(self.raw))
+        compile_java_regex(self.regex)
+
+    def allows(self, topic: str, *, exclude_internal_topics: bool = True) -> bool:
+        """Whether the topic is chosen."""
+        if exclude_internal_topics and topic in INTERNAL_TOPICS:
+            return False
+        return (compile_java_regex(self.regex).match(topic) is not None) == _is_white(self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Whitelist(TopicFilter):
+    """The topics whose whole name matches."""
+
+    pattern: ClassVar[SubscriptionPattern] = SubscriptionPattern.WHITE_LIST
+
+
+@dataclass(frozen=True, slots=True)
+class Blacklist(TopicFilter):
+    """The topics whose whole name does not match."""
+
+    pattern: ClassVar[SubscriptionPattern] = SubscriptionPattern.BLACK_LIST
+
+
+def is_wildcard(registration: ConsumerRegistration) -> bool:
+    """Whether the registration chooses topics by a regular expression."""
+    return registration.pattern is not SubscriptionPattern.STATIC and bool(registration.subscription)
+
+
+def unreadable_reason(registration: ConsumerRegistration) -> str | None:
+    """Why a registration that decoded well can still not be evaluated, or None.
+
+    Whoever builds a GroupSnapshot asks this of every member and lists those with a reason as unreadable: a
+    member of the JVM fails each of its rebalances on a regular expression that does not compile.
+    """
+    if not is_wildcard(registration):
+        return None
+    try:
+        compile_java_regex(normalize_filter(registration.subscription[0][0]))
+    except UnsupportedRegexError as error:
+        return str(error)
+    return None
+
+
+def subscribed_topics(
+    registration: ConsumerRegistration, topics: Iterable[str], *, exclude_internal_topics: bool = True
+) -> dict[str, int]:
+    """{topic: stream count} of one registration among the topics of the cluster.
+
+    A static subscription keeps topics that do not exist.
+    Raises: UnsupportedRegexError, see unreadable_reason.
+    """
+    if not is_wildcard(registration):
+        return dict(registration.subscription)
+    raw, streams = registration.subscription[0]
+    matches = compile_java_regex(normalize_filter(raw)).match
+    white = _is_white(registration.pattern)
+    return {
+        topic: streams
+        for topic in topics
+        if (matches(topic) is not None) == white and not (exclude_internal_topics and topic in INTERNAL_TOPICS)
+    }
+
+
+@lru_cache(maxsize=4096)
+def consumer_threads(consumer_id: str, streams: int) -> tuple[ConsumerThreadId, ...]:
+    """The thread ids of a member with that many streams, in Java's order: c-0, c-1, c-10, c-2."""
+    return tuple(ConsumerThreadId(consumer_id, number) for number in sorted(range(streams), key=str))
+
+
+def _is_white(pattern: SubscriptionPattern) -> bool:
+    return pattern is SubscriptionPattern.WHITE_LIST

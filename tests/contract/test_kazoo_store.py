@@ -1,0 +1,545 @@
+"""What only the real store has to cope with: time limits, credentials, TLS, servers that lack a request."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.embedded import EmbeddedZooKeeper
+from tests.contract.backends import KazooBackend
+from tests.support.recorder import Recorder
+from tests.support.tcp_proxy import TcpProxy
+from zk_layout import kazoo_store
+from zk_layout.errors import (
+    AuthenticationError,
+    ConfigError,
+    ConnectionLostError,
+    ConnectTimeoutError,
+    MissingChrootError,
+    MultiFailedError,
+    NotPermittedError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
+from zk_layout.store import Acl, CheckOp, CreateOp, SessionEvent, SessionKind, SetOp, WatchEvent
+
+zookeeper_needed = pytest.mark.zookeeper
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in set(threading.enumerate()) - before if "proxy" not in thread.name]
+    assert left == []
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def new_root() -> str:
+    return f"/{uuid.uuid4().hex}"
+
+
+# ---------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"connect": ""}, "zookeeper.connect"),
+        ({"connect": "/kafka"}, "zookeeper.connect"),
+        ({"connect": "a:2181,,b:2181"}, "zookeeper.connect"),
+        ({"connect": "a", "session_timeout_ms": 0}, "zookeeper.session.timeout.ms"),
+        ({"connect": "a", "connection_timeout_ms": -1}, "zookeeper.connection.timeout.ms"),
+        ({"connect": "a", "secure_acl": True}, "zookeeper.set.acl"),
+    ],
+)
+def test_settings_that_can_never_work_are_refused(settings: dict[str, object], key: str):
+    with pytest.raises(ConfigError) as caught:
+        ZkSettings(**settings)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("connect", "chroot"),
+    [("a:1,b:2", ""), ("a:1/", ""), ("a:1/kafka", "/kafka"), ("a:1,b:2/x//y/", "/x/y")],
+)
+def test_the_chroot_stands_behind_the_hosts(connect: str, chroot: str):
+    assert ZkSettings(connect).chroot == chroot
+
+
+def test_a_request_may_take_as_long_as_the_session_but_at_least_ten_seconds():
+    assert ZkSettings("a").operation_timeout_ms == 10_000
+    assert ZkSettings("a", session_timeout_ms=30_000).operation_timeout_ms == 30_000
+    assert ZkSettings("a", operation_timeout_ms=5).operation_timeout_ms == 5
+
+
+def test_credentials_do_not_show_in_settings():
+    settings = ZkSettings(
+        "a",
+        auth=(("digest", "user:hunter2"),),
+        sasl=SaslSettings(username="user", password="hunter2"),
+        tls=TlsSettings(keyfile_password="hunter2"),
+    )
+    assert "hunter2" not in repr(settings)
+
+
+def test_a_port_that_is_no_number_is_refused_before_connecting():
+    with pytest.raises(ConfigError, match="zookeeper.connect"):
+        KazooStore(ZkSettings("a:port")).start()
+
+
+def test_tls_files_that_cannot_be_read_are_refused_before_connecting(tmp_path: Path):
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("nothing")
+    for tls in (TlsSettings(ca="/nowhere.pem"), TlsSettings(ca=str(garbage)), TlsSettings(certfile="/nowhere.pem")):
+        with pytest.raises(ConfigError, match="cannot be read as PEM"):
+            KazooStore(ZkSettings("a", tls=tls))
+
+
+def test_sasl_names_the_package_it_needs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kazoo_store, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="pure-sasl"):
+        KazooStore(ZkSettings("a", sasl=SaslSettings(username="u", password="p")))
+
+
+# ---------------------------------------------------------------------- starting and closing
+
+
+def test_a_start_without_a_server_times_out_and_names_the_address(free_port: int):
+    store = KazooStore(ZkSettings(f"127.0.0.1:{free_port}/kafka", connection_timeout_ms=300))
+    started = time.monotonic()
+    with pytest.raises(ConnectTimeoutError, match=f"127.0.0.1:{free_port}/kafka within 300 ms"):
+        store.start()
+    assert time.monotonic() - started < 3
+
+
+def test_a_start_at_a_silent_server_times_out_too(silent_port: int):
+    store = KazooStore(ZkSettings(f"127.0.0.1:{silent_port}", session_timeout_ms=60_000, connection_timeout_ms=300))
+    started = time.monotonic()
+    with pytest.raises(ConnectTimeoutError):
+        store.start()
+    assert time.monotonic() - started < 3
+
+
+def test_tls_with_a_silent_server_times_out_too(silent_port: int):
+    settings = ZkSettings(
+        f"127.0.0.1:{silent_port}", session_timeout_ms=60_000, connection_timeout_ms=300, tls=TlsSettings()
+    )
+    started = time.monotonic()
+    with pytest.raises(ConnectTimeoutError):
+        KazooStore(settings).start()
+    assert time.monotonic() - started < 3
+
+
+def test_closing_while_another_thread_starts_ends_the_start(silent_port: int):
+    store = KazooStore(ZkSettings(f"127.0.0.1:{silent_port}", connection_timeout_ms=60_000))
+    with ThreadPoolExecutor(1) as pool:
+        start = pool.submit(store.start)
+        while store._client is None or not store._client.handler.running:
+            time.sleep(0)
+        store.close()
+        with pytest.raises(ConnectionLostError, match="closed"):
+            start.result(5)
+
+
+@zookeeper_needed
+def test_a_silent_host_does_not_keep_the_store_from_the_others(kazoo: KazooBackend, silent_port: int):
+    for _ in range(3):  # kazoo takes the hosts in any order
+        store = KazooStore(
+            ZkSettings(
+                f"127.0.0.1:{silent_port},{kazoo.connect}", session_timeout_ms=1000, connection_timeout_ms=20_000
+            )
+        )
+        store.start()
+        store.close()
+
+
+@zookeeper_needed
+def test_a_failed_start_leaves_a_store_that_can_be_started_again(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(connection_timeout_ms=500)
+    kazoo.cut(store)
+    with pytest.raises(ConnectTimeoutError):
+        store.start()
+    kazoo.restore(store)
+    store.start()
+    assert store.exists("/") is not None
+
+
+@zookeeper_needed
+def test_a_missing_chroot_leaves_no_thread_and_no_warning(kazoo: KazooBackend):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(MissingChrootError):
+            kazoo.new_store("/no/such/chroot").start()
+
+
+@zookeeper_needed
+def test_requests_and_closing_are_bounded_at_a_server_that_hangs(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(operation_timeout_ms=300)
+    store.start()
+    kazoo.proxy(store).pause()
+    started = time.monotonic()
+    with pytest.raises(ConnectionLostError, match="did not answer in time"):
+        store.get_data("/")
+    store.close()
+    assert time.monotonic() - started < 5
+
+
+@zookeeper_needed
+def test_closing_ends_requests_that_wait_for_a_connection(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(operation_timeout_ms=60_000)
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
+    store.start()
+    kazoo.cut(store)
+    sessions.wait_for(2)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.get_data, "/")
+        store.close()
+        with pytest.raises(ConnectionLostError):
+            waiting.result(5)
+
+
+@zookeeper_needed
+def test_the_granted_session_timeout_is_known(kazoo: KazooBackend):
+    store = kazoo.new_store(session_timeout_ms=1)
+    store.start()
+    assert store.session_timeout_ms == 500
+
+
+@zookeeper_needed
+def test_a_silent_session_really_expires(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(session_timeout_ms=500)
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
+    store.start()
+    kazoo.cut(store)
+    other = kazoo.new_store()
+    other.start()
+    path = new_root()
+    kazoo.restore(store)
+    store.create(path, b"", ephemeral=True)
+    gone = Recorder[WatchEvent]()
+    other.get_data(path, gone)
+    kazoo.cut(store)
+    gone.wait_for(1)
+    kazoo.restore(store)
+    sessions.wait_until(
+        lambda events: [event.kind for event in events[-2:]] == [SessionKind.EXPIRED, SessionKind.CONNECTED]
+    )
+
+
+@zookeeper_needed
+def test_a_write_decided_before_the_session_was_lost_is_not_made_in_the_next_one(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(operation_timeout_ms=30_000)
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
+    store.start()
+    old, path = store.session_id, new_root()
+    kazoo.cut(store)
+    sessions.wait_for(2)
+    with ThreadPoolExecutor(1) as pool:
+        write = pool.submit(store.multi, [CreateOp(path, b"")], session_id=old)
+        kazoo.expire(store)
+        kazoo.restore(store)
+        with pytest.raises(SessionExpiredError):
+            write.result(30)
+    assert store.exists(path) is None
+
+
+@zookeeper_needed
+def test_a_write_is_checked_once_more_at_the_moment_of_sending(kazoo: KazooBackend):
+    store = kazoo.new_store()
+    store.start()
+    path = new_root()
+    deadline = time.monotonic() + 30
+    write = kazoo_store._Write(store._requests([CreateOp(path, b"")]), store.session_id + 1)
+    with pytest.raises(SessionExpiredError):
+        store._written(write, store._send(write, deadline), [CreateOp(path, b"")], deadline)
+    given_up = kazoo_store._Write(store._requests([CreateOp(path, b"")]), None)
+    given_up.given_up = True
+    store._send(given_up, deadline).wait(30)
+    assert store.exists(path) is None
+
+
+@zookeeper_needed
+def test_a_callback_that_calls_the_store_is_told_so_instead_of_waiting_for_itself(
+    kazoo: KazooBackend, caplog: pytest.LogCaptureFixture
+):
+    store = kazoo.new_store()
+    store.start()
+    path = new_root()
+    store.exists(path, lambda _: store.get_data("/"))
+    store.create(path, b"")
+    store.exists("/")
+    assert "must not call the store" in caplog.text
+
+
+@zookeeper_needed
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_reply_that_makes_no_sense_costs_the_session_but_not_the_store(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(operation_timeout_ms=20_000)
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
+    store.start()
+    old = store.session_id
+    kazoo.proxy(store).garble_next()
+    with pytest.raises(ZooKeeperError):
+        store.get_data("/")
+    sessions.wait_for(3)
+    assert [event.kind for event in sessions.events] == [
+        SessionKind.CONNECTED,
+        SessionKind.EXPIRED,
+        SessionKind.CONNECTED,
+    ]
+    assert store.session_id not in (0, old)
+    assert store.exists("/") is not None
+
+
+# ---------------------------------------------------------------------- reading many at once
+
+
+@pytest.fixture
+def forgotten_probes() -> Iterator[dict[str, bool]]:
+    kazoo_store._multi_read_served.clear()
+    yield kazoo_store._multi_read_served
+    kazoo_store._multi_read_served.clear()
+
+
+@zookeeper_needed
+@pytest.mark.parametrize(("version", "served"), [("3.9", True), ("3.4", False)])
+def test_finding_out_about_the_server_is_done_once_and_does_not_disturb_the_session(
+    zookeeper: Callable[[str], EmbeddedZooKeeper],
+    forgotten_probes: dict[str, bool],
+    version: str,
+    served: bool,
+):
+    store = KazooStore(ZkSettings(zookeeper(version).connect))
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
+    store.start()
+    try:
+        store.get_data_many(["/"] * 3)
+        assert forgotten_probes == {}
+        for _ in range(2):
+            assert None not in store.get_data_many(["/"] * 100)
+            assert forgotten_probes == {zookeeper(version).connect: served}
+        assert len(sessions.events) == 1
+    finally:
+        store.close()
+
+
+@zookeeper_needed
+def test_an_older_server_than_the_one_probed_is_read_in_the_old_way(
+    zookeeper: Callable[[str], EmbeddedZooKeeper], forgotten_probes: dict[str, bool]
+):
+    connect = zookeeper("3.4").connect
+    forgotten_probes[connect] = True
+    store = KazooStore(ZkSettings(connect))
+    store.start()
+    try:
+        assert [znode is None for znode in store.get_data_many(["/", "/missing"])] == [False, True]
+        assert forgotten_probes == {connect: False}
+        assert store.get_children_many(["/"])[0] == store.get_children("/")
+    finally:
+        store.close()
+
+
+# ---------------------------------------------------------------------- who may do what
+
+ALICE = {"auth": (("digest", "alice:secret"),), "secure_acl": True}
+
+
+@zookeeper_needed
+def test_secure_znodes_may_be_read_by_all_and_written_by_their_creator_alone(kazoo: KazooBackend):
+    alice, also_alice, bob = kazoo.new_store(**ALICE), kazoo.new_store(**ALICE), kazoo.new_store()
+    for store in (alice, also_alice, bob):
+        store.start()
+    root = new_root()
+    alice.create(f"{root}/a", b"mine", make_parents=True)
+    assert bob.get_data(f"{root}/a").data == b"mine"
+    also_alice.set_data(f"{root}/a", b"still mine")
+    for write in (
+        lambda: bob.set_data(f"{root}/a", b"stolen"),
+        lambda: bob.delete(f"{root}/a"),
+        lambda: bob.create(f"{root}/b", b""),
+    ):
+        with pytest.raises(NotPermittedError) as caught:
+            write()
+        assert caught.value.path.startswith(root)
+    with pytest.raises(MultiFailedError) as failed:
+        bob.multi([CheckOp("/"), SetOp(f"{root}/a", b"")])
+    assert failed.value.index == 1
+    assert isinstance(failed.value.cause, NotPermittedError)
+    bob.ensure_path(f"{root}/a")
+    alice.create(f"{root}/open", b"", acl=Acl.OPEN)
+    bob.set_data(f"{root}/open", b"everybody's")
+    assert alice.get_data(f"{root}/a").data == b"still mine"
+
+
+@zookeeper_needed
+def test_without_secure_acls_credentials_change_nothing(kazoo: KazooBackend):
+    alice, bob = kazoo.new_store(auth=ALICE["auth"]), kazoo.new_store()
+    alice.start()
+    bob.start()
+    path = new_root()
+    alice.create(path, b"")
+    bob.set_data(path, b"x")
+
+
+@zookeeper_needed
+@pytest.mark.parametrize("repeat", [1, 50])
+def test_a_znode_that_may_not_be_read_fails_a_batch_of_reads_but_shows_that_it_exists(kazoo: KazooBackend, repeat: int):
+    alice, bob = kazoo.new_store(**ALICE), kazoo.new_store()
+    alice.start()
+    bob.start()
+    path = new_root()
+    alice.create(path, b"")
+    alice._client.set_acls(path, kazoo_store.CREATOR_ALL_ACL)
+    for read in (bob.get_data_many, bob.get_children_many):
+        with pytest.raises(NotPermittedError) as caught:
+            read(["/", path] * repeat)
+        assert caught.value.path == path
+    assert bob.exists_many([path, "/missing"] * repeat) == [alice.exists(path), None] * repeat
+
+
+@zookeeper_needed
+def test_credentials_that_the_server_does_not_take_are_an_authentication_error(kazoo: KazooBackend):
+    store = kazoo.new_store(auth=(("no such scheme", "x"),))
+    sessions = Recorder[SessionEvent]()
+    store.add_session_listener(sessions)
+    started = time.monotonic()
+    with pytest.raises(AuthenticationError, match="refused the credentials"):
+        store.start()
+    assert time.monotonic() - started < 5
+    assert SessionKind.AUTH_FAILED in [event.kind for event in sessions.events]
+
+
+@zookeeper_needed
+def test_credentials_do_not_show_in_the_debug_log(kazoo: KazooBackend, caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.DEBUG):
+        store = kazoo.new_store(auth=(("digest", "alice:hunter2"),))
+        store.start()
+        store.multi([CreateOp(new_root(), b"payload")])
+        store.close()
+    assert "Sending request" in caplog.text
+    assert "hunter2" not in caplog.text
+    assert "payload" not in caplog.text
+
+
+# ---------------------------------------------------------------------- TLS
+
+
+def openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """ca.pem; server.pem and client.pem each with a key and a certificate from it; stranger.pem, another authority."""
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("ca", "stranger"):
+        openssl(
+            folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+            "-keyout", f"{name}.key", "-out", f"{name}.pem",
+        )  # fmt: skip
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    for name in ("server", "client"):
+        openssl(
+            folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}",
+            "-keyout", f"{name}.key", "-out", f"{name}.csr",
+        )  # fmt: skip
+        openssl(
+            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+            "-days", "2", "-extfile", "names", "-out", f"{name}.crt",
+        )  # fmt: skip
+        (folder / f"{name}.pem").write_text((folder / f"{name}.key").read_text() + (folder / f"{name}.crt").read_text())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tls_connect(keys: Path) -> Iterator[str]:
+    """A ZooKeeper that speaks TLS, and only to clients with a certificate."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    properties = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "authProvider.x509": "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        "ssl.keyStore.location": str(keys / "server.pem"),
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": str(keys / "ca.pem"),
+        "ssl.trustStore.type": "PEM",
+        "ssl.hostnameVerification": "false",
+    }
+    with EmbeddedZooKeeper(properties=properties):
+        yield f"localhost:{port}"
+
+
+@zookeeper_needed
+def test_everything_works_over_tls_and_the_certificate_owns_secure_znodes(tls_connect: str, keys: Path):
+    tls = TlsSettings(ca=str(keys / "ca.pem"), certfile=str(keys / "client.pem"))
+    store = KazooStore(ZkSettings(tls_connect, connection_timeout_ms=20_000, tls=tls, secure_acl=True))
+    store.start()
+    try:
+        root = new_root()
+        paths = [f"{root}/{number}" for number in range(2000)]
+        store.create(root, None)
+        store.multi([CreateOp(path, path.encode() * 10) for path in paths])
+        expected = [path.encode() * 10 for path in paths]
+        assert [znode.data for znode in store.get_data_many(paths)] == expected
+        seen = Recorder[WatchEvent]()
+        assert [znode.data for znode in store.get_data_many(paths, seen)] == expected
+        store.set_data(paths[7], b"x")
+        assert [event.path for event in seen.events] == [paths[7]]
+        assert "CN=client" in str(store._client.get_acls(root)[0])
+    finally:
+        store.close()
+
+
+@zookeeper_needed
+@pytest.mark.parametrize(
+    ("tls", "reason"),
+    [
+        ({"ca": "stranger.pem", "certfile": "client.pem"}, "self-signed certificate|unable to get local issuer"),
+        ({"ca": "ca.pem", "certfile": "client.pem", "host": "127.0.0.2"}, "IP address mismatch"),
+    ],
+)
+def test_a_server_that_is_not_trusted_is_an_authentication_error(
+    tls_connect: str, keys: Path, tls: dict[str, str], reason: str
+):
+    host = tls.get("host")
+    proxied = TcpProxy("127.0.0.1", int(tls_connect.rpartition(":")[2]), bind=host or "127.0.0.1")
+    proxied.start()
+    settings = TlsSettings(ca=str(keys / tls["ca"]), certfile=str(keys / tls["certfile"]))
+    store = KazooStore(ZkSettings(f"{host or 'localhost'}:{proxied.port}", connection_timeout_ms=1000, tls=settings))
+    try:
+        with pytest.raises(AuthenticationError, match=reason):
+            store.start()
+    finally:
+        proxied.close()

@@ -1,0 +1,134 @@
+"""A cluster of logs in memory and fetchers over it, held to the promises of legacy_consumer.fetcher."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from dataclasses import dataclass
+
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from zk_layout.model import TopicPartition
+
+
+@dataclass(frozen=True)
+class FakeMessage:
+    tp: TopicPartition
+    number: int
+
+    def topic(self):
+        return self.tp.topic
+
+    def partition(self):
+        return self.tp.partition
+
+    def offset(self):
+        return self.number
+
+    def key(self):
+        return None
+
+    def value(self):
+        return f"{self.tp}@{self.number}".encode()
+
+    def timestamp(self):
+        return (0, 0)
+
+    def headers(self):
+        return None
+
+
+class FakeBatch:
+    def __init__(self, messages):
+        self._messages = messages
+        self.next_offsets = {message.tp: message.number + 1 for message in messages}
+
+    def __len__(self):
+        return len(self._messages)
+
+    def messages(self):
+        return self._messages
+
+    def without(self, partitions):
+        return FakeBatch([message for message in self._messages if message.tp not in partitions])
+
+
+class FakeKafka:
+    """Logs that only grow: {partition: number of messages}."""
+
+    def __init__(self):
+        self.ends = defaultdict(int)
+        self.grown = threading.Condition()
+
+    def produce(self, tp, count=1):
+        with self.grown:
+            self.ends[tp] += count
+            self.grown.notify_all()
+
+
+class FakeFetcher:
+    def __init__(self, kafka):
+        self._kafka = kafka
+        self._positions = {}
+        self._changes = []
+        self._closed = False
+        self.before_poll_returns = lambda: None
+
+    def assign(self, positions):
+        self._changes.append(("assign", dict(positions)))
+
+    def unassign(self, partitions):
+        self._changes.append(("unassign", list(partitions)))
+
+    def poll(self, max_messages, timeout_s):
+        changes, self._changes = self._changes, []
+        for what, which in changes:
+            for tp in which:
+                if what == "unassign":
+                    self._positions.pop(tp, None)
+                else:
+                    position = which[tp]
+                    self._positions[tp] = {EARLIEST: 0, LATEST: self._kafka.ends[tp]}.get(position, position)
+        with self._kafka.grown:
+            messages = self._fetch(max_messages)
+            if not messages and timeout_s > 0:
+                self._kafka.grown.wait(min(timeout_s, 0.005))
+                messages = self._fetch(max_messages)
+        self.before_poll_returns()
+        return FakeBatch(messages) if messages else None
+
+    def _fetch(self, max_messages):
+        messages = []
+        for tp in sorted(self._positions):
+            while self._positions[tp] < self._kafka.ends[tp] and len(messages) < max_messages:
+                messages.append(FakeMessage(tp, self._positions[tp]))
+                self._positions[tp] += 1
+        return messages
+
+    def wake(self):
+        with self._kafka.grown:
+            self._kafka.grown.notify_all()
+
+    def close(self):
+        self._closed = True
+
+
+class FakeFetchers:
+    def __init__(self, kafka):
+        self.kafka = kafka
+        self.made = []
+
+    def fetcher(self):
+        self.made.append(FakeFetcher(self.kafka))
+        return self.made[-1]
+
+    def log_offsets(self):
+        return self
+
+    def earliest(self, partitions):
+        return dict.fromkeys(partitions, 0)
+
+    def latest(self, partitions):
+        return {tp: self.kafka.ends[tp] for tp in partitions}
+
+    def close(self):
+        pass

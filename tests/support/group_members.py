@@ -1,0 +1,157 @@
+"""Members of a group over an in-memory ZooKeeper, whose turns a test takes: no threads, no waiting."""
+
+from __future__ import annotations
+
+from rebalance.assignors import ASSIGNORS
+from rebalance.coordinator import Coordinator, Periods
+from rebalance.machine import Policy
+from rebalance.ownership import Ownership
+from rebalance.registrar import Registrar
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssignment
+
+GROUP = "g"
+
+
+class FakeClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+    def wall_ms(self):
+        return int(self.now * 1000)
+
+    def wait(self, event, timeout_s):
+        return event.is_set()
+
+
+class RecordingDelivery:
+    """Notes what the coordinator asks for; in_hand names partitions whose messages a user holds."""
+
+    def __init__(self):
+        self.log = []
+        self.flowing = set()
+        self.in_hand = set()
+        self.assignment = {}
+        self.commits = 0
+        self.paused = False
+
+    def begin(self, claimed, assignment):
+        self.log.append(("begin", tuple(sorted(claimed))))
+        self.flowing |= set(claimed)
+        self.assignment = assignment
+
+    def stop(self, partitions):
+        self.log.append(("stop", tuple(sorted(partitions))))
+        self.flowing -= set(partitions)
+
+    def undrained(self, partitions):
+        return frozenset(self.in_hand & set(partitions))
+
+    def go_on(self, partitions):
+        self.log.append(("go_on", tuple(sorted(partitions))))
+        self.flowing |= set(partitions)
+
+    def end(self, partitions):
+        self.log.append(("end", tuple(sorted(partitions))))
+
+    def drop(self, partitions):
+        self.log.append(("drop", tuple(sorted(partitions))))
+        self.flowing -= set(partitions)
+
+    def pause(self):
+        self.paused = True
+
+    def resume(self):
+        self.paused = False
+
+    def commit(self):
+        self.commits += 1
+
+
+class Member:
+    """A coordinator and everything it needs, but for the streams."""
+
+    def __init__(self, server, name, subscription, clock, *, strategy="range", pattern=SubscriptionPattern.STATIC):
+        self.consumer_id = f"{GROUP}_{name}"
+        self.store = MemoryStore(server)
+        self.store.start()
+        self.delivery = RecordingDelivery()
+        self.clock = clock
+        registration = ConsumerRegistration(pattern, tuple(subscription.items()), clock.wall_ms())
+        self.coordinator = Coordinator(
+            store=self.store,
+            registrar=Registrar(self.store, GROUP, self.consumer_id, registration),
+            ownership=Ownership(self.store, GROUP, self.consumer_id),
+            delivery=self.delivery,
+            assign=lambda group: ASSIGNORS[strategy](group, "1.0"),
+            exclude_internal_topics=True,
+            policy=Policy(max_retries=4, backoff_ms=2000, suspicion_ms=1500, drain_timeout_ms=3000),
+            periods=Periods(commit_ms=60_000, audit_ms=10_000),
+            clock=clock,
+        )
+
+    def join(self):
+        self.coordinator.open()
+        return self
+
+    @property
+    def owned(self):
+        return sorted(self.coordinator.status.owned)
+
+    @property
+    def phase(self):
+        return self.coordinator.status.phase
+
+
+class Group:
+    """An in-memory ZooKeeper with topics, and the members that joined."""
+
+    def __init__(self, topics):
+        self.clock = FakeClock()
+        self.server = MemoryZooKeeper(wall_ms=self.clock.wall_ms)
+        self.admin = MemoryStore(self.server)
+        self.admin.start()
+        self.members = []
+        for topic, partitions in topics.items():
+            self.create_topic(topic, partitions)
+
+    def create_topic(self, topic, partitions):
+        data = encode_topic(TopicAssignment({p: (0,) for p in range(partitions)}))
+        self.admin.create(f"/brokers/topics/{topic}", data, make_parents=True)
+
+    def add_partitions(self, topic, partitions):
+        data = encode_topic(TopicAssignment({p: (0,) for p in range(partitions)}))
+        self.admin.set_data(f"/brokers/topics/{topic}", data)
+
+    def join(self, name, subscription, **options):
+        member = Member(self.server, name, subscription, self.clock, **options).join()
+        self.members.append(member)
+        return member
+
+    def settle(self, turns=10_000):
+        """Let everybody take turns until nobody has anything to do now."""
+        for _ in range(turns):
+            if all([member.coordinator.turn() > 0 or member.coordinator.is_closed for member in self.members]):
+                return
+        raise AssertionError("the group does not settle")
+
+    def pass_time(self, seconds):
+        """Move the clock on, in steps, taking turns."""
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.settle()
+            self.clock.now += min(0.25, end - self.clock.now)
+        self.settle()
+
+    def owners(self, topic):
+        """{partition: owner text} as it stands in ZooKeeper."""
+        path = f"/consumers/{GROUP}/owners/{topic}"
+        if self.admin.exists(path) is None:
+            return {}
+        return {int(p): self.admin.get_data(f"{path}/{p}").data.decode() for p in self.admin.get_children(path)}

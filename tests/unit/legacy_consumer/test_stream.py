@@ -1,0 +1,285 @@
+"""A stream's gate, and when a message counts as consumed. One thread plays both user and coordinator."""
+
+import pytest
+
+from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.progress import Committed, Progress
+from legacy_consumer.stream import KafkaStream
+from tests.support.fake_kafka import FakeFetcher, FakeKafka
+from tests.support.group_members import FakeClock
+from zk_layout.model import TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NONE = Committed(None, None)
+
+
+class TickingClock(FakeClock):
+    """Moves on a little whenever it is looked at, so that waiting ends."""
+
+    def monotonic(self):
+        self.now += 0.01
+        return self.now
+
+
+class Rig:
+    """A stream over in-memory logs, with what it told others."""
+
+    def __init__(self, at_next=False, consumer_timeout_ms=200):
+        self.kafka = FakeKafka()
+        self.fetcher = FakeFetcher(self.kafka)
+        self.progress = Progress()
+        self.drained = 0
+        self.stream = KafkaStream(
+            fetcher=self.fetcher,
+            progress=self.progress,
+            clock=TickingClock(),
+            consumer_timeout_ms=consumer_timeout_ms,
+            at_next=at_next,
+            on_drained=self._on_drained,
+        )
+
+    def _on_drained(self):
+        self.drained += 1
+
+    def begin(self, tp, position=0):
+        epoch = self.progress.begin(tp, position, NONE)
+        self.stream.begin({tp: position}, {tp: epoch})
+
+    def consumed(self, tp):
+        self.stream.note_progress()
+        return self.progress.get(tp).consumed
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def offsets(messages):
+    return [message.offset() for message in messages]
+
+
+def test_messages_come_in_order_from_the_position_on(rig):
+    rig.kafka.produce(P0, 5)
+    rig.begin(P0, 2)
+    assert offsets(next(rig.stream.batches())) == [2, 3, 4]
+
+
+def test_a_message_counts_as_consumed_when_the_user_comes_back(rig):
+    rig.kafka.produce(P0, 3)
+    rig.begin(P0)
+    messages = iter(rig.stream)
+    next(messages)
+    assert rig.consumed(P0) == 0
+    next(messages)
+    assert rig.consumed(P0) == 1
+    next(messages)
+    assert rig.consumed(P0) == 2
+    with pytest.raises(ConsumerTimeoutError):
+        next(messages)
+    assert rig.consumed(P0) == 3
+
+
+def test_a_batch_counts_as_consumed_when_the_user_comes_back(rig):
+    rig.kafka.produce(P0, 5)
+    rig.begin(P0)
+    batches = rig.stream.batches(max_messages=3)
+    next(batches)
+    assert rig.consumed(P0) == 0
+    next(batches)
+    assert rig.consumed(P0) == 3
+
+
+def test_asking_for_a_commit_counts_what_is_in_hand(rig):
+    rig.kafka.produce(P0, 5)
+    rig.begin(P0)
+    messages = iter(rig.stream)
+    next(messages)
+    rig.stream.acknowledge()
+    assert rig.consumed(P0) == 1
+    rig.stream.stop([P0])
+    assert rig.stream.undrained([P0]) == frozenset(), "what was said to be done is not waited for"
+
+
+def test_a_loop_goes_on_where_it_was_after_a_commit_in_its_midst(rig):
+    rig.kafka.produce(P0, 5)
+    rig.begin(P0)
+    seen = []
+    for message in rig.stream:
+        seen.append(message.offset())
+        rig.stream.acknowledge()
+        if len(seen) == 5:
+            break
+    assert seen == [0, 1, 2, 3, 4]
+
+
+def test_a_thread_that_waits_for_itself_lets_go_and_what_it_had_in_hand_is_not_consumed(rig):
+    rig.kafka.produce(P0, 5)
+    rig.begin(P0)
+    messages = iter(rig.stream)
+    next(messages)
+    next(messages)
+    rig.stream.let_go()
+    rig.stream.stop([P0])
+    assert rig.stream.undrained([P0]) == frozenset()
+    assert rig.progress.get(P0).consumed == 1
+
+
+def test_at_next_counts_a_message_as_it_is_handed_out():
+    rig = Rig(at_next=True)
+    rig.kafka.produce(P0, 5)
+    rig.begin(P0)
+    next(iter(rig.stream))
+    assert rig.consumed(P0) == 1
+
+
+def test_gaps_in_the_offsets_are_no_reason_to_miscount(rig):
+    rig.kafka.produce(P0, 3)
+    rig.kafka.produce(P1, 3)
+    rig.begin(P0, 1)
+    rig.begin(P1, 2)
+    assert len(next(rig.stream.batches())) == 3
+    rig.stream.acknowledge()
+    assert (rig.consumed(P0), rig.consumed(P1)) == (3, 3)
+
+
+def test_after_stop_no_message_of_the_partition_is_handed_out(rig):
+    rig.kafka.produce(P0, 3)
+    rig.kafka.produce(P1, 3)
+    rig.begin(P0)
+    rig.begin(P1)
+    messages = iter(rig.stream)
+    first = next(messages)
+    assert (first.partition(), first.offset()) == (0, 0)
+    rig.stream.stop([P0])
+    assert [(m.partition(), m.offset()) for m in (next(messages), next(messages), next(messages))] == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+    ]
+
+
+def test_what_is_in_hand_keeps_a_stopped_partition_undrained_until_the_user_comes_back(rig):
+    rig.kafka.produce(P0, 3)
+    rig.kafka.produce(P1, 3)
+    rig.begin(P0)
+    rig.begin(P1)
+    messages = iter(rig.stream)
+    next(messages)
+    rig.stream.stop([P0])
+    assert rig.stream.undrained([P0]) == {P0}
+    next(messages)
+    assert rig.stream.undrained([P0]) == frozenset()
+    assert rig.drained == 1
+    assert rig.consumed(P0) == 1, "what was handed out and finished is consumed, the rest is not"
+
+
+def test_a_partition_without_messages_in_hand_is_drained_at_once(rig):
+    rig.kafka.produce(P0, 3)
+    rig.begin(P0)
+    rig.begin(P1)
+    next(iter(rig.stream))
+    rig.stream.stop([P1])
+    assert rig.stream.undrained([P1]) == frozenset()
+
+
+def test_a_whole_batch_in_hand_keeps_its_partitions_undrained(rig):
+    rig.kafka.produce(P0, 3)
+    rig.begin(P0)
+    batches = rig.stream.batches(timeout=0.05)
+    next(batches)
+    rig.stream.stop([P0])
+    assert rig.stream.undrained([P0]) == {P0}
+    assert list(next(batches)) == []
+    assert rig.drained == 1
+    assert rig.consumed(P0) == 3
+
+
+def test_what_a_user_acknowledges_late_does_not_move_the_partitions_next_life(rig):
+    rig.kafka.produce(P0, 10)
+    rig.begin(P0)
+    batches = rig.stream.batches()
+    next(batches)
+    rig.stream.stop([P0])
+    rig.progress.forget([P0])
+    rig.begin(P0, 4)
+    assert offsets(next(batches)) == [4, 5, 6, 7, 8, 9]
+    assert rig.consumed(P0) == 4
+
+
+def test_messages_under_way_for_an_earlier_life_are_dropped(rig):
+    rig.kafka.produce(P0, 10)
+    rig.begin(P0)
+
+    def lose_and_regain():
+        rig.fetcher.before_poll_returns = lambda: None
+        rig.stream.stop([P0])
+        rig.begin(P0, 7)
+
+    rig.fetcher.before_poll_returns = lose_and_regain
+    assert offsets(next(rig.stream.batches())) == [7, 8, 9]
+
+
+def test_a_paused_stream_hands_out_nothing_and_loses_nothing(rig):
+    rig.kafka.produce(P0, 4)
+    rig.begin(P0)
+    messages = iter(rig.stream)
+    assert next(messages).offset() == 0
+    rig.stream.pause()
+    with pytest.raises(ConsumerTimeoutError):
+        next(messages)
+    rig.stream.resume()
+    assert offsets([next(rig.stream), next(rig.stream), next(rig.stream)]) == [1, 2, 3]
+
+
+def test_leaving_the_loop_and_coming_back_skips_nothing(rig):
+    rig.kafka.produce(P0, 4)
+    rig.begin(P0)
+    for message in rig.stream:
+        if message.offset() == 1:
+            break
+    assert offsets(next(rig.stream.batches())) == [2, 3]
+
+
+def test_small_batches_after_iterating_keep_their_limit_and_their_order(rig):
+    rig.kafka.produce(P0, 7)
+    rig.begin(P0)
+    assert next(rig.stream).offset() == 0
+    batches = rig.stream.batches(max_messages=2)
+    assert [offsets(next(batches)) for _ in range(3)] == [[1, 2], [3, 4], [5, 6]]
+    assert rig.consumed(P0) == 5
+
+
+def test_a_timeout_leaves_the_stream_usable(rig):
+    rig.begin(P0)
+    with pytest.raises(ConsumerTimeoutError, match=r"consumer\.timeout\.ms=200"):
+        next(rig.stream)
+    rig.kafka.produce(P0)
+    assert next(rig.stream).offset() == 0
+
+
+def test_an_ended_stream_acknowledges_what_was_in_hand_and_stops(rig):
+    rig.kafka.produce(P0, 4)
+    rig.begin(P0)
+    seen = []
+    for message in rig.stream:
+        seen.append(message.offset())
+        if message.offset() == 1:
+            rig.stream.end()
+    assert seen == [0, 1]
+    assert rig.consumed(P0) == 2
+
+
+def test_a_partition_that_stays_after_all_goes_on_after_what_was_handed_out(rig):
+    rig.kafka.produce(P0, 5)
+    rig.begin(P0)
+    messages = iter(rig.stream)
+    next(messages)
+    next(messages)
+    rig.stream.stop([P0])
+    assert rig.stream.handed_out(P0) == 2
+
+
+def test_a_batch_of_no_messages_is_refused(rig):
+    with pytest.raises(ValueError, match="at least 1"):
+        next(rig.stream.batches(max_messages=0))

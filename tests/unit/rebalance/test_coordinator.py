@@ -1,0 +1,301 @@
+"""One member after another over an in-memory ZooKeeper: what they own, what they read, what they leave alone."""
+
+import pytest
+
+from rebalance.machine import Drained, Phase
+from tests.support.group_members import GROUP, Group
+from zk_layout.model import SubscriptionPattern, TopicPartition
+
+
+def partitions(topic, *numbers):
+    return [TopicPartition(topic, n) for n in numbers]
+
+
+@pytest.fixture
+def group():
+    return Group({"t": 8})
+
+
+def test_the_first_member_takes_everything(group):
+    a = group.join("a", {"t": 2})
+    group.settle()
+    assert a.phase is Phase.STABLE
+    assert a.owned == partitions("t", *range(8))
+    assert group.owners("t") == {n: f"g_a-{0 if n < 4 else 1}" for n in range(8)}
+    assert a.delivery.flowing == set(a.owned)
+
+
+def test_a_second_member_takes_its_share_and_what_stays_keeps_flowing(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.log.clear()
+    b = group.join("b", {"t": 1})
+    group.settle()
+    assert a.owned == partitions("t", 0, 1, 2, 3)
+    assert b.owned == partitions("t", 4, 5, 6, 7)
+    assert a.delivery.log == [
+        ("stop", tuple(partitions("t", 4, 5, 6, 7))),
+        ("end", tuple(partitions("t", 4, 5, 6, 7))),
+        ("begin", ()),
+    ], "kept partitions are not touched"
+
+
+def test_a_kept_owner_znode_is_the_same_znode_as_before(group):
+    group.join("a", {"t": 1})
+    group.settle()
+    before = group.admin.exists("/consumers/g/owners/t/0")
+    group.join("b", {"t": 1})
+    group.settle()
+    assert group.admin.exists("/consumers/g/owners/t/0").czxid == before.czxid
+
+
+def test_a_member_that_leaves_gives_back_its_share_in_one_request(group):
+    a = group.join("a", {"t": 1})
+    b = group.join("b", {"t": 1})
+    group.settle()
+    group.server.requests.clear()
+    a.coordinator.close(5)
+    while not a.coordinator.is_closed:
+        a.coordinator.turn()
+    assert group.server.requests["multi"] == 1
+    group.settle()
+    assert b.owned == partitions("t", *range(8))
+    assert group.admin.get_children("/consumers/g/ids") == ("g_b",)
+
+
+def test_a_killed_member_is_replaced_when_its_session_ends(group):
+    a = group.join("a", {"t": 1})
+    b = group.join("b", {"t": 1})
+    group.settle()
+    group.members.remove(a)
+    group.server.expire(a.store.session_id)
+    group.settle()
+    assert b.owned == partitions("t", *range(8))
+
+
+def test_a_rebalance_after_one_join_reads_the_list_and_one_registration(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    b = group.join("b", {"t": 1})
+    for _ in range(100):
+        if b.coordinator.turn() > 0:
+            break
+    group.server.requests.clear()
+    for _ in range(100):
+        if a.coordinator.turn() > 0:
+            break
+    # the list of ids, the new registration, a look at the owner znodes that go, and their release
+    assert dict(group.server.requests) == {"get_children": 1, "multi_read": 2, "multi": 1}
+
+
+def test_triggers_that_arrive_together_are_one_rebalance(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    before = a.coordinator.status.rebalances
+    for name in "bcdef":
+        group.join(name, {"t": 1})
+    for member in group.members[1:]:
+        member.coordinator.turn()
+    group.settle()
+    assert a.coordinator.status.rebalances - before <= 2
+    assert sorted(sum((member.owned for member in group.members), [])) == partitions("t", *range(8))
+
+
+def test_a_conflict_is_over_the_moment_the_owner_releases(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.in_hand = set(partitions("t", 7))
+    b = group.join("b", {"t": 1})
+    group.settle()
+    assert b.phase is Phase.WAITING
+    assert b.owned == []
+    a.delivery.in_hand = set()
+    a.coordinator.post(Drained())
+    group.settle()
+    assert b.phase is Phase.STABLE, "without any time passing"
+    assert b.owned == partitions("t", 4, 5, 6, 7)
+
+
+def test_what_a_user_holds_is_not_waited_for_longer_than_the_drain_timeout(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.in_hand = set(partitions("t", 7))
+    b = group.join("b", {"t": 1})
+    group.pass_time(3.5)
+    assert a.owned == partitions("t", 0, 1, 2, 3)
+    assert b.owned == partitions("t", 4, 5, 6, 7)
+
+
+def test_partitions_that_come_back_while_draining_go_on(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.in_hand = set(partitions("t", 7))
+    b = group.join("b", {"t": 1})
+    group.settle()
+    assert set(partitions("t", 7)) & a.delivery.flowing == set()
+    group.members.remove(b)
+    group.server.expire(b.store.session_id)
+    group.settle()
+    assert a.delivery.flowing == set(partitions("t", *range(8)))
+    assert ("go_on", tuple(partitions("t", 4, 5, 6, 7))) in a.delivery.log
+
+
+def test_a_foreign_owner_that_never_goes_makes_the_member_degraded_and_its_end_heals_it(group):
+    foreign = group.admin
+    foreign.create("/consumers/g/owners/t/3", b"g_ghost-0", ephemeral=True, make_parents=True)
+    a = group.join("a", {"t": 1})
+    group.pass_time(9)
+    assert a.phase is Phase.DEGRADED
+    assert "t/3 by g_ghost-0" in str(a.coordinator.status.error)
+    foreign.delete("/consumers/g/owners/t/3")
+    group.settle()
+    assert a.phase is Phase.STABLE
+    assert a.owned == partitions("t", *range(8))
+
+
+def test_a_claim_is_all_or_nothing(group):
+    group.admin.create("/consumers/g/owners/t/3", b"g_ghost-0", ephemeral=True, make_parents=True)
+    group.join("a", {"t": 1})
+    group.settle()
+    assert group.owners("t") == {3: "g_ghost-0"}
+
+
+def test_an_owner_znode_deleted_by_path_alone_is_claimed_again_by_the_audit(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.admin.delete("/consumers/g/owners/t/5")
+    group.pass_time(11)
+    assert group.owners("t")[5] == "g_a-0"
+    assert ("drop", tuple(partitions("t", 5))) in a.delivery.log
+    assert a.delivery.log[-1] == ("begin", tuple(partitions("t", 5)))
+
+
+def test_a_release_leaves_alone_what_somebody_else_owns_by_now(group):
+    group.join("a", {"t": 1})
+    group.settle()
+    group.admin.delete("/consumers/g/owners/t/7")
+    group.admin.create("/consumers/g/owners/t/7", b"g_jvm-0", ephemeral=True)
+    group.join("b", {"t": 1})
+    group.settle()
+    assert group.owners("t")[7] == "g_jvm-0"
+
+
+def test_an_expired_session_drops_everything_and_joins_anew(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.server.expire(a.store.session_id)
+    group.settle()
+    assert a.phase is Phase.STABLE
+    assert ("drop", tuple(partitions("t", *range(8)))) in a.delivery.log
+    assert a.owned == partitions("t", *range(8))
+    assert group.admin.exists("/consumers/g/ids/g_a").ephemeral_owner == a.store.session_id
+
+
+def test_a_short_break_of_the_connection_moves_nothing(group):
+    a = group.join("a", {"t": 1})
+    b = group.join("b", {"t": 1})
+    group.settle()
+    a.delivery.log.clear()
+    group.server.suspend(a.store)
+    group.pass_time(1)
+    group.server.resume(a.store)
+    group.settle()
+    assert a.delivery.log == []
+    assert not a.delivery.paused
+    assert b.owned == partitions("t", 4, 5, 6, 7)
+
+
+def test_a_long_break_pauses_delivery_until_the_connection_is_back(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.server.suspend(a.store)
+    group.pass_time(2)
+    assert a.delivery.paused
+    group.server.resume(a.store)
+    group.settle()
+    assert not a.delivery.paused
+    assert a.delivery.flowing == set(partitions("t", *range(8)))
+
+
+def test_a_deleted_registration_is_made_again_without_losing_what_is_owned(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.log.clear()
+    group.admin.delete("/consumers/g/ids/g_a")
+    group.settle()
+    assert group.admin.exists("/consumers/g/ids/g_a") is not None
+    assert [entry for entry in a.delivery.log if entry[1]] == []
+
+
+def test_added_partitions_are_shared_out(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.add_partitions("t", 10)
+    group.settle()
+    assert a.owned == partitions("t", *range(10))
+
+
+def test_a_topic_that_is_created_later_is_noticed(group):
+    a = group.join("a", {"later": 1})
+    group.settle()
+    assert a.phase is Phase.STABLE
+    assert a.owned == []
+    group.create_topic("later", 2)
+    group.settle()
+    assert a.owned == partitions("later", 0, 1)
+
+
+def test_a_white_list_follows_topics_that_come(group):
+    a = group.join("a", {"t|new.*": 1}, pattern=SubscriptionPattern.WHITE_LIST)
+    group.settle()
+    group.create_topic("new-1", 2)
+    group.settle()
+    assert a.owned == partitions("new-1", 0, 1) + partitions("t", *range(8))
+
+
+def test_a_member_nobody_can_read_is_left_out_and_named(group, caplog):
+    group.admin.create(f"/consumers/{GROUP}/ids/g_odd", b"garbage", ephemeral=True, make_parents=True)
+    a = group.join("a", {"t": 1})
+    group.settle()
+    assert a.owned == partitions("t", *range(8))
+    assert "g_odd" in caplog.text
+
+
+def test_a_claim_whose_reply_was_lost_is_found_again(group):
+    from zk_layout.memory_store import Fault
+
+    lost = []
+
+    def lose_one_claim(session, kind):
+        if kind == "multi" and not lost:
+            lost.append(session)
+            return Fault.LOSE_REPLY
+        return None
+
+    group.server.fault = lose_one_claim
+    a = group.join("a", {"t": 1})
+    group.pass_time(3)
+    assert lost
+    assert a.owned == partitions("t", *range(8))
+    assert len(group.owners("t")) == 8
+    assert a.delivery.flowing == set(a.owned)
+
+
+def test_a_claim_cut_into_several_requests_is_undone_as_a_whole():
+    group = Group({"t": 200})
+    group.server.max_multi_bytes = 4000
+    group.admin.create("/consumers/g/owners/t/199", b"g_ghost-0", ephemeral=True, make_parents=True)
+    a = group.join("a", {"t": 1})
+    group.settle()
+    assert a.phase is Phase.WAITING
+    assert group.owners("t") == {199: "g_ghost-0"}
+    group.admin.delete("/consumers/g/owners/t/199")
+    group.settle()
+    assert a.owned == partitions("t", *range(200))
+
+
+def test_a_listener_sees_the_whole_groups_assignment(group):
+    a = group.join("a", {"t": 1})
+    group.join("b", {"t": 1})
+    group.settle()
+    assert {str(thread) for thread in a.delivery.assignment.values()} == {"g_a-0", "g_b-0"}

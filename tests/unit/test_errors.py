@@ -1,0 +1,153 @@
+"""One tree of errors for the whole project, and every error crosses process borders."""
+
+import ast
+import importlib
+import inspect
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer import errors as consumer
+from rebalance import errors as rebalancing
+from zk_layout import errors as layout
+from zk_layout.model import TopicPartition
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted(
+    source.relative_to(ROOT)
+    for package in ("zk_layout", "rebalance", "legacy_consumer", "spark_source")
+    for source in (ROOT / package).rglob("*.py")
+)
+MODULES = [
+    importlib.import_module(".".join(source.with_suffix("").parts)) for source in SOURCES if source.name == "errors.py"
+]
+TP = TopicPartition("t", 3)
+
+SAMPLES = [
+    layout.LegacyConsumerError("something failed"),
+    layout.ConfigError("group.id", "a b", "may only hold letters, digits, '.', '_' and '-'"),
+    layout.ConfigError("group.id", None, "is required"),
+    layout.ZkLayoutError("not laid out so"),
+    layout.MalformedZnodeError("/consumers/g/ids/c", b"\xff\n" * 100, "it is not UTF-8 text"),
+    layout.MalformedZnodeError("/consumers/g/ids/c", None, "it is empty"),
+    layout.ZooKeeperError("refused"),
+    layout.ConnectionLostError("connection lost"),
+    layout.ConnectTimeoutError("h1:2181,h2:2181/kafka", 6000),
+    layout.SessionExpiredError("session expired"),
+    layout.AuthenticationError("digest refused"),
+    layout.NotPermittedError("/consumers/g"),
+    layout.MissingChrootError("/kafka"),
+    layout.NoNodeError("/consumers/g"),
+    layout.NodeExistsError("/consumers/g"),
+    layout.BadVersionError("/consumers/g"),
+    layout.NotEmptyError("/consumers/g"),
+    layout.MultiFailedError(2, "/consumers/g", layout.NoNodeError("/consumers/g")),
+    rebalancing.RebalanceError("could not"),
+    rebalancing.MissingTopicError("t"),
+    rebalancing.AssignmentRefusedError("roundrobin", "0.8.2", "subscriptions differ"),
+    rebalancing.UnsupportedRegexError("a[b", "it does not compile"),
+    rebalancing.PartitionOwnedError({TopicPartition("t", n): f"c-{n}" for n in range(5)}),
+    rebalancing.RegistrationConflictError("/consumers/g/ids/c", 6000),
+    rebalancing.ConsumerRebalanceFailedError("c", 4, "owned by others: t/3 by d-0"),
+    consumer.StreamError("cannot go on"),
+    consumer.ConsumerTimeoutError(500),
+    consumer.MessageStreamsExistError(),
+    consumer.ConsumerClosedError(),
+    consumer.KafkaError("broker at fault"),
+    consumer.BrokersUnavailableError("no broker is registered"),
+    consumer.MissingListenerError("PLAINTEXT", ("SSL", "SASL_SSL")),
+    consumer.FetchError(TP, "the message is corrupt"),
+    consumer.FetchError(None, "the message is corrupt"),
+    consumer.OffsetOutOfRangeError(TP, 5, 10, 20),
+    consumer.OffsetError("wrong"),
+    consumer.ForeignCommitError({TP: (7, 5), TopicPartition("u", 0): (None, 1)}),
+    consumer.EmbeddedError("no server"),
+    consumer.JavaMissingError("there is no java on PATH"),
+    consumer.JarsUnavailableError("Kafka 1.1.1", "no network"),
+    consumer.ServerStartError("kafka 1.1.1", "it ended with code 1", ""),
+    consumer.PortInUseError("kafka 1.1.1", 9092),
+]
+
+
+def classes_of(module) -> dict[str, type[Exception]]:
+    return {
+        name: c
+        for name, c in vars(module).items()
+        if inspect.isclass(c) and issubclass(c, Exception) and c.__module__ == module.__name__ and name[0] != "_"
+    }
+
+
+def facts(error: BaseException) -> tuple[object, ...]:
+    """Type and attributes, those of an error inside it too: errors compare by identity."""
+    return (
+        type(error),
+        *(facts(a) if isinstance(a, BaseException) else a for a in error.args),
+        {k: facts(v) if isinstance(v, BaseException) else v for k, v in vars(error).items()},
+    )
+
+
+def drawn_tree(module) -> dict[str, tuple[str, bool]]:
+    """The tree in the module's docstring: {class: (class above it, whether it is marked retriable)}."""
+    found, above = {}, []
+    for line in module.__doc__.splitlines():
+        entry = re.match(r"( *)(\w+Error(?:, \w+Error)*)(?: \(.*\))?(?:  +(.*))?$", line)
+        if entry is None:
+            continue
+        depth = len(entry[1])
+        above = [(d, name) for d, name in above if d < depth]
+        for name in entry[2].split(", "):
+            found[name] = (above[-1][1] if above else "", (entry[3] or "").startswith("retriable;"))
+        above.append((depth, name))
+    return found
+
+
+def public_base(error_class: type[Exception]) -> str:
+    base = next(c for c in error_class.__mro__[1:] if not c.__name__.startswith("_"))
+    return "" if base is Exception else base.__name__
+
+
+def test_every_error_class_has_a_sample():
+    sampled = {type(sample) for sample in SAMPLES}
+    assert sampled == {c for module in MODULES for c in classes_of(module).values()}
+
+
+def test_public_errors_are_defined_in_the_errors_modules_only():
+    stray = [
+        f"{source}: {node.name}"
+        for source in SOURCES
+        if source.name != "errors.py"
+        for node in ast.walk(ast.parse((ROOT / source).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        if any(ast.unparse(base).endswith(("Error", "Exception")) for base in node.bases)
+    ]
+    assert stray == []
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_an_error_survives_pickle(error, protocol):
+    copy = pickle.loads(pickle.dumps(error, protocol))
+    assert facts(copy) == facts(error)
+    assert str(copy) == str(error)
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_reads_as_one_line(error):
+    assert str(error)
+    assert len(str(error).splitlines()) == 1
+
+
+def test_only_the_quoted_log_of_a_server_takes_more_lines():
+    error = consumer.ServerStartError("kafka 1.1.1", "it ended with code 1", "first\nlast")
+    assert str(error).splitlines()[1:] == ["first", "last"]
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
+def test_the_tree_at_the_top_of_the_module_is_the_tree(module):
+    drawn = drawn_tree(module)
+    if module is not layout:
+        assert drawn.pop("LegacyConsumerError") == ("", False)
+    assert drawn == {name: (public_base(c), c.retriable) for name, c in classes_of(module).items()}

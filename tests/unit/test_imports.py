@@ -1,0 +1,142 @@
+"""Imports point one way: zk_layout <- rebalance <- legacy_consumer <- spark_source; libraries have rooms."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LAYERS = ("zk_layout", "rebalance", "legacy_consumer", "spark_source")
+ROOM_OF = {
+    "kazoo": "zk_layout/kazoo_store.py",
+    "confluent_kafka": "legacy_consumer/librdkafka/client.py",
+    "pyspark": "spark_source/",
+}
+NOT_SHIPPED = {"tests", "benchmarks", "examples"}
+
+
+def imported_modules(source: str) -> Iterator[tuple[int, str]]:
+    """(line, module) of every import, those in functions, under TYPE_CHECKING and by importlib included."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield node.lineno, module
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="import_module" | "__import__"),
+                args=[ast.Constant(value=str(module)), *_],
+            ):
+                yield node.lineno, module
+
+
+def wrong_imports(path: str, source: str) -> list[str]:
+    """What the file at this path, relative to the project, imports and must not."""
+    layer = LAYERS.index(PurePosixPath(path).parts[0])
+    wrong = []
+    for line, module in imported_modules(source):
+        top = module.partition(".")[0]
+        if top in LAYERS[layer + 1 :]:
+            wrong.append(f"{path}:{line} imports {module}: {LAYERS[layer]} stands below {top}")
+        elif top in NOT_SHIPPED:
+            wrong.append(f"{path}:{line} imports {module}, which is not installed with the packages")
+        elif not path.startswith(ROOM_OF.get(top, "")):
+            wrong.append(f"{path}:{line} imports {module}: only {ROOM_OF[top]} may")
+    return wrong
+
+
+def shipped_files() -> list[Path]:
+    return sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+
+
+def test_every_import_points_down_and_foreign_libraries_stay_in_their_rooms():
+    files = shipped_files()
+    assert {path.relative_to(ROOT).parts[0] for path in files} == set(LAYERS)
+    assert [
+        wrong for path in files for wrong in wrong_imports(path.relative_to(ROOT).as_posix(), path.read_text())
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "complaint"),
+    [
+        ("zk_layout/paths.py", "from rebalance.plan import plan", "zk_layout stands below rebalance"),
+        ("rebalance/plan.py", "import legacy_consumer", "rebalance stands below legacy_consumer"),
+        (
+            "legacy_consumer/config.py",
+            "def f():\n    import spark_source.source",
+            "stands below spark_source",
+        ),
+        ("zk_layout/store.py", "from kazoo.client import KazooClient", "only zk_layout/kazoo_store.py may"),
+        (
+            "legacy_consumer/stream.py",
+            "import confluent_kafka as ck",
+            "only legacy_consumer/librdkafka/client.py may",
+        ),
+        ("legacy_consumer/embedded/jars.py", "import_module('pyspark')", "only spark_source/ may"),
+        (
+            "legacy_consumer/embedded/jars.py",
+            "importlib.import_module('pyspark.sql')",
+            "only spark_source/ may",
+        ),
+        (
+            "spark_source/source.py",
+            "if TYPE_CHECKING:\n    import benchmarks.run",
+            "not installed with the packages",
+        ),
+    ],
+)
+def test_an_import_that_points_up_or_leaves_its_room_is_found(path, source, complaint):
+    [wrong] = wrong_imports(path, source)
+    assert complaint in wrong
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("zk_layout/kazoo_store.py", "from kazoo.client import KazooClient"),
+        ("legacy_consumer/librdkafka/client.py", "import confluent_kafka"),
+        ("spark_source/source.py", "from pyspark.sql.datasource import DataSource\nimport zk_layout"),
+        ("legacy_consumer/embedded/jars.py", "importlib.util.find_spec('pyspark')"),
+        ("rebalance/plan.py", "from rebalance.snapshot import GroupSnapshot\nfrom . import errors"),
+    ],
+)
+def test_an_import_that_is_at_home_is_not_complained_of(path, source):
+    assert wrong_imports(path, source) == []
+
+
+def more_than_exports(source: str) -> list[str]:
+    """Statements of an __init__ that do more than export, name __all__ or give __version__."""
+    extra = []
+    for node in ast.parse(source).body:
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
+                pass
+            case ast.Assign(targets=[ast.Name(id="__all__" | "__version__")]):
+                pass
+            case _:
+                extra.append(f"line {node.lineno}: {ast.unparse(node)[:60]}")
+    return extra
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_a_package_has_its_errors_and_an_init_that_only_exports(package):
+    assert (ROOT / package / "errors.py").is_file()
+    assert (ROOT / package / "py.typed").is_file()
+    assert more_than_exports((ROOT / package / "__init__.py").read_text()) == []
+
+
+def test_an_init_that_does_something_is_found():
+    assert more_than_exports('"""Fine."""\nfrom a import b\n\n__all__ = ["b"]\n') == []
+    assert more_than_exports("import logging\n\nlogging.basicConfig()\n") == ["line 3: logging.basicConfig()"]
+
+
+@pytest.mark.parametrize("module", ["legacy_consumer", "legacy_consumer.cli"])
+def test_importing_the_consumer_does_not_load_spark(module):
+    heavy = {"pyspark", "py4j", "pyarrow", "pandas", "numpy", "spark_source"}
+    code = f"import sys, {module}; print(*({heavy!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")

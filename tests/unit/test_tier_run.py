@@ -1,0 +1,117 @@
+"""A run of the tests says what it could not run and what it left behind; shown on small runs of its own."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import leaks
+
+TESTS = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def run_tests(tmp_path):
+    """Run pytest on {path under tests/: source} under this project's conftest; (exit code, output)."""
+
+    def run(files: dict[str, str], *options: str, **environment: str) -> tuple[int, str]:
+        shutil.copy(TESTS.parent / "pyproject.toml", tmp_path)
+        shutil.copytree(TESTS / "support", tmp_path / "tests" / "support")
+        shutil.copy(TESTS / "conftest.py", tmp_path / "tests")
+        for name, source in files.items():
+            path = tmp_path / "tests" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(source)
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
+        kept = {name: value for name, value in os.environ.items() if name not in ("CI", "JAVA_HOME")}
+        done = subprocess.run(command, cwd=tmp_path, env=kept | environment, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+PASSES = "def test_passes(): pass\n"
+
+
+def test_plain_run_leaves_out_what_needs_servers(run_tests):
+    status, output = run_tests({"unit/test_a.py": PASSES, "interop/test_b.py": PASSES})
+    assert status == 0
+    assert "1 tests need servers or time and were left out" in output
+    assert "1 passed" in output
+
+
+def test_tier_that_cannot_run_is_skipped_with_its_reason(run_tests):
+    status, output = run_tests({"unit/test_a.py": PASSES, "spark/test_b.py": PASSES}, "--all-tiers", PATH="")
+    assert status == 0
+    assert re.search(r"^spark +1 skipped .*\n +skipped 1: .*install Java 17", output, re.MULTILINE)
+    assert "1 passed, 1 skipped" in output
+
+
+def test_tier_that_cannot_run_fails_the_run_in_ci(run_tests):
+    status, output = run_tests({"unit/test_a.py": PASSES, "spark/test_b.py": PASSES}, "--all-tiers", PATH="", CI="true")
+    assert status == 1
+    assert "FAILED: with CI set every tier must run, and spark could not" in output
+
+
+def test_jars_that_cannot_be_had_skip_what_needs_them(run_tests):
+    source = """
+import pytest
+from legacy_consumer.errors import JarsUnavailableError
+from tests.support import tiers
+
+tiers.NEEDS["kafka"] = lambda: None
+
+@pytest.fixture
+def broker():
+    raise JarsUnavailableError("Kafka 1.1.1", "no network")
+
+def test_one(broker): pass
+def test_two(): pass
+"""
+    status, output = run_tests({"integration/test_a.py": source}, "--all-tiers")
+    assert status == 0
+    assert "skipped 2: the jars of Kafka 1.1.1 cannot be had: no network" in output
+
+
+def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):
+    files = {"unit/test_a.py": "def test_fails(): assert 1 == 2\n", "contract/test_b.py": PASSES}
+    status, output = run_tests(files, "--all-tiers")
+    assert status == 1
+    assert "unit failed, so no server was started" in output
+    assert "1 failed in" in output
+
+
+def test_process_left_behind_fails_the_run(run_tests):
+    source = "import os\ndef test_a(): os.spawnlp(os.P_NOWAIT, 'sleep', 'sleep', '300')\n"
+    status, output = run_tests({"unit/test_a.py": source})
+    left = re.search(r"FAILED: the tests left behind: process (\d+) sleep 300", output)
+    assert left is not None
+    os.kill(int(left[1]), signal.SIGKILL)
+    assert status == 1
+
+
+def test_port_left_listening_fails_the_run(run_tests):
+    source = """
+import socket
+held = []
+def test_a(): held.append(socket.create_server(("127.0.0.1", 0)))
+"""
+    status, output = run_tests({"unit/test_a.py": source})
+    assert status == 1
+    assert re.search(r"FAILED: the tests left behind: listening port \d+ of the test process", output)
+
+
+def test_temporary_folder_left_behind_fails_the_run(run_tests):
+    source = "import tempfile\ndef test_a(): tempfile.mkdtemp(prefix='kafka-logs-')\n"
+    status, output = run_tests({"unit/test_a.py": source})
+    assert status == 1
+    assert "FAILED: the tests left behind: temporary kafka-logs-" in output
+
+
+def test_processes_of_another_run_are_not_ours():
+    assert leaks.processes_left("a mark that no run has") == []

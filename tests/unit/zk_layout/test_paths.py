@@ -1,0 +1,106 @@
+import pickle
+import re
+from dataclasses import fields
+
+import pytest
+
+from zk_layout.model import TopicPartition
+from zk_layout.paths import (
+    PATH_CLASSES,
+    BrokerIdPath,
+    ConfigChangesPath,
+    ConsumerIdPath,
+    EntityConfigsPath,
+    GroupPath,
+    OffsetPath,
+    OwnerPath,
+    PartitionStatePath,
+    TopicConfigPath,
+    TopicConfigsPath,
+    ZnodePath,
+    parse_path,
+)
+
+
+def sample(path_class: type[ZnodePath]) -> ZnodePath:
+    numeric = re.findall(r"\{(\w+):d\}", path_class.template)
+    return path_class(*(7 if f.name in numeric else f"some-{f.name}" for f in fields(path_class)))
+
+
+@pytest.mark.parametrize(
+    ("place", "path"),
+    [
+        (ConsumerIdPath("g", "g_host-1416392398000-1a2b3c4d"), "/consumers/g/ids/g_host-1416392398000-1a2b3c4d"),
+        (OwnerPath("g", "t", 10), "/consumers/g/owners/t/10"),
+        (OffsetPath("g", "t", 0), "/consumers/g/offsets/t/0"),
+        (BrokerIdPath(1001), "/brokers/ids/1001"),
+        (PartitionStatePath("t", 3), "/brokers/topics/t/partitions/3/state"),
+        (TopicConfigPath("t"), "/config/topics/t"),
+    ],
+)
+def test_paths_are_those_that_kafka_uses(place, path):
+    assert place.path == path
+    assert type(place).parse(path) == place
+
+
+@pytest.mark.parametrize("path_class", PATH_CLASSES)
+def test_every_path_parses_back_to_its_class(path_class):
+    place = sample(path_class)
+    assert path_class.parse(place.path) == place
+    assert parse_path(place.path) == place
+    assert pickle.loads(pickle.dumps(place)) == place
+
+
+@pytest.mark.parametrize("path_class", PATH_CLASSES)
+def test_fields_stand_in_the_order_of_the_template(path_class):
+    assert re.findall(r"\{(\w+)", path_class.template) == [f.name for f in fields(path_class)]
+
+
+def test_every_path_class_of_the_module_is_listed():
+    assert set(ZnodePath.__subclasses__()) >= set(PATH_CLASSES)
+    assert {c.__name__ for c in ZnodePath.__subclasses__()} == {c.__name__ for c in PATH_CLASSES}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/consumers/g/offsets/t/0-1",
+        "/consumers/g/offsets/t/01",
+        "/consumers/g/offsets/t/-1",
+        "/consumers/g/offsets/t/+1",
+        "/consumers/g/offsets/t/2147483648",
+        "/consumers/g/offsets/t/\u0663",
+        "/consumers/g/offsets/t/1\n",
+        "/consumers/g/offsets/t/",
+        "/consumers//offsets/t/1",
+        "/consumers/g/offsets/t/1/x",
+        "consumers/g/offsets/t/1",
+        "",
+    ],
+)
+def test_what_kafka_would_not_write_is_no_partition(path):
+    assert OffsetPath.parse(path) is None
+    assert parse_path(path) is None
+
+
+def test_the_largest_partition_number_is_one():
+    assert OffsetPath.parse("/consumers/g/offsets/t/2147483647") == OffsetPath("g", "t", 2147483647)
+
+
+def test_a_group_named_like_a_directory_is_a_group():
+    assert parse_path("/consumers/ids") == GroupPath("ids")
+    assert parse_path("/consumers/ids/ids/ids") == ConsumerIdPath("ids", "ids")
+
+
+def test_changes_and_topics_are_not_taken_for_other_kinds_of_configuration():
+    assert parse_path("/config/changes") == ConfigChangesPath()
+    assert parse_path("/config/topics") == TopicConfigsPath()
+    assert parse_path("/config/users") == EntityConfigsPath("users")
+
+
+def test_a_topic_partition_fills_the_last_two_fields():
+    assert OwnerPath("g", *TopicPartition("t", 5)).path == "/consumers/g/owners/t/5"
+
+
+def test_percent_signs_in_names_stay_as_they_are():
+    assert OffsetPath("%s", "%d%%", 1).path == "/consumers/%s/offsets/%d%%/1"

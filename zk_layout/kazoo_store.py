@@ -1,0 +1,854 @@
+"""ZkStore over kazoo; the only file that imports it.
+
+What kazoo leaves to its users, and this file does:
+
+- Every wait has a bound. kazoo queues requests while there is no connection, so a request is only handed over when
+  there is one, and a write that was given up turns into an empty one should kazoo still send it later.
+- Watchers and session listeners run on kazoo's connection thread, in the order in which the server's messages arrive:
+  a read answered after a change cannot return before the watcher of that change was called.
+- Many reads go in one request where the server takes that, see multi_read.
+- Connecting and closing can be interrupted, see sockets.
+"""
+
+# ruff: noqa: SLF001 - kazoo's public API has no way to send other requests, to bound a stop, or to see the session id
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import select
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import (
+    CheckVersion,
+    Connect,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    SetData,
+    Transaction,
+)
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+
+from zk_layout.errors import (
+    AuthenticationError,
+    BadVersionError,
+    ConfigError,
+    ConnectionLostError,
+    ConnectTimeoutError,
+    MissingChrootError,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    NotPermittedError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zk_layout.multi_read import (
+    MULTI_READ,
+    NO_AUTH,
+    NO_NODE,
+    ChunkSize,
+    ReadFailure,
+    ReadKind,
+    ReadResult,
+    decode_multi_read,
+    encode_multi_read,
+    next_chunk,
+)
+from zk_layout.settings import ZkSettings
+from zk_layout.sockets import make_tls_context, open_socket
+from zk_layout.store import (
+    Acl,
+    CheckOp,
+    CreateOp,
+    DeleteOp,
+    Op,
+    SessionEvent,
+    SessionKind,
+    SessionListener,
+    SetOp,
+    Stat,
+    Watcher,
+    WatchEvent,
+    WatchKind,
+    Znode,
+    multi_size,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_MULTI_BYTES = 1_000_000
+"""The server's jute.maxbuffer is 1,048,575 bytes by default, for a request and for the transaction made from it."""
+
+_PIPELINE_WINDOW = (
+    64  # requests in flight: enough to keep a server busy; kazoo's wake-up pipe holds some hundred
+)
+_WORTH_A_PROBE = 16  # fewer reads than this are not worth a connection to find out about opcode 22
+_CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
+_REVIVE_PAUSE_S = 1.0
+
+_CLOSED = "this ZooKeeper store is closed"
+_NOT_STARTED = "this ZooKeeper store was not started"
+
+_multi_read_served: dict[str, bool] = {}
+"""By hosts: does opcode 22 work there? Found out once in a process, see KazooStore._serves_multi_read."""
+_probe_lock = threading.Lock()
+
+
+class KazooStore:
+    """ZooKeeper through kazoo. See zk_layout.store for what the methods promise.
+
+    Raises: ConfigError for settings that can never work. Nothing is connected before start().
+    """
+
+    def __init__(self, settings: ZkSettings) -> None:
+        if settings.sasl is not None and find_spec("puresasl") is None:
+            raise ConfigError(
+                "sasl mechanism", settings.sasl.mechanism, "needs the package pure-sasl: install it"
+            )
+        self._settings = settings
+        self._chroot = settings.chroot
+        self._tls = None if settings.tls is None else make_tls_context(settings.tls)
+        secure = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.secure_acl else OPEN_ACL_UNSAFE
+        self._acls = {Acl.OPEN: OPEN_ACL_UNSAFE, Acl.SECURE: secure}
+        self._lifecycle = threading.Lock()
+        self._changed = threading.Condition()
+        self._listeners: tuple[SessionListener, ...] = ()
+        self._client: Any = None
+        self._session_id = 0
+        self._closed = False
+        self._refused: AuthenticationError | None = None
+
+    # ------------------------------------------------------------------ session
+
+    @property
+    def session_id(self) -> int:
+        """The session in use; 0 while there is none."""
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The timeout that the server granted; what will be asked for before start()."""
+        client = self._client
+        return self._settings.session_timeout_ms if client is None else client._connection.granted_timeout_ms
+
+    @property
+    def max_multi_bytes(self) -> int:
+        """The largest multi, as estimated by multi_size."""
+        return MAX_MULTI_BYTES
+
+    def start(self) -> None:
+        """Connect; twice is harmless. After an error the store is as new and may be started again."""
+        deadline = time.monotonic() + self._settings.connection_timeout_ms / 1000
+        with self._lifecycle:
+            if self._closed:
+                raise ConnectionLostError(_CLOSED)
+            if self._client is not None:
+                return
+            self._refused = None
+            self._client = client = self._new_client()
+            try:
+                client.start_async()
+                if self._root_stat(deadline) is None:
+                    raise MissingChrootError(self._chroot)
+            except BaseException:
+                self._client = None
+                self._session_id = 0
+                _stop(client)
+                raise
+
+    def _root_stat(self, deadline: float) -> Stat | None:
+        # the request goes out behind the credentials, so that a refusal shows here
+        while True:
+            try:
+                found = self._take(self._send(Exists(self._full("/"), None), deadline), "/", deadline)
+            except (ConnectionLostError, SessionExpiredError):
+                if self._closed:
+                    raise
+                if time.monotonic() < deadline:
+                    continue
+                failure = self._client.handler.last_failure
+                if isinstance(failure, ssl.SSLError):
+                    raise AuthenticationError(
+                        f"TLS with {self._settings.connect} failed: {failure}"
+                    ) from failure
+                raise ConnectTimeoutError(
+                    self._settings.connect, self._settings.connection_timeout_ms
+                ) from failure
+            return None if found is None else _stat(found)
+
+    def close(self) -> None:
+        """End the session; twice is harmless. No listener and no watcher is called by this or after it."""
+        self._closed = True
+        client = self._client
+        if client is not None:
+            client.handler.stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+        with self._lifecycle:
+            client, self._client = self._client, None
+            self._session_id = 0
+            if client is not None:
+                _stop(client)
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """From now on call listener with every change of the session."""
+        with self._changed:
+            self._listeners = (*self._listeners, listener)
+
+    def remove_session_listener(self, listener: SessionListener) -> None:
+        """No longer call listener; unknown ones are ignored."""
+        with self._changed:
+            self._listeners = tuple(known for known in self._listeners if known != listener)
+
+    def _new_client(self) -> Any:
+        settings = self._settings
+        handler = _Handler(self._tls)
+        try:
+            client = KazooClient(
+                hosts=settings.connect,
+                timeout=settings.session_timeout_ms / 1000,
+                handler=handler,
+                auth_data=[(scheme, _Secret(credential)) for scheme, credential in settings.auth],
+                connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
+            )
+        except ValueError as error:
+            raise ConfigError("zookeeper.connect", settings.connect, str(error)) from error
+        handler.hosts = len(client.hosts)
+        client._connection = _Connection(
+            client, client._conn_retry.copy(), logger=client.logger, sasl_options=self._sasl_options()
+        )
+        client._connection.granted_timeout_ms = settings.session_timeout_ms
+        client.add_listener(functools.partial(self._on_state, client))
+        return client
+
+    def _sasl_options(self) -> dict[str, str] | None:
+        sasl = self._settings.sasl
+        if sasl is None:
+            return None
+        options = {
+            "mechanism": sasl.mechanism,
+            "service": sasl.service,
+            "username": sasl.username,
+            "password": sasl.password,
+            "principal": sasl.principal,
+        }
+        return {key: value for key, value in options.items() if value is not None}
+
+    def _on_state(self, client: Any, state: str) -> None:
+        """Called by kazoo on its connection thread, in order."""
+        if client.handler.stopping.is_set():
+            return
+        session_id = self._session_id
+        if state == KazooState.CONNECTED:
+            session_id = client._session_id
+            kind = SessionKind.CONNECTED
+        elif state == KazooState.SUSPENDED:
+            kind = SessionKind.SUSPENDED
+        else:
+            session_id = 0
+            kind = SessionKind.EXPIRED
+            if client._state == KeeperState.AUTH_FAILED:
+                kind = SessionKind.AUTH_FAILED
+                self._refused = AuthenticationError(f"{self._settings.connect} refused the credentials")
+            elif client._state == KeeperState.CLOSED:
+                # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
+                logger.warning(
+                    "the connection to %s broke down, starting a new session", self._settings.connect
+                )
+                threading.Thread(target=self._revive, args=(client,), daemon=True).start()
+        with self._changed:
+            self._session_id = session_id
+            listeners = self._listeners
+            self._changed.notify_all()
+        event = SessionEvent(kind, session_id if kind is SessionKind.CONNECTED else 0)
+        logger.info("session 0x%x at %s: %s", session_id, self._settings.connect, kind.value)
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception:
+                logger.exception("a session listener failed on %s", event)
+
+    def _revive(self, client: Any) -> None:
+        client.handler.stopping.wait(_REVIVE_PAUSE_S)
+        with self._lifecycle:
+            if self._client is client and not self._closed:
+                client.start_async()
+
+    # ------------------------------------------------------------------ reads
+
+    def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
+        """Read data and Stat, and watch the data."""
+        data, stat = self._ask(GetData(self._full(path), self._data_watch(path, watcher)), path)
+        return Znode(data, _stat(stat))
+
+    def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
+        """The names of the children, sorted; and watch them."""
+        watch = None if watcher is None else _Watch("children", path, watcher, self._stopping())
+        return tuple(sorted(self._ask(GetChildren(self._full(path), watch), path)))
+
+    def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
+        """The Stat, or None; the watch is set either way."""
+        found = self._ask(Exists(self._full(path), self._data_watch(path, watcher)), path)
+        return None if found is None else _stat(found)
+
+    def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
+        """Read many znodes; None where there is no znode, which is watched too."""
+        if watcher is None:
+            results = self._read_many(ReadKind.DATA, paths)
+            if results is not None:
+                return [_znode(result, path) for result, path in zip(results, paths, strict=True)]
+        read = self._pipeline(
+            (GetData(self._full(path), self._data_watch(path, watcher)), path) for path in paths
+        )
+        znodes = [None if reply is None else Znode(reply[0], _stat(reply[1])) for reply in read]
+        missing = [i for i, znode in enumerate(znodes) if znode is None]
+        if watcher is None or not missing:
+            return znodes
+        found = self.exists_many([paths[i] for i in missing], watcher)
+        appeared = [i for i, stat in zip(missing, found, strict=True) if stat is not None]
+        # what vanishes again before this read fires the watch just set, so the caller learns of it
+        again = self._pipeline(
+            (GetData(self._full(paths[i]), self._data_watch(paths[i], watcher)), paths[i]) for i in appeared
+        )
+        for i, reply in zip(appeared, again, strict=True):
+            znodes[i] = None if reply is None else Znode(reply[0], _stat(reply[1]))
+        return znodes
+
+    def get_children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """The children of many znodes, sorted; None = no such znode."""
+        results = self._read_many(ReadKind.CHILDREN, paths)
+        if results is not None:
+            return [_children(result, path) for result, path in zip(results, paths, strict=True)]
+        read = self._pipeline((GetChildren(self._full(path), None), path) for path in paths)
+        return [None if names is None else tuple(sorted(names)) for names in read]
+
+    def exists_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Stat | None]:
+        """As exists, for many paths."""
+        results = None if watcher is not None else self._read_many(ReadKind.DATA, paths)
+        if results is not None and ReadFailure(NO_AUTH) not in results:
+            znodes = [_znode(result, path) for result, path in zip(results, paths, strict=True)]
+            return [None if znode is None else znode.stat for znode in znodes]
+        # to see that a znode exists needs no permission, to read it does
+        read = self._pipeline(
+            (Exists(self._full(path), self._data_watch(path, watcher)), path) for path in paths
+        )
+        return [None if stat is None else _stat(stat) for stat in read]
+
+    def _read_many(self, kind: ReadKind, paths: Sequence[str]) -> list[ReadResult] | None:
+        """All the reads by opcode 22; None if the server does not take it, or for too few reads to find out."""
+        if len(paths) < 2 or not self._serves_multi_read(len(paths)):
+            return None
+        results: list[ReadResult] = []
+        size = ChunkSize()
+        full = [self._full(path) for path in paths]
+        while len(results) < len(full):
+            chunk = next_chunk(full, len(results), size)
+            try:
+                reply = self._ask(_ReadMany(kind, chunk), paths[len(results)])
+            except _UnimplementedError:
+                # another server of the ensemble, an older one than the one that was probed
+                _multi_read_served[self._hosts] = False
+                return None
+            size.learn(len(chunk), len(reply))
+            results += decode_multi_read(reply)
+        return results
+
+    def _serves_multi_read(self, reads: int) -> bool:
+        """Whether opcode 22 works, tried once on a connection of its own: servers that lack it drop the connection."""
+        served = _multi_read_served.get(self._hosts)
+        if served is None and reads >= _WORTH_A_PROBE:
+            with _probe_lock:
+                served = _multi_read_served.get(self._hosts)
+                if served is None:
+                    served = self._probe_multi_read()
+        return bool(served)
+
+    def _probe_multi_read(self) -> bool:
+        self._connected_client(time.monotonic() + self._settings.operation_timeout_ms / 1000)
+        limit_ms = min(self._settings.connection_timeout_ms, self._settings.operation_timeout_ms)
+        probe = KazooStore(
+            replace(
+                self._settings,
+                connect=self._hosts,
+                connection_timeout_ms=limit_ms,
+                operation_timeout_ms=limit_ms,
+            )
+        )
+        try:
+            probe.start()
+            probe._ask(_ReadMany(ReadKind.DATA, ["/"]), "/")
+            _multi_read_served[self._hosts] = True
+        except _UnimplementedError:
+            _multi_read_served[self._hosts] = False
+        except ZooKeeperError as error:
+            logger.debug("could not find out whether %s reads many znodes at once: %s", self._hosts, error)
+        finally:
+            probe.close()
+        return _multi_read_served.get(self._hosts, False)
+
+    @property
+    def _hosts(self) -> str:
+        return self._settings.connect.partition("/")[0]
+
+    # ------------------------------------------------------------------ writes
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None,
+        *,
+        ephemeral: bool = False,
+        make_parents: bool = False,
+        acl: Acl = Acl.SECURE,
+    ) -> Stat:
+        """Create a znode; make_parents creates missing persistent parents, without data, before it."""
+        op = CreateOp(path, data, ephemeral, acl)
+        try:
+            return self._create(op)
+        except NoNodeError:
+            if not make_parents:
+                raise
+        self.ensure_path(path.rpartition("/")[0] or "/", acl=acl)
+        return self._create(op)
+
+    def _create(self, op: CreateOp) -> Stat:
+        # servers before 3.5 have no create that replies with a Stat, so ask for it right behind
+        deadline = self._deadline()
+        write = _Write(self._requests([op]), None)
+        created = self._send(write, deadline)
+        seen = self._send(Exists(self._full(op.path), None), deadline)
+        self._written_one(write, created, op, deadline)
+        stat = self._take(seen, op.path, deadline)
+        if stat is None:
+            raise ZooKeeperError(f"{op.path} was deleted as soon as it was created")
+        return _stat(stat)
+
+    def ensure_path(self, path: str, *, acl: Acl = Acl.SECURE) -> None:
+        """Create a persistent znode without data, and its parents; existing ones are left as they are."""
+        names = [name for name in path.split("/") if name]
+        prefixes = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+        # looking first, because create is refused on a protected parent even if the znode is there already
+        found = self._pipeline((Exists(self._full(prefix), None), prefix) for prefix in prefixes)
+        for prefix, stat in zip(prefixes, found, strict=True):
+            if stat is None:
+                with contextlib.suppress(NodeExistsError):
+                    self._write_one(CreateOp(prefix, None, acl=acl))
+
+    def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
+        """Write."""
+        return _stat(self._write_one(SetOp(path, data, version)))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Delete."""
+        self._write_one(DeleteOp(path, version))
+
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> list[Stat | None]:
+        """Carry out all operations or none; the Stat for each SetOp, None for the others."""
+        size = sum(map(multi_size, ops))
+        if size > MAX_MULTI_BYTES:
+            msg = f"a multi of {size} bytes: the limit is {MAX_MULTI_BYTES}"
+            raise ValueError(msg)
+        if session_id is not None and session_id != self._session_id and not self._closed:
+            raise SessionExpiredError(_other_session(session_id))
+        if not ops:
+            return []
+        deadline = self._deadline()
+        write = _Write(self._requests(ops), session_id)
+        replies = self._written(write, self._send(write, deadline), ops, deadline)
+        return [
+            _stat(reply) if isinstance(op, SetOp) else None for op, reply in zip(ops, replies, strict=True)
+        ]
+
+    def _write_one(self, op: Op) -> Any:
+        deadline = self._deadline()
+        write = _Write(self._requests([op]), None)
+        return self._written_one(write, self._send(write, deadline), op, deadline)
+
+    def _written_one(self, write: _Write, result: Any, op: Op, deadline: float) -> Any:
+        try:
+            return self._written(write, result, [op], deadline)[0]
+        except MultiFailedError as failed:
+            raise failed.cause from failed.__cause__
+
+    def _written(self, write: _Write, result: Any, ops: Sequence[Op], deadline: float) -> list[Any]:
+        """The replies, one for each operation. Raises: the cause itself for one operation, else MultiFailedError."""
+        try:
+            replies: list[Any] = self._take(result, ops[0].path, deadline)
+        except ConnectionLostError:
+            write.given_up = True
+            raise
+        if write.refused:
+            raise SessionExpiredError(_other_session(write.session_id or 0))
+        for index, reply in enumerate(replies):
+            if isinstance(reply, Exception) and not isinstance(reply, _BYSTANDERS):
+                cause = _translated(reply, ops[index].path)
+                raise MultiFailedError(index, ops[index].path, cause) from reply
+        return replies
+
+    def _requests(self, ops: Sequence[Op]) -> list[Any]:
+        requests: list[Any] = []
+        for op in ops:
+            full = self._full(op.path)
+            match op:
+                case CreateOp(_, data, ephemeral, acl):
+                    requests.append(Create(full, data, self._acls[acl], int(ephemeral)))
+                case SetOp(_, data, version):
+                    requests.append(SetData(full, data, version))
+                case DeleteOp(_, version):
+                    requests.append(Delete(full, version))
+                case CheckOp(_, version):
+                    requests.append(CheckVersion(full, version))
+        return requests
+
+    # ------------------------------------------------------------------ requests
+
+    def _full(self, path: str) -> str:
+        if not path.startswith("/"):
+            msg = f"{path!r} is no absolute path"
+            raise ValueError(msg)
+        return (self._chroot + path.rstrip("/")) or "/"
+
+    def _stopping(self) -> threading.Event:
+        client = self._client
+        return threading.Event() if client is None else client.handler.stopping
+
+    def _data_watch(self, path: str, watcher: Watcher | None) -> _Watch | None:
+        return None if watcher is None else _Watch("data", path, watcher, self._stopping())
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._settings.operation_timeout_ms / 1000
+
+    def _ask(self, request: Any, path: str) -> Any:
+        deadline = self._deadline()
+        return self._take(self._send(request, deadline), path, deadline)
+
+    def _pipeline(self, requests: Iterable[tuple[Any, str]]) -> list[Any]:
+        """The replies in order, None for a missing znode; the deadline counts for each request."""
+        replies: list[Any] = []
+        in_flight: deque[tuple[Any, str, float]] = deque()
+
+        def take_oldest() -> None:
+            try:
+                replies.append(self._take(*in_flight.popleft()))
+            except NoNodeError:
+                replies.append(None)
+
+        for request, path in requests:
+            if len(in_flight) == _PIPELINE_WINDOW:
+                take_oldest()
+            deadline = self._deadline()
+            in_flight.append((self._send(request, deadline), path, deadline))
+        while in_flight:
+            take_oldest()
+        return replies
+
+    def _send(self, request: Any, deadline: float) -> Any:
+        """Hand a request to kazoo as soon as there is a connection."""
+        client = self._connected_client(deadline)
+        if isinstance(request, _Write):
+            request.client = client
+        result = client.handler.async_result()
+        client._call(request, result)
+        return result
+
+    def _connected_client(self, deadline: float) -> Any:
+        client = self._client
+        if client is not None and client.connected and not self._closed:
+            if threading.current_thread() is client._connection._connection_routine:
+                msg = "a watcher or session listener must not call the store: it would wait for itself"
+                raise RuntimeError(msg)
+            return client
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._refused or client is None or client.connected,
+                max(0.0, deadline - time.monotonic()),
+            )
+        if self._closed or client is None:
+            raise ConnectionLostError(_CLOSED if self._closed else _NOT_STARTED)
+        if self._refused is not None:
+            raise AuthenticationError(*self._refused.args)
+        if not client.connected:
+            raise ConnectionLostError(f"no connection to ZooKeeper at {self._settings.connect}")
+        return client
+
+    def _take(self, result: Any, path: str, deadline: float) -> Any:
+        if not result.wait(max(0.0, deadline - time.monotonic())):
+            raise ConnectionLostError(f"{self._settings.connect} did not answer in time about {path}")
+        if result.exception is None:
+            return result.value
+        raise _translated(result.exception, path) from result.exception
+
+
+# ---------------------------------------------------------------------- what kazoo is given
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads and sockets, with connections that can be given up and callbacks in order."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self.stopping = threading.Event()
+        self.last_failure: OSError | None = None
+        self.hosts = 1
+        self._tls = tls
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any
+    ) -> socket.socket:
+        try:
+            # a silent host must not use up the session's whole timeout while others would answer
+            return open_socket(
+                address, hostname or address[0], timeout / self.hosts, self._tls, self.stopping
+            )
+        except OSError as error:
+            self.last_failure = error
+            raise
+
+    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
+        reader, writer = super().create_socket_pair()
+        # a byte is in this pipe for each queued request, and kazoo's send blocks when it is full
+        writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        return reader, writer
+
+    def select(self, rlist: Any, wlist: Any, _: Any, timeout: float | None = None) -> Any:
+        # bytes that TLS has decrypted already do not show in the socket underneath
+        decrypted = [sock for sock in rlist if isinstance(sock, ssl.SSLSocket) and sock.pending()]
+        if decrypted:
+            timeout = 0
+        # kazoo makes an epoll object for each of its several waits per request; this is what a request costs most
+        poll = select.poll()
+        for sock in rlist:
+            poll.register(sock, select.POLLIN)
+        for sock in wlist:
+            poll.register(sock, select.POLLOUT)
+        ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
+        readable = [sock for sock in rlist if sock.fileno() in ready or sock in decrypted]
+        return readable, [sock for sock in wlist if sock.fileno() in ready], []
+
+    def dispatch_callback(self, callback: Any) -> None:
+        try:
+            callback.func(*callback.args)
+        except Exception:
+            logger.exception("a watcher failed")
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's connection, remembering what it is told about the session."""
+
+    granted_timeout_ms = 0
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        reply = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect) and reply[0].time_out > 0:
+            self.granted_timeout_ms = reply[0].time_out
+        return reply
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        try:
+            super()._authenticate_with_sasl(host, timeout)
+        except kazoo_errors.SASLException as error:
+            # kazoo's thread would end with it, and nobody would know why
+            raise kazoo_errors.AuthFailedError(str(error)) from error
+
+
+class _Secret(str):
+    """A credential that kazoo's debug log does not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'...'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """What kazoo calls; equal for the same watcher of the same thing, so that kazoo's sets keep it once."""
+
+    kind: str
+    path: str
+    watcher: Watcher
+    stopping: threading.Event = field(compare=False)
+
+    def __call__(self, event: WatchedEvent) -> None:
+        if not self.stopping.is_set():
+            self.watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
+
+
+_WATCH_KINDS = {
+    EventType.CREATED: WatchKind.CREATED,
+    EventType.DELETED: WatchKind.DELETED,
+    EventType.CHANGED: WatchKind.CHANGED,
+    EventType.CHILD: WatchKind.CHILDREN,
+    EventType.NONE: WatchKind.LOST,
+}
+
+
+class _Write:
+    """A multi that decides at the moment of sending whether it may still be sent; if not, it goes out empty.
+
+    session_id: the only session in which it may go out, or None. Every write is one, for this reason.
+    """
+
+    type: ClassVar[int] = Transaction.type
+    deserialize = staticmethod(Transaction.deserialize)
+
+    def __init__(self, operations: Sequence[Any], session_id: int | None) -> None:
+        self.operations = operations
+        self.session_id = session_id
+        self.client: Any = None
+        self.given_up = False
+        self.refused = False
+
+    def serialize(self) -> bytes:
+        other_session = self.session_id is not None and self.client._session_id != self.session_id
+        self.refused = self.given_up or other_session
+        return bytes(Transaction(() if self.refused else self.operations).serialize())
+
+    def __repr__(self) -> str:
+        return f"multi of {len(self.operations)}"
+
+
+class _ReadMany:
+    """kazoo lacks this request. The reply is decoded by the asking thread, not by the one that keeps the session."""
+
+    type: ClassVar[int] = MULTI_READ
+
+    def __init__(self, kind: ReadKind, paths: Sequence[str]) -> None:
+        self._kind = kind
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        return encode_multi_read(self._kind, self._paths)
+
+    @staticmethod
+    def deserialize(reply: bytes, offset: int) -> bytes:
+        return reply[offset:]
+
+    def __repr__(self) -> str:
+        return f"read of {len(self._paths)} znodes"
+
+
+def _stop(client: Any) -> None:
+    """End kazoo's threads and sockets, in any state of the connection, soon."""
+    client.handler.stopping.set()
+    cutter = threading.Thread(
+        target=_cut_late, args=(client, _CLOSE_GRACE_S if client.connected else 0.0), daemon=True
+    )
+    cutter.start()
+    try:
+        client.stop()
+    except kazoo_errors.KazooException:
+        logger.warning("kazoo did not stop", exc_info=True)
+    cutter.join()
+    client.close()
+
+
+def _cut_late(client: Any, grace_s: float) -> None:
+    """kazoo waits for the server as long as the session may last; take its socket away instead."""
+    stopped = client._connection.connection_stopped
+    wait_s = grace_s
+    while not stopped.wait(wait_s):
+        sock = client._connection._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        wait_s = 0.05
+
+
+# ---------------------------------------------------------------------- translation
+
+
+class _UnimplementedError(ZooKeeperError):
+    """The server does not know this kind of request."""
+
+
+_BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""What a failed multi reports for the operations before and after the one that failed."""
+
+_BY_PATH = {
+    kazoo_errors.NoNodeError: NoNodeError,
+    kazoo_errors.NodeExistsError: NodeExistsError,
+    kazoo_errors.BadVersionError: BadVersionError,
+    kazoo_errors.NotEmptyError: NotEmptyError,
+    kazoo_errors.NoAuthError: NotPermittedError,
+}
+
+
+def _translated(error: Exception, path: str) -> ZooKeeperError:
+    """The one place where kazoo's exceptions become ours."""
+    for foreign, ours in _BY_PATH.items():
+        if isinstance(error, foreign):
+            return ours(path)
+    match error:
+        case kazoo_errors.ConnectionClosedError() | kazoo_errors.ConnectionLoss():
+            return ConnectionLostError(f"the connection to ZooKeeper was lost while asking about {path}")
+        case kazoo_errors.OperationTimeoutError() | kazoo_errors.SessionMovedError():
+            return ConnectionLostError(f"ZooKeeper did not carry out the request about {path}")
+        case kazoo_errors.SessionExpiredError():
+            return SessionExpiredError("the ZooKeeper session has expired")
+        case kazoo_errors.AuthFailedError() | kazoo_errors.SessionClosedRequireSaslError():
+            return AuthenticationError("ZooKeeper refused the credentials")
+        case kazoo_errors.InvalidACLError():
+            return AuthenticationError(
+                f"{path}: ZooKeeper does not know whom the ACL should name, check the credentials"
+            )
+        case kazoo_errors.NoChildrenForEphemeralsError():
+            return ZooKeeperError(f"{path}: an ephemeral znode cannot have children")
+        case kazoo_errors.UnimplementedError():
+            return _UnimplementedError(f"this ZooKeeper cannot do what was asked about {path}")
+    return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())
+
+
+def _other_session(session_id: int) -> str:
+    return f"session 0x{session_id:x} is over, nothing was written"
+
+
+def _stat(stat: ZnodeStat) -> Stat:
+    return Stat(
+        stat.czxid,
+        stat.mzxid,
+        stat.ctime,
+        stat.mtime,
+        stat.version,
+        stat.ephemeralOwner,
+        stat.dataLength,
+        stat.numChildren,
+    )
+
+
+def _found(result: ReadResult, path: str) -> Znode | tuple[str, ...] | None:
+    if not isinstance(result, ReadFailure):
+        return result
+    if result.code == NO_NODE:
+        return None
+    raise _translated(kazoo_errors.EXCEPTIONS[result.code](), path)
+
+
+def _znode(result: ReadResult, path: str) -> Znode | None:
+    found = _found(result, path)
+    assert found is None or isinstance(found, Znode)
+    return found
+
+
+def _children(result: ReadResult, path: str) -> tuple[str, ...] | None:
+    found = _found(result, path)
+    assert found is None or isinstance(found, tuple)
+    return found

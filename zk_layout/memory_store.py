@@ -1,0 +1,523 @@
+"""An in-memory ZooKeeper and the stores that are connected to it: for tests and simulations, without threads.
+
+What happens to a store (a watch fires, its connection breaks, its session expires) is first a Delivery in the queue
+of that store, in the order in which a real server's messages would arrive. By default the queues are emptied at
+the end of each request, whoever made it. A simulation sets auto_deliver to False and picks the store whose next
+delivery comes: any order between stores, never inside one. A store's own requests always empty its own queue first,
+since a reply cannot overtake the events before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from zk_layout.errors import (
+    ConnectionLostError,
+    ConnectTimeoutError,
+    MissingChrootError,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zk_layout.memory_tree import Change, MemoryTree, WatchOn
+from zk_layout.store import (
+    Acl,
+    CreateOp,
+    DeleteOp,
+    Op,
+    SessionEvent,
+    SessionKind,
+    SessionListener,
+    SetOp,
+    Stat,
+    Watcher,
+    WatchEvent,
+    WatchKind,
+    Znode,
+    multi_size,
+)
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Event = TypeVar("Event")
+
+
+class Fault(Enum):
+    """What may befall a request; either way the connection breaks and comes back, in the same session."""
+
+    LOSE_REQUEST = "lose_request"
+    """The server never sees it."""
+    LOSE_REPLY = "lose_reply"
+    """The server carries it out, and nobody hears of it."""
+
+
+FaultHook: TypeAlias = Callable[[int, str], Fault | None]
+"""Called with the session id and the kind of request, before it is carried out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """Something on its way to a store: what a watcher or the session listeners will be told."""
+
+    event: WatchEvent | SessionEvent
+    watcher: Watcher | None = None
+    """Who is told of a WatchEvent."""
+
+
+class MemoryZooKeeper:
+    """The server: znodes, sessions, watches, and what is on its way to each store.
+
+    wall_ms: milliseconds since 1970, for ctime and mtime.
+    reachable: False lets start() of new stores time out.
+    requests: how many of each kind were carried out. A batch of unwatched reads counts once, as "multi_read".
+    """
+
+    def __init__(
+        self,
+        *,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        auto_deliver: bool = True,
+        fault: FaultHook | None = None,
+        max_multi_bytes: int = 1_000_000,
+    ) -> None:
+        self.auto_deliver = auto_deliver
+        self.fault = fault
+        self.max_multi_bytes = max_multi_bytes
+        self.reachable = True
+        self.requests: Counter[str] = Counter()
+        self.tree = MemoryTree(wall_ms)
+        self.lock = threading.RLock()
+        self._stores: list[MemoryStore] = []
+        self._sessions: set[int] = set()
+        self._last_session_id = 0x1000000
+
+    # ------------------------------------------------------------------ for simulations
+
+    def pending(self) -> dict[MemoryStore, tuple[Delivery, ...]]:
+        """What is on its way, by store, oldest first; stores with nothing are left out."""
+        with self.lock:
+            return {store: tuple(store.queue) for store in self._stores if store.queue}
+
+    def deliver_next(self, store: MemoryStore) -> bool:
+        """Let the oldest delivery reach the store; False if there was none."""
+        return store.deliver(limit=1) == 1
+
+    def deliver_all(self) -> None:
+        """Empty all queues, those that fill meanwhile too."""
+        while stores := list(self.pending()):
+            for store in stores:
+                store.deliver()
+
+    def expire(self, session_id: int) -> None:
+        """Let the session end: its ephemerals go now, its store learns of it by and by."""
+        with self.lock:
+            if session_id not in self._sessions:
+                return
+            self._end_session(session_id)
+            for store in self._stores:
+                if store.server_session_id == session_id and store.linked:
+                    self._unlink(store)
+                    self._link(store)
+        self._settle()
+
+    def suspend(self, store: MemoryStore) -> None:
+        """Cut the connection of a store; its session lives on until expire()."""
+        with self.lock:
+            if store.linked:
+                self._unlink(store)
+        self._settle()
+
+    def resume(self, store: MemoryStore) -> None:
+        """Give a suspended store its connection back, and a new session if its own has expired."""
+        with self.lock:
+            if store in self._stores and not store.linked:
+                self._link(store)
+        self._settle()
+
+    # ------------------------------------------------------------------ for stores
+
+    def attach(self, store: MemoryStore) -> None:
+        """A store starts: a new session."""
+        with self.lock:
+            self._stores.append(store)
+            self._link(store)
+
+    def detach(self, store: MemoryStore) -> None:
+        """A store closes: its session ends if it can still say so, and nothing more reaches it."""
+        with self.lock:
+            self._stores.remove(store)
+            store.watches.clear()
+            store.queue.clear()
+            if store.linked:
+                self._end_session(store.server_session_id)
+            store.linked = False
+        self._settle()
+
+    def request(self, store: MemoryStore, kind: str, carry_out: Callable[[], Result]) -> Result:
+        """Carry out one request of a store, or lose it.
+
+        Raises: ConnectionLostError, and what carry_out raises.
+        """
+        try:
+            with self.lock:
+                # a request sent on a connection that is found broken is lost with it
+                was_linked = store.linked and not store.is_cut_in_queue()
+                fault = self.fault(store.server_session_id, kind) if self.fault and was_linked else None
+                if not was_linked or fault is Fault.LOSE_REQUEST:
+                    self._blip(store, fault)
+                    raise ConnectionLostError("the connection to ZooKeeper was lost")
+                self.requests[kind] += 1
+                try:
+                    return carry_out()
+                finally:
+                    if fault is Fault.LOSE_REPLY:
+                        self._blip(store, fault)
+                        raise ConnectionLostError("the connection to ZooKeeper was lost")
+        finally:
+            store.deliver()
+            self._settle()
+
+    def publish(self, changes: Sequence[Change]) -> None:
+        """Send each watch that a change fires on its way."""
+        for change in changes:
+            for store in self._stores:
+                watchers = store.watches.pop((change.on, change.path), {})
+                for watcher in watchers:
+                    path = store.unchroot(change.path)
+                    store.queue.append(Delivery(WatchEvent(change.kind, path), watcher))
+
+    def _settle(self) -> None:
+        if self.auto_deliver:
+            self.deliver_all()
+
+    def _blip(self, store: MemoryStore, fault: Fault | None) -> None:
+        if fault is not None:
+            self._unlink(store)
+            self._link(store)
+
+    def _unlink(self, store: MemoryStore) -> None:
+        store.linked = False
+        store.queue.append(Delivery(SessionEvent(SessionKind.SUSPENDED, 0)))
+        for (_, path), watchers in store.watches.items():
+            for watcher in watchers:
+                store.queue.append(Delivery(WatchEvent(WatchKind.LOST, store.unchroot(path)), watcher))
+        store.watches.clear()
+
+    def _link(self, store: MemoryStore) -> None:
+        if store.server_session_id not in self._sessions:
+            if store.server_session_id:
+                store.queue.append(Delivery(SessionEvent(SessionKind.EXPIRED, 0)))
+            self._last_session_id += 1
+            store.server_session_id = self._last_session_id
+            self._sessions.add(self._last_session_id)
+        store.linked = True
+        store.queue.append(Delivery(SessionEvent(SessionKind.CONNECTED, store.server_session_id)))
+
+    def _end_session(self, session_id: int) -> None:
+        self._sessions.discard(session_id)
+        for path in self.tree.ephemerals(session_id):
+            self.publish(self.tree.write([DeleteOp(path)], session_id)[1])
+
+
+class MemoryStore:
+    """A client of a MemoryZooKeeper. See zk_layout.store for what the methods promise.
+
+    While it is suspended its requests fail at once, where the real store waits for its operation timeout first.
+    """
+
+    def __init__(self, server: MemoryZooKeeper, *, chroot: str = "", session_timeout_ms: int = 6000) -> None:
+        self._server = server
+        self._chroot = chroot.rstrip("/")
+        self._session_timeout_ms = session_timeout_ms
+        self._session_id = 0
+        self._started = False
+        self._closed = False
+        self._listeners: tuple[SessionListener, ...] = ()
+        self._delivering = threading.RLock()
+        self.server_session_id = 0
+        """The server's view; session_id follows when the event arrives."""
+        self.linked = False
+        self.queue: deque[Delivery] = deque()
+        self.watches: dict[tuple[WatchOn, str], dict[Watcher, None]] = {}
+
+    @property
+    def session_id(self) -> int:
+        """The session in use; 0 while there is none."""
+        return self._session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """What was asked for."""
+        return self._session_timeout_ms
+
+    @property
+    def max_multi_bytes(self) -> int:
+        """The server's limit."""
+        return self._server.max_multi_bytes
+
+    def start(self) -> None:
+        """Connect; twice is harmless."""
+        if self._closed:
+            raise ConnectionLostError("this ZooKeeper store is closed")
+        if self._started:
+            return
+        if not self._server.reachable:
+            raise ConnectTimeoutError("memory", 0)
+        with self._server.lock:
+            if self._chroot and not self._peek(self._chroot):
+                raise MissingChrootError(self._chroot)
+            self._started = True
+            self._server.attach(self)
+        self.deliver()
+
+    def close(self) -> None:
+        """End the session; twice is harmless. No listener and no watcher is called by this or after it."""
+        with self._server.lock:
+            started = self._started and not self._closed
+            self._closed = True
+            self._session_id = 0
+        if started:
+            self._server.detach(self)
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """From now on call listener with every change of the session."""
+        self._listeners = (*self._listeners, listener)
+
+    def remove_session_listener(self, listener: SessionListener) -> None:
+        """No longer call listener; unknown ones are ignored."""
+        self._listeners = tuple(known for known in self._listeners if known != listener)
+
+    def deliver(self, limit: int | None = None) -> int:
+        """Let deliveries arrive, oldest first; returns how many did."""
+        delivered = 0
+        with self._delivering:
+            while limit is None or delivered < limit:
+                with self._server.lock:
+                    if not self.queue:
+                        break
+                    delivery = self.queue.popleft()
+                self._arrive(delivery)
+                delivered += 1
+        return delivered
+
+    def _arrive(self, delivery: Delivery) -> None:
+        event = delivery.event
+        if isinstance(event, WatchEvent):
+            assert delivery.watcher is not None
+            _tell(delivery.watcher, event)
+            return
+        if event.kind is SessionKind.CONNECTED:
+            self._session_id = event.session_id
+        elif event.kind is not SessionKind.SUSPENDED:
+            self._session_id = 0
+        for listener in self._listeners:
+            _tell(listener, event)
+
+    def is_cut_in_queue(self) -> bool:
+        """Whether a loss of the connection is on its way, so that what is sent now is sent into the void."""
+        return any(
+            isinstance(delivery.event, SessionEvent) and delivery.event.kind is SessionKind.SUSPENDED
+            for delivery in self.queue
+        )
+
+    # ------------------------------------------------------------------ reads
+
+    def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
+        """Read data and Stat, and watch the data."""
+        return self._request("get_data", lambda: self._get_data(path, watcher))
+
+    def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
+        """The names of the children, sorted; and watch them."""
+        return self._request("get_children", lambda: self._get_children(path, watcher))
+
+    def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
+        """The Stat, or None; the watch is set either way."""
+        return self._request("exists", lambda: self._exists(path, watcher))
+
+    def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
+        """Read many znodes; None where there is no znode, which is watched too."""
+        if watcher is None:
+            return self._request("multi_read", lambda: [_or_none(self._get_data, path) for path in paths])
+        return [self._request("get_data", partial(self._watch_data, path, watcher)) for path in paths]
+
+    def get_children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """The children of many znodes, sorted; None = no such znode."""
+        return self._request("multi_read", lambda: [_or_none(self._get_children, path) for path in paths])
+
+    def exists_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Stat | None]:
+        """As exists, for many paths."""
+        if watcher is None:
+            return self._request("multi_read", lambda: [self._exists(path) for path in paths])
+        return [self._request("exists", partial(self._exists, path, watcher)) for path in paths]
+
+    def _get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
+        full = self._full(path)
+        znode = _named(path, lambda: self._server.tree.read(full))
+        self._watch(WatchOn.DATA, full, watcher)
+        return znode
+
+    def _watch_data(self, path: str, watcher: Watcher) -> Znode | None:
+        try:
+            return self._get_data(path, watcher)
+        except NoNodeError:
+            self._watch(WatchOn.DATA, self._full(path), watcher)
+            return None
+
+    def _get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
+        full = self._full(path)
+        names = _named(path, lambda: self._server.tree.children(full))
+        self._watch(WatchOn.CHILDREN, full, watcher)
+        return names
+
+    def _exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
+        full = self._full(path)
+        self._watch(WatchOn.DATA, full, watcher)
+        return self._peek(full)
+
+    def _peek(self, full: str) -> Stat | None:
+        try:
+            return self._server.tree.read(full).stat
+        except NoNodeError:
+            return None
+
+    def _watch(self, on: WatchOn, full: str, watcher: Watcher | None) -> None:
+        if watcher is not None:
+            self.watches.setdefault((on, full), {})[watcher] = None
+
+    # ------------------------------------------------------------------ writes
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None,
+        *,
+        ephemeral: bool = False,
+        make_parents: bool = False,
+        acl: Acl = Acl.SECURE,
+    ) -> Stat:
+        """Create a znode; make_parents creates missing persistent parents, without data, before it."""
+        op = CreateOp(path, data, ephemeral, acl)
+        try:
+            return self._created(op)
+        except NoNodeError:
+            if not make_parents:
+                raise
+        self.ensure_path(path.rpartition("/")[0] or "/", acl=acl)
+        return self._created(op)
+
+    def _created(self, op: CreateOp) -> Stat:
+        stat = self._write_one("create", op)
+        assert stat is not None
+        return stat
+
+    def ensure_path(self, path: str, *, acl: Acl = Acl.SECURE) -> None:
+        """Create a persistent znode without data, and its parents; existing ones are left as they are."""
+        names = [name for name in path.split("/") if name]
+        for depth in range(len(names)):
+            prefix = "/" + "/".join(names[: depth + 1])
+            if self.exists(prefix) is None:
+                try:
+                    self._created(CreateOp(prefix, None, acl=acl))
+                except NodeExistsError:
+                    continue
+
+    def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
+        """Write."""
+        stat = self._write_one("set_data", SetOp(path, data, version))
+        assert stat is not None
+        return stat
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Delete."""
+        self._write_one("delete", DeleteOp(path, version))
+
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> list[Stat | None]:
+        """Carry out all operations or none; the Stat for each SetOp, None for the others."""
+        size = sum(map(multi_size, ops))
+        if size > self.max_multi_bytes:
+            msg = f"a multi of {size} bytes: the limit is {self.max_multi_bytes}"
+            raise ValueError(msg)
+        if session_id is not None and not self._closed and session_id != self._session_id:
+            raise SessionExpiredError(_other_session(session_id))
+        if not ops:
+            return []
+        stats = self._request("multi", lambda: self._write(ops, session_id))
+        return [stat if isinstance(op, SetOp) else None for op, stat in zip(ops, stats, strict=True)]
+
+    def _write_one(self, kind: str, op: Op) -> Stat | None:
+        try:
+            return self._request(kind, lambda: self._write([op]))[0]
+        except MultiFailedError as failed:
+            raise failed.cause from None
+
+    def _write(self, ops: Sequence[Op], session_id: int | None = None) -> list[Stat | None]:
+        if session_id is not None and session_id != self.server_session_id:
+            raise SessionExpiredError(_other_session(session_id))
+        rooted = [replace(op, path=self._full(op.path)) for op in ops]
+        try:
+            stats, changes = self._server.tree.write(rooted, self.server_session_id)
+        except MultiFailedError as failed:
+            path = ops[failed.index].path
+            raise MultiFailedError(failed.index, path, _renamed(failed.cause, path)) from None
+        self._server.publish(changes)
+        return stats
+
+    # ------------------------------------------------------------------ requests
+
+    def unchroot(self, full: str) -> str:
+        """A path of the server as this store knows it."""
+        return full[len(self._chroot) :] or "/"
+
+    def _full(self, path: str) -> str:
+        if not path.startswith("/"):
+            msg = f"{path!r} is no absolute path"
+            raise ValueError(msg)
+        return (self._chroot + path.rstrip("/")) or "/"
+
+    def _request(self, kind: str, carry_out: Callable[[], Result]) -> Result:
+        if self._closed:
+            raise ConnectionLostError("this ZooKeeper store is closed")
+        if not self._started:
+            raise ConnectionLostError("this ZooKeeper store was not started")
+        return self._server.request(self, kind, carry_out)
+
+
+def _tell(callback: Callable[[Event], None], event: Event) -> None:
+    try:
+        callback(event)
+    except Exception:
+        logger.exception("a callback failed on %s", event)
+
+
+def _other_session(session_id: int) -> str:
+    return f"session 0x{session_id:x} is over, nothing was written"
+
+
+def _or_none(read: Callable[[str], Result], path: str) -> Result | None:
+    try:
+        return read(path)
+    except NoNodeError:
+        return None
+
+
+def _named(path: str, read: Callable[[], Result]) -> Result:
+    """Errors carry the path that the caller used, not the one below the chroot."""
+    try:
+        return read()
+    except NoNodeError:
+        raise NoNodeError(path) from None
+
+
+def _renamed(error: ZooKeeperError, path: str) -> ZooKeeperError:
+    return type(error)(path) if hasattr(error, "path") else error

@@ -1,0 +1,245 @@
+"""The seam to ZooKeeper: what this project asks of it, and nothing else.
+
+kazoo_store.KazooStore is the real one, memory_store the one for tests; one contract suite runs over both.
+
+Threads: every method may be called from any thread but a callback's. Watchers and session listeners run on a thread
+of the store; they must only enqueue. Watches are one-shot, as ZooKeeper's are: a watcher fires once, with the first
+change after the read that set it, and before any read of this store can see that change. When the connection is lost
+the store fires every watcher with WatchKind.LOST, once: what was watched must be read again.
+
+Paths are absolute inside the chroot. Data is bytes; an absent value reads as None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol, TypeAlias
+
+
+class Acl(Enum):
+    """Who may touch a znode that is created; the store knows what SECURE means here."""
+
+    OPEN = "open"
+    """world:anyone may do everything: registrations, in every version of Kafka."""
+    SECURE = "secure"
+    """What zookeeper.set.acl asks for; the same as OPEN without it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What ZooKeeper keeps about a znode. Times in ms since 1970, by the server's clock."""
+
+    czxid: int
+    mzxid: int
+    ctime_ms: int
+    mtime_ms: int
+    version: int
+    ephemeral_owner: int
+    """The session that owns an ephemeral znode; 0 for a persistent one."""
+    data_length: int
+    num_children: int
+
+
+@dataclass(frozen=True, slots=True)
+class Znode:
+    """The data of a znode and its Stat, read together."""
+
+    data: bytes | None
+    stat: Stat
+
+
+class WatchKind(Enum):
+    """What happened to a watched path."""
+
+    CREATED = "created"
+    DELETED = "deleted"
+    CHANGED = "changed"
+    CHILDREN = "children"
+    LOST = "lost"
+    """The watch is gone because the connection is; read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """Handed to a watcher."""
+
+    kind: WatchKind
+    path: str
+
+
+class SessionKind(Enum):
+    """Where the session stands."""
+
+    CONNECTED = "connected"
+    """Connected, the first time or again; session_id says whether it is still the same session."""
+    SUSPENDED = "suspended"
+    """No connection; the session may or may not live."""
+    EXPIRED = "expired"
+    """The server said that the session is gone. The store begins a new one by itself."""
+    AUTH_FAILED = "auth failed"
+    """The credentials were refused; final."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEvent:
+    """Handed to a session listener; session_id is 0 unless CONNECTED."""
+
+    kind: SessionKind
+    session_id: int
+
+
+Watcher: TypeAlias = Callable[[WatchEvent], None]
+SessionListener: TypeAlias = Callable[[SessionEvent], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateOp:
+    """Part of a multi: create a znode whose parent exists."""
+
+    path: str
+    data: bytes | None
+    ephemeral: bool = False
+    acl: Acl = Acl.SECURE
+
+
+@dataclass(frozen=True, slots=True)
+class SetOp:
+    """Part of a multi: write data; version -1 = whatever it is."""
+
+    path: str
+    data: bytes
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOp:
+    """Part of a multi: delete; version -1 = whatever it is."""
+
+    path: str
+    version: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOp:
+    """Part of a multi: go on only if the znode exists and has the version (-1 = any)."""
+
+    path: str
+    version: int = -1
+
+
+Op: TypeAlias = CreateOp | SetOp | DeleteOp | CheckOp
+
+
+class ZkStore(Protocol):
+    """ZooKeeper, as far as consumer groups need it. See the module for threads, watches and paths.
+
+    Every method may raise ConnectionLostError (a write may then have been done), SessionExpiredError and
+    NotPermittedError.
+    """
+
+    @property
+    def session_id(self) -> int:
+        """The session in use, as znodes show it in ephemeral_owner; 0 while there is none."""
+        ...
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The timeout that the server granted."""
+        ...
+
+    def start(self) -> None:
+        """Connect; twice is harmless. Raises: ConnectTimeoutError, AuthenticationError, MissingChrootError."""
+        ...
+
+    def close(self) -> None:
+        """End the session, which removes its ephemeral znodes; twice is harmless."""
+        ...
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        """From now on call listener with every change of the session."""
+        ...
+
+    def remove_session_listener(self, listener: SessionListener) -> None:
+        """No longer call listener; unknown ones are ignored."""
+        ...
+
+    def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
+        """Read data and Stat, and watch the data. Raises: NoNodeError (then nothing is watched)."""
+        ...
+
+    def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
+        """The names of the children, sorted; and watch them. Raises: NoNodeError (then nothing is watched)."""
+        ...
+
+    def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
+        """The Stat, or None; the watch is set either way and fires on creation, change and deletion."""
+        ...
+
+    def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
+        """Read many znodes in as few requests as the server allows; None where there is no znode.
+
+        With a watcher each path is watched, the missing ones too, and the reads are pipelined. Order as asked.
+        """
+        ...
+
+    def get_children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """The children of many znodes, sorted, in as few requests as the server allows; None = no such znode."""
+        ...
+
+    def exists_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Stat | None]:
+        """As exists, for many paths; pipelined when watched."""
+        ...
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None,
+        *,
+        ephemeral: bool = False,
+        make_parents: bool = False,
+        acl: Acl = Acl.SECURE,
+    ) -> Stat:
+        """Create a znode; make_parents creates missing persistent parents, without data, before it.
+
+        Raises: NodeExistsError; NoNodeError if the parent is missing.
+        """
+        ...
+
+    def ensure_path(self, path: str, *, acl: Acl = Acl.SECURE) -> None:
+        """Create a persistent znode without data, and its parents; existing ones are left as they are."""
+        ...
+
+    def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
+        """Write. Raises: NoNodeError, BadVersionError."""
+        ...
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Delete. Raises: NoNodeError, BadVersionError, NotEmptyError."""
+        ...
+
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> list[Stat | None]:
+        """Carry out all operations or none; the Stat for each SetOp, None for the others.
+
+        session_id: refuse with SessionExpiredError when the store has another session by now, so that what was
+        decided in a dead session cannot be written in its successor.
+        Raises: MultiFailedError naming the operation that failed; ValueError if the request would be larger than
+        max_multi_bytes.
+        """
+        ...
+
+    @property
+    def max_multi_bytes(self) -> int:
+        """The largest multi that the server takes, as estimated by multi_size."""
+        ...
+
+
+def multi_size(op: Op) -> int:
+    """Upper estimate of an operation's bytes in a request, to cut big plans below max_multi_bytes.
+
+    9 bytes of header, the path with its length (with 64 to spare for a chroot), the data with its length, flags and
+    one ACL entry.
+    """
+    data = getattr(op, "data", None)
+    return 9 + 4 + 64 + len(op.path.encode()) + 4 + len(data or b"") + 4 + 48
