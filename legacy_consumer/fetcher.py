@@ -88,6 +88,9 @@ class Fetcher(Protocol):
     def poll(self, max_messages: int, timeout_s: float) -> FetchedBatch | None:
         """Up to max_messages, or None when none came within timeout_s. Only from the consuming thread.
 
+        A batch of no messages says, by its next_offsets, where partitions were put whose position was not known or lay
+        outside the log.
+
         Raises: FetchError (retriable ones are retried inside first), OffsetOutOfRangeError.
         """
         ...

@@ -282,6 +282,8 @@ class KafkaStream:
                 self._left = _Hand(left.messages[max_messages:], left.next_offsets, left.epochs)
                 left = _hand_of(left.messages[:max_messages], left.epochs)
             if not left.messages:
+                # a fetcher says so where it put partitions whose position was not known, or lay outside the log
+                self._progress.note_consumed(left.next_offsets, left.epochs)
                 return None
             self._interrupted = False
             self._hand = left

@@ -126,7 +126,8 @@ class TierRun:
         return done
 
     def _failures(self, tier: str) -> int:
-        return self.results[tier].outcomes["failed"] + self.results[tier].outcomes["error"]
+        outcomes = self.results[tier].outcomes if tier in self.results else {}
+        return outcomes.get("failed", 0) + outcomes.get("error", 0)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -143,6 +144,7 @@ class TierRun:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         write = terminalreporter.write_line
+        terminalreporter.ensure_newline()
         terminalreporter.section("tiers")
         for tier in TIERS:
             if tier in self.results:

@@ -60,18 +60,8 @@ from zk_layout.errors import (
     SessionExpiredError,
     ZooKeeperError,
 )
-from zk_layout.multi_read import (
-    MULTI_READ,
-    NO_AUTH,
-    NO_NODE,
-    ChunkSize,
-    ReadFailure,
-    ReadKind,
-    ReadResult,
-    decode_multi_read,
-    encode_multi_read,
-    next_chunk,
-)
+from zk_layout.many_reads import ReadsMany, UnimplementedRequestError
+from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.settings import ZkSettings
 from zk_layout.sockets import make_tls_context, open_socket
 from zk_layout.store import (
@@ -97,32 +87,24 @@ logger = logging.getLogger(__name__)
 MAX_MULTI_BYTES = 1_000_000
 """The server's jute.maxbuffer is 1,048,575 bytes by default, for a request and for the transaction made from it."""
 
-_PIPELINE_WINDOW = (
-    64  # requests in flight: enough to keep a server busy; kazoo's wake-up pipe holds some hundred
-)
-_WORTH_A_PROBE = 16  # fewer reads than this are not worth a connection to find out about opcode 22
+_PIPELINE_WINDOW = 64  # requests in flight: enough to keep a server busy; kazoo's wake-up pipe holds some hundred
 _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
 _REVIVE_PAUSE_S = 1.0
 
 _CLOSED = "this ZooKeeper store is closed"
 _NOT_STARTED = "this ZooKeeper store was not started"
 
-_multi_read_served: dict[str, bool] = {}
-"""By hosts: does opcode 22 work there? Found out once in a process, see KazooStore._serves_multi_read."""
-_probe_lock = threading.Lock()
 
-
-class KazooStore:
+class KazooStore(ReadsMany):
     """ZooKeeper through kazoo. See zk_layout.store for what the methods promise.
 
     Raises: ConfigError for settings that can never work. Nothing is connected before start().
     """
 
     def __init__(self, settings: ZkSettings) -> None:
+        super().__init__(settings.connect.partition("/")[0])
         if settings.sasl is not None and find_spec("puresasl") is None:
-            raise ConfigError(
-                "sasl mechanism", settings.sasl.mechanism, "needs the package pure-sasl: install it"
-            )
+            raise ConfigError("sasl mechanism", settings.sasl.mechanism, "needs the package pure-sasl: install it")
         self._settings = settings
         self._chroot = settings.chroot
         self._tls = None if settings.tls is None else make_tls_context(settings.tls)
@@ -186,12 +168,8 @@ class KazooStore:
                     continue
                 failure = self._client.handler.last_failure
                 if isinstance(failure, ssl.SSLError):
-                    raise AuthenticationError(
-                        f"TLS with {self._settings.connect} failed: {failure}"
-                    ) from failure
-                raise ConnectTimeoutError(
-                    self._settings.connect, self._settings.connection_timeout_ms
-                ) from failure
+                    raise AuthenticationError(f"TLS with {self._settings.connect} failed: {failure}") from failure
+                raise ConnectTimeoutError(self._settings.connect, self._settings.connection_timeout_ms) from failure
             return None if found is None else _stat(found)
 
     def close(self) -> None:
@@ -270,9 +248,7 @@ class KazooStore:
                 self._refused = AuthenticationError(f"{self._settings.connect} refused the credentials")
             elif client._state == KeeperState.CLOSED:
                 # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
-                logger.warning(
-                    "the connection to %s broke down, starting a new session", self._settings.connect
-                )
+                logger.warning("the connection to %s broke down, starting a new session", self._settings.connect)
                 threading.Thread(target=self._revive, args=(client,), daemon=True).start()
         with self._changed:
             self._session_id = session_id
@@ -309,104 +285,45 @@ class KazooStore:
         found = self._ask(Exists(self._full(path), self._data_watch(path, watcher)), path)
         return None if found is None else _stat(found)
 
-    def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
-        """Read many znodes; None where there is no znode, which is watched too."""
-        if watcher is None:
-            results = self._read_many(ReadKind.DATA, paths)
-            if results is not None:
-                return [_znode(result, path) for result, path in zip(results, paths, strict=True)]
-        read = self._pipeline(
-            (GetData(self._full(path), self._data_watch(path, watcher)), path) for path in paths
-        )
-        znodes = [None if reply is None else Znode(reply[0], _stat(reply[1])) for reply in read]
-        missing = [i for i, znode in enumerate(znodes) if znode is None]
-        if watcher is None or not missing:
-            return znodes
-        found = self.exists_many([paths[i] for i in missing], watcher)
-        appeared = [i for i, stat in zip(missing, found, strict=True) if stat is not None]
-        # what vanishes again before this read fires the watch just set, so the caller learns of it
-        again = self._pipeline(
-            (GetData(self._full(paths[i]), self._data_watch(paths[i], watcher)), paths[i]) for i in appeared
-        )
-        for i, reply in zip(appeared, again, strict=True):
-            znodes[i] = None if reply is None else Znode(reply[0], _stat(reply[1]))
-        return znodes
+    def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
+        """One request each; None and no watch where there is no znode."""
+        read = self._pipeline((GetData(self._full(path), self._data_watch(path, watcher)), path) for path in paths)
+        return [None if reply is None else Znode(reply[0], _stat(reply[1])) for reply in read]
 
-    def get_children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
-        """The children of many znodes, sorted; None = no such znode."""
-        results = self._read_many(ReadKind.CHILDREN, paths)
-        if results is not None:
-            return [_children(result, path) for result, path in zip(results, paths, strict=True)]
+    def pipeline_children(self, paths: Iterable[str]) -> list[tuple[str, ...] | None]:
+        """One request each, sorted; None where there is no znode."""
         read = self._pipeline((GetChildren(self._full(path), None), path) for path in paths)
         return [None if names is None else tuple(sorted(names)) for names in read]
 
-    def exists_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Stat | None]:
-        """As exists, for many paths."""
-        results = None if watcher is not None else self._read_many(ReadKind.DATA, paths)
-        if results is not None and ReadFailure(NO_AUTH) not in results:
-            znodes = [_znode(result, path) for result, path in zip(results, paths, strict=True)]
-            return [None if znode is None else znode.stat for znode in znodes]
-        # to see that a znode exists needs no permission, to read it does
-        read = self._pipeline(
-            (Exists(self._full(path), self._data_watch(path, watcher)), path) for path in paths
-        )
+    def pipeline_stats(self, paths: Iterable[str], watcher: Watcher | None) -> list[Stat | None]:
+        """One request each; None where there is no znode, watched either way."""
+        read = self._pipeline((Exists(self._full(path), self._data_watch(path, watcher)), path) for path in paths)
         return [None if stat is None else _stat(stat) for stat in read]
 
-    def _read_many(self, kind: ReadKind, paths: Sequence[str]) -> list[ReadResult] | None:
-        """All the reads by opcode 22; None if the server does not take it, or for too few reads to find out."""
-        if len(paths) < 2 or not self._serves_multi_read(len(paths)):
-            return None
-        results: list[ReadResult] = []
-        size = ChunkSize()
-        full = [self._full(path) for path in paths]
-        while len(results) < len(full):
-            chunk = next_chunk(full, len(results), size)
-            try:
-                reply = self._ask(_ReadMany(kind, chunk), paths[len(results)])
-            except _UnimplementedError:
-                # another server of the ensemble, an older one than the one that was probed
-                _multi_read_served[self._hosts] = False
-                return None
-            size.learn(len(chunk), len(reply))
-            results += decode_multi_read(reply)
-        return results
+    def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
+        """One request for all."""
+        reply: bytes = self._ask(_ReadMany(kind, [self._full(path) for path in paths]), paths[0])
+        return reply
 
-    def _serves_multi_read(self, reads: int) -> bool:
-        """Whether opcode 22 works, tried once on a connection of its own: servers that lack it drop the connection."""
-        served = _multi_read_served.get(self._hosts)
-        if served is None and reads >= _WORTH_A_PROBE:
-            with _probe_lock:
-                served = _multi_read_served.get(self._hosts)
-                if served is None:
-                    served = self._probe_multi_read()
-        return bool(served)
-
-    def _probe_multi_read(self) -> bool:
-        self._connected_client(time.monotonic() + self._settings.operation_timeout_ms / 1000)
+    def probe_multi_read(self) -> bool | None:
+        """Whether the server knows multi_read, tried on a connection of its own; None if that failed."""
+        self._connected_client(self._deadline())
         limit_ms = min(self._settings.connection_timeout_ms, self._settings.operation_timeout_ms)
         probe = KazooStore(
-            replace(
-                self._settings,
-                connect=self._hosts,
-                connection_timeout_ms=limit_ms,
-                operation_timeout_ms=limit_ms,
-            )
+            replace(self._settings, connect=self.hosts, connection_timeout_ms=limit_ms, operation_timeout_ms=limit_ms)
         )
         try:
             probe.start()
-            probe._ask(_ReadMany(ReadKind.DATA, ["/"]), "/")
-            _multi_read_served[self._hosts] = True
-        except _UnimplementedError:
-            _multi_read_served[self._hosts] = False
+            probe.multi_read(ReadKind.DATA, ["/"])
+        except UnimplementedRequestError:
+            return False
         except ZooKeeperError as error:
-            logger.debug("could not find out whether %s reads many znodes at once: %s", self._hosts, error)
+            logger.debug("could not find out whether %s reads many znodes at once: %s", self.hosts, error)
+            return None
+        else:
+            return True
         finally:
             probe.close()
-        return _multi_read_served.get(self._hosts, False)
-
-    @property
-    def _hosts(self) -> str:
-        return self._settings.connect.partition("/")[0]
 
     # ------------------------------------------------------------------ writes
 
@@ -473,9 +390,7 @@ class KazooStore:
         deadline = self._deadline()
         write = _Write(self._requests(ops), session_id)
         replies = self._written(write, self._send(write, deadline), ops, deadline)
-        return [
-            _stat(reply) if isinstance(op, SetOp) else None for op, reply in zip(ops, replies, strict=True)
-        ]
+        return [_stat(reply) if isinstance(op, SetOp) else None for op, reply in zip(ops, replies, strict=True)]
 
     def _write_one(self, op: Op) -> Any:
         deadline = self._deadline()
@@ -615,9 +530,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
     ) -> socket.socket:
         try:
             # a silent host must not use up the session's whole timeout while others would answer
-            return open_socket(
-                address, hostname or address[0], timeout / self.hosts, self._tls, self.stopping
-            )
+            return open_socket(address, hostname or address[0], timeout / self.hosts, self._tls, self.stopping)
         except OSError as error:
             self.last_failure = error
             raise
@@ -749,9 +662,7 @@ class _ReadMany:
 def _stop(client: Any) -> None:
     """End kazoo's threads and sockets, in any state of the connection, soon."""
     client.handler.stopping.set()
-    cutter = threading.Thread(
-        target=_cut_late, args=(client, _CLOSE_GRACE_S if client.connected else 0.0), daemon=True
-    )
+    cutter = threading.Thread(target=_cut_late, args=(client, _CLOSE_GRACE_S if client.connected else 0.0), daemon=True)
     cutter.start()
     try:
         client.stop()
@@ -774,10 +685,6 @@ def _cut_late(client: Any, grace_s: float) -> None:
 
 
 # ---------------------------------------------------------------------- translation
-
-
-class _UnimplementedError(ZooKeeperError):
-    """The server does not know this kind of request."""
 
 
 _BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
@@ -813,7 +720,7 @@ def _translated(error: Exception, path: str) -> ZooKeeperError:
         case kazoo_errors.NoChildrenForEphemeralsError():
             return ZooKeeperError(f"{path}: an ephemeral znode cannot have children")
         case kazoo_errors.UnimplementedError():
-            return _UnimplementedError(f"this ZooKeeper cannot do what was asked about {path}")
+            return UnimplementedRequestError(f"this ZooKeeper cannot do what was asked about {path}")
     return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())
 
 
@@ -832,23 +739,3 @@ def _stat(stat: ZnodeStat) -> Stat:
         stat.dataLength,
         stat.numChildren,
     )
-
-
-def _found(result: ReadResult, path: str) -> Znode | tuple[str, ...] | None:
-    if not isinstance(result, ReadFailure):
-        return result
-    if result.code == NO_NODE:
-        return None
-    raise _translated(kazoo_errors.EXCEPTIONS[result.code](), path)
-
-
-def _znode(result: ReadResult, path: str) -> Znode | None:
-    found = _found(result, path)
-    assert found is None or isinstance(found, Znode)
-    return found
-
-
-def _children(result: ReadResult, path: str) -> tuple[str, ...] | None:
-    found = _found(result, path)
-    assert found is None or isinstance(found, tuple)
-    return found

@@ -102,7 +102,7 @@ class MemoryTree:
         for index, op in enumerate(ops):
             try:
                 stats.append(self._apply(op, session_id, changes))
-            except ZooKeeperError as cause:  # noqa: PERF203 - which operation failed must be known
+            except ZooKeeperError as cause:
                 self._roll_back()
                 raise MultiFailedError(index, op.path, cause) from cause
         return stats, changes

@@ -24,9 +24,7 @@ def make_tls_context(tls: TlsSettings) -> ssl.SSLContext:
         try:
             context.load_verify_locations(tls.ca)
         except OSError as error:
-            raise ConfigError(
-                "zookeeper.ssl.truststore.location", tls.ca, f"cannot be read as PEM: {error}"
-            ) from error
+            raise ConfigError("zookeeper.ssl.truststore.location", tls.ca, f"cannot be read as PEM: {error}") from error
     if tls.certfile:
         try:
             context.load_cert_chain(tls.certfile, tls.keyfile, tls.keyfile_password or "")
@@ -95,4 +93,3 @@ def _wait(sock: socket.socket, events: int, deadline: float, cancelled: threadin
             if selector.select(min(left, _SLICE_S)):
                 return
     raise ConnectionAbortedError("given up")
-

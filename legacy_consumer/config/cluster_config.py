@@ -89,7 +89,9 @@ class ClusterConfig:
         connect = complete["zookeeper.connect"]
         if not connect:
             raise ConfigError("zookeeper.connect", None, "is required: give host:port[,host:port...][/chroot]")
-        _check_connect(str(connect))
+        complete["zookeeper.connect"] = _without_blanks(str(connect))
+        if complete["group.id"]:
+            check_name("group.id", str(complete["group.id"]))
         if complete["client.id"] is None:
             complete["client.id"] = complete["group.id"] or "legacy-consumer"
         check_name("client.id", str(complete["client.id"]))
@@ -160,20 +162,22 @@ def _for_librdkafka(values: Values) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in given)
 
 
-def _check_connect(connect: str) -> None:
-    hosts, slash, chroot = connect.partition("/")
-    for host in hosts.split(","):
-        match = _HOST.fullmatch(host.strip())
+def _without_blanks(connect: str) -> str:
+    hosts, slash, chroot = connect.strip().partition("/")
+    names = [host.strip() for host in hosts.split(",")]
+    for host in names:
+        match = _HOST.fullmatch(host)
         if match is None or not 0 < int(match.group(1) or 2181) < 65536:
             raise ConfigError(
                 "zookeeper.connect",
                 connect,
-                f"{host.strip()!r} is no host:port; give host:port[,host:port...][/chroot]",
+                f"{host!r} is no host:port; give host:port[,host:port...][/chroot]",
             )
     if slash and chroot and any(part in {"", ".", ".."} for part in chroot.rstrip("/").split("/")):
         raise ConfigError("zookeeper.connect", connect, f"/{chroot} is no path that ZooKeeper takes")
     if "," in chroot or ":" in chroot:
         raise ConfigError("zookeeper.connect", connect, "the chroot stands once, behind the last host")
+    return f"{','.join(names)}{slash}{chroot}"
 
 
 def check_name(name: str, value: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from legacy_consumer.config.cluster_config import ClusterConfig, check_name
+from legacy_consumer.config.cluster_config import ClusterConfig
 from legacy_consumer.config.sources import Value, Values
 from zk_layout.errors import ConfigError
 
@@ -24,6 +24,7 @@ class ConsumerConfig(ClusterConfig):
     partition_assignment_dialect: str
     rebalance_max_retries: int
     rebalance_backoff_ms: int
+    zookeeper_sync_time_ms: int
     drain_timeout_ms: int
     audit_interval_ms: int
     exclude_internal_topics: bool
@@ -50,7 +51,6 @@ class ConsumerConfig(ClusterConfig):
         group = complete["group.id"]
         if not group:
             raise ConfigError("group.id", None, "is required: give the name of the group")
-        check_name("group.id", str(group))
         if group in {".", ".."}:
             raise ConfigError("group.id", group, "is no name that ZooKeeper takes for a znode")
         consumer = complete["consumer.id"]

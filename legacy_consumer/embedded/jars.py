@@ -105,8 +105,10 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def resolve(version: str, workspace: Workspace) -> Path:
+def resolve(version: str, workspace: Workspace, destined: Path) -> Path:
     """Let Ivy bring the jars into a folder inside the workspace, unverified, and give that folder.
+
+    destined: the folder that they are to end in, for the error to name.
 
     Raises: JarsUnavailableError if it cannot, JavaMissingError.
     """
@@ -147,11 +149,13 @@ def resolve(version: str, workspace: Workspace) -> Path:
     log = ivy.log_text()
     logger.debug("resolving the jars of %s:\n%s", what, log)
     if code is None:
-        raise JarsUnavailableError(what, f"fetching took longer than {_RESOLVE_TIMEOUT_S:g} s; {_way_out(version)}")
+        raise JarsUnavailableError(
+            what, f"fetching took longer than {_RESOLVE_TIMEOUT_S:g} s; {_way_out(version, destined)}"
+        )
     if code != 0 or not jars.is_dir():
         found = _REASON.search(log)
         reason = f"the resolver failed ({found.group(1) if found else f'exit code {code}'})"
-        raise JarsUnavailableError(what, f"{reason}; {_way_out(version)}")
+        raise JarsUnavailableError(what, f"{reason}; {_way_out(version, destined)}")
     return jars
 
 
@@ -163,11 +167,11 @@ def _fetch(version: str, folder: Path) -> None:
                 return
             logger.warning("fetching the jars of Kafka %s into %s, once", version, folder)
             with Workspace(f"jars-{version}", folder.parent) as workspace:
-                jars = resolve(version, workspace)
+                jars = resolve(version, workspace, folder)
                 _verify(version, jars)
                 jars.rename(folder)
     except (OSError, ServerStartError) as error:
-        raise JarsUnavailableError(f"Kafka {version}", f"{error}; {_way_out(version)}") from error
+        raise JarsUnavailableError(f"Kafka {version}", f"{error}; {_way_out(version, folder)}") from error
 
 
 @contextmanager
@@ -201,10 +205,10 @@ def _verify(version: str, folder: Path) -> tuple[str, ...]:
     return tuple(locked)
 
 
-def _way_out(version: str) -> str:
+def _way_out(version: str, folder: Path) -> str:
     return (
         "connect to the network, set HTTPS_PROXY if there is a proxy, or put the files that "
-        f"{LOCK_FILE.name} lists for {version} into the folder {jar_root() / version} "
+        f"{LOCK_FILE.name} lists for {version} into the folder {folder} "
         f"({JARS_ENVIRONMENT} names another parent folder)"
     )
 

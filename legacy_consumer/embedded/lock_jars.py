@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 
-from legacy_consumer.embedded.jars import KAFKA_VERSIONS, LOCK_FILE, read_lock, resolve, sha256_of
+from legacy_consumer.embedded.jars import KAFKA_VERSIONS, LOCK_FILE, jar_root, read_lock, resolve, sha256_of
 from legacy_consumer.embedded.process import Workspace
 
 
@@ -18,7 +18,7 @@ def lock(versions: list[str]) -> None:
     locked = read_lock() if LOCK_FILE.exists() else {}
     for version in versions:
         with Workspace(f"lock-{version}") as workspace:
-            jars = sorted(resolve(version, workspace).glob("*.jar"))
+            jars = sorted(resolve(version, workspace, jar_root() / version).glob("*.jar"))
             locked[version] = {jar.name: sha256_of(jar) for jar in jars}
     ordered = {version: locked[version] for version in KAFKA_VERSIONS if version in locked}
     LOCK_FILE.write_text(json.dumps(ordered, indent=2) + "\n", encoding="utf-8")

@@ -136,6 +136,8 @@ class ConsumerHandle(_Client):
         self._assigned: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._by_number: dict[int, list[TopicPartition]] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
+        self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
         config: dict[str, Any] = {**settings, "error_cb": self._on_error}
         try:
             self._consumer = confluent_kafka.Consumer(config, logger=_Log())
@@ -156,6 +158,7 @@ class ConsumerHandle(_Client):
             )
         for tp in positions:
             self._assigned[tp] = confluent_kafka.TopicPartition(tp.topic, tp.partition)
+        self._starts.update(positions)
         self._index()
 
     def unassign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -164,8 +167,12 @@ class ConsumerHandle(_Client):
         if going:
             self._consumer.incremental_unassign([self._assigned[tp] for tp in going])
         for tp in going:
-            del self._assigned[tp]
+            del self._assigned[tp], self._starts[tp]
         self._index()
+
+    def resume_positions(self) -> dict[TopicPartition, int]:
+        """Where another handle would go on."""
+        return {tp: position if position >= 0 else self._starts[tp] for tp, position in self._positions.items()}
 
     def _index(self) -> None:
         self._by_number = {}
@@ -376,4 +383,6 @@ def check_settings(settings: Settings) -> None:
 def _as_config_error(error: KafkaException, settings: Settings) -> ConfigError:
     reason = error.args[0].str()
     name = next((n for n in sorted(settings, key=len, reverse=True) if n in reason), "rdkafka")
+    if name != "rdkafka" and not name.startswith(("ssl.", "sasl.", "enable.ssl.")):
+        name = f"rdkafka.{name}"
     return ConfigError(name, None, f"librdkafka says: {reason}")

@@ -16,6 +16,7 @@ from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaErr
 from legacy_consumer.librdkafka.batch import LibrdkafkaBatch
 from legacy_consumer.librdkafka.client import ConsumerHandle, Fault, FaultKind, has_faults, take_faults
 from legacy_consumer.librdkafka.positions import PositionFinder, Search
+from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -26,6 +27,9 @@ _SEARCH_SLICE_S = 0.005
 _MOST_AT_ONCE = 500
 """More in one consume() is slower: objects leave the processor's cache before they are used."""
 _CLOSE_WAIT_S = 2.0
+_LOOK_S = 5.0
+_WAIT_OUT = (BrokersUnavailableError, ConnectionLostError, ConnectTimeoutError, SessionExpiredError)
+"""No brokers known for now: neither the user's fault nor the end of the stream."""
 
 
 class LibrdkafkaFetcher:
@@ -47,6 +51,7 @@ class LibrdkafkaFetcher:
         self._life = 0
         self._complaints: set[tuple[TopicPartition | None, str]] = set()
         self._errors: list[KafkaError] = []
+        self._next_look = 0.0
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Begin to fetch each partition at its offset, EARLIEST or LATEST, with the next poll."""
@@ -80,7 +85,11 @@ class LibrdkafkaFetcher:
             self._woken = False
         try:
             handle = self._handle or self._connect(changes, deadline)
-            return None if handle is None else self._poll(handle, changes, max_messages, deadline)
+            if handle is None:
+                return None
+            if handle.brokers_down:
+                handle = self._follow_brokers(handle)
+            return self._poll(handle, changes, max_messages, deadline)
         finally:
             self._end_poll()
 
@@ -110,13 +119,38 @@ class LibrdkafkaFetcher:
         try:
             if any(position is not None for position in changes.values()):
                 self._handle = self._open_handle()
-        except BrokersUnavailableError as error:
+        except _WAIT_OUT as error:
             self._complain(None, str(error))
+        finally:
+            if self._handle is None:
+                with self._lock:
+                    self._changes = {**changes, **self._changes}
         if self._handle is None:
-            with self._lock:
-                self._changes = {**changes, **self._changes}
             self._wait_for_change(min(deadline, time.monotonic() + self._backoff_s))
         return self._handle
+
+    def _follow_brokers(self, handle: ConsumerHandle) -> ConsumerHandle:
+        """With no broker in reach see whether others are registered by now, as after a move, and go on with these.
+
+        librdkafka itself only knows those that it once heard of.
+        """
+        now = time.monotonic()
+        if now < self._next_look:
+            return handle
+        self._next_look = now + _LOOK_S
+        try:
+            fresh = self._open_handle()
+        except _WAIT_OUT as error:
+            self._complain(None, str(error))
+            return handle
+        if fresh.bootstrap_servers == handle.bootstrap_servers:
+            fresh.close()
+            return handle
+        logger.warning("no broker in reach at %s, now at %s", handle.bootstrap_servers, fresh.bootstrap_servers)
+        fresh.assign(handle.resume_positions())
+        self._handle = fresh
+        handle.close()
+        return fresh
 
     def _wait_for_change(self, deadline: float) -> None:
         while not self._woken and (left := deadline - time.monotonic()) > 0:
@@ -179,8 +213,8 @@ class LibrdkafkaFetcher:
             search = found.search
             if self._lives.get(search.partition) != search.life:
                 continue
-            if found.error is not None:
-                self._errors.append(found.error)
+            if found.outside is not None and not self._finder.resets:
+                self._errors.append(found.outside)
                 continue
             placed[search.partition] = found.offset
         if placed:

@@ -54,14 +54,24 @@ class LibrdkafkaLogOffsets:
                 raise BrokersUnavailableError("the connections to the brokers were closed")
             handle = self._handle = self._handle or self._open_handle()
             try:
-                # one broker that does not answer leaves the others unheard: keep time to ask each for itself
-                answers = handle.offsets_for_times(times, self._timeout_s / 2)
+                answers = self._ask_all(handle, times, deadline)
             except BrokersUnavailableError:
-                answers = _ask_each_leader(handle, times, deadline)
+                self._handle = None  # the next call asks the brokers that are registered by then
+                handle.close()
+                raise
         for tp, answer in answers.items():
             if isinstance(answer, str):
                 logger.info("%s: no log offset: %s", tp, answer)
         return {tp: answer for tp, answer in answers.items() if not isinstance(answer, str) and answer >= 0}
+
+    def _ask_all(
+        self, handle: ConsumerHandle, times: Mapping[TopicPartition, int], deadline: float
+    ) -> dict[TopicPartition, int | str]:
+        try:
+            # one broker that does not answer leaves the others unheard: keep time to ask each for itself
+            return handle.offsets_for_times(times, self._timeout_s / 2)
+        except BrokersUnavailableError:
+            return _ask_each_leader(handle, times, deadline)
 
 
 def _ask_each_leader(

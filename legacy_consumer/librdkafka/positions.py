@@ -36,24 +36,23 @@ class Found:
 
     search: Search
     offset: int
-    error: OffsetOutOfRangeError | None = None
+    outside: OffsetOutOfRangeError | None = None
+    """Set if the position lies outside the log."""
 
 
 def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> Found:
     """Decide, knowing the log's ends. A position inside the log stays: the broker had only not caught up.
 
-    reset_to: EARLIEST, LATEST, or None to make a position outside the log an error.
+    reset_to: EARLIEST, LATEST, or None to leave a position outside the log where it is.
     """
     position = search.position
     if earliest <= position <= latest:
         return Found(search, position)
-    if position >= 0:
-        error = OffsetOutOfRangeError(search.partition, position, earliest, latest)
-        if reset_to is None:
-            return Found(search, position, error)
-        logger.warning("%s; going to the %s", error, "smallest" if reset_to == EARLIEST else "largest")
-        position = reset_to
-    return Found(search, earliest if position == EARLIEST else latest)
+    ends = {EARLIEST: earliest, LATEST: latest}
+    if position in ends:
+        return Found(search, ends[position])
+    outside = OffsetOutOfRangeError(search.partition, position, earliest, latest)
+    return Found(search, position if reset_to is None else ends[reset_to], outside)
 
 
 class PositionFinder:
@@ -68,6 +67,11 @@ class PositionFinder:
         self._open: dict[TopicPartition, Search] = {}
         self._found: list[Found] = []
         self._thread: threading.Thread | None = None
+
+    @property
+    def resets(self) -> bool:
+        """Whether a position outside the log is put right, or an error."""
+        return self._reset_to is not None
 
     @property
     def is_busy(self) -> bool:
@@ -133,10 +137,9 @@ class PositionFinder:
         ]
         with self._lock:
             for one in found:
+                if one.outside is not None and self._reset_to is not None:
+                    logger.warning("%s; going to %d, by auto.offset.reset", one.outside, one.offset)
                 if self._open.get(one.search.partition) is one.search:
                     del self._open[one.search.partition]
                     self._found.append(one)
         return len(found)
-
-
-__all__ = ["EARLIEST", "LATEST", "Found", "PositionFinder", "Search", "settle"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -65,5 +66,6 @@ def end_spark() -> None:
         context._active_spark_context.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # the JVM takes the end of its input as the end of its driver
-    gateway.proc.wait(timeout=30)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # it is then named among what is left
+        gateway.proc.wait(timeout=30)
     context._gateway = context._jvm = None

@@ -84,6 +84,7 @@ def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):
     assert status == 1
     assert "unit failed, so no server was started" in output
     assert "1 failed in" in output
+    assert not re.search("^simulation", output, re.MULTILINE)
 
 
 def test_process_left_behind_fails_the_run(run_tests):

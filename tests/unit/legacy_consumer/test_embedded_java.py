@@ -51,7 +51,7 @@ def test_java_home_comes_before_path_and_is_not_passed_over(no_java, tmp_path):
     no_java.setenv("JAVA_HOME", str(tmp_path / "home"))
     assert find_java() == at_home
     no_java.setenv("JAVA_HOME", str(tmp_path / "elsewhere"))
-    with pytest.raises(JavaMissingError, match="JAVA_HOME.*does not exist"):
+    with pytest.raises(JavaMissingError, match=r"JAVA_HOME.*does not exist"):
         find_java()
 
 

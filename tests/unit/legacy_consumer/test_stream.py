@@ -280,6 +280,24 @@ def test_a_partition_that_stays_after_all_goes_on_after_what_was_handed_out(rig)
     assert rig.stream.handed_out(P0) == 2
 
 
+def test_a_position_that_the_fetcher_had_to_look_up_counts_as_consumed(rig):
+    rig.begin(P0, 3)
+
+    class Placed:
+        next_offsets = {P0: 9}
+
+        def __len__(self):
+            return 0
+
+        def messages(self):
+            return ()
+
+    polls = iter([Placed()])
+    rig.fetcher.poll = lambda *_: next(polls, None)
+    assert list(next(rig.stream.batches(timeout=0.05))) == []
+    assert rig.consumed(P0) == 9
+
+
 def test_a_batch_of_no_messages_is_refused(rig):
     with pytest.raises(ValueError, match="at least 1"):
         next(rig.stream.batches(max_messages=0))

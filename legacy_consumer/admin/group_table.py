@@ -1,0 +1,225 @@
+"""Groups as a table: one row for each partition that a group has to do with.
+
+Everything is read in batches over all groups at once: first the topics under `offsets` and `owners`, then their
+partitions, then the znodes themselves. So the number of batches does not grow with the number of groups, and what is
+pruned is not read.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.admin.group_members import needs_cluster_topics, read_members, topics_of
+from zk_layout.codecs import decode_offset, decode_owner, decode_topic
+from zk_layout.errors import MalformedZnodeError, NoNodeError
+from zk_layout.paths import (
+    ConsumersPath,
+    OffsetsPath,
+    OwnersPath,
+    TopicOffsetsPath,
+    TopicOwnersPath,
+    TopicPath,
+    TopicsPath,
+)
+from zk_layout.store import ZkStore, Znode
+
+logger = logging.getLogger(__name__)
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
+_MAX_PARTITION = 2**31 - 1
+
+Key = tuple[str, str, int]
+"""group, topic, partition"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """What a group has written about one partition.
+
+    committed: the next offset to consume; None if there is none, which a literal -1 means as well.
+    committed_at_ms: when the offset znode was written last. owned_since_ms: when the owner znode was created. Both in
+    ms since 1970, by ZooKeeper's clock.
+    owner: the text of the owner znode, a consumer thread id if its writer keeps to the protocol.
+    error: the path and the reason if one of the two znodes holds what no member of a group can read.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None = None
+    committed_at_ms: int | None = None
+    owner: str | None = None
+    owned_since_ms: int | None = None
+    error: str | None = None
+
+
+def list_groups(store: ZkStore) -> tuple[str, ...]:
+    """All groups that ever were, sorted; whether somebody is in them, `ids` says."""
+    try:
+        return store.get_children(ConsumersPath().path)
+    except NoNodeError:
+        return ()
+
+
+def read_group_partitions(
+    store: ZkStore,
+    groups: Sequence[str],
+    *,
+    topics: Callable[[str], bool] | None = None,
+    partitions: Callable[[int], bool] | None = None,
+    include_unclaimed: bool = False,
+) -> list[GroupPartition]:
+    """The rows of these groups, sorted by group, topic and partition: every offset znode and every owner znode.
+
+    topics, partitions: which ones are wanted; the others are not read.
+    include_unclaimed: also the partitions that have neither, of topics that a member subscribes to or that have a
+    directory under `offsets` or `owners`; for that the registrations and the topics are read too.
+
+    A group that does not exist has no rows. A znode that cannot be read is the error of its row; a name that is no
+    partition number (Kafka 0.7 writes `<broker>-<partition>`) is named in the log and left out.
+    Raises: ZooKeeperError.
+    """
+    wanted_groups = list(dict.fromkeys(groups))
+    offset_dirs, owner_dirs = _topic_dirs(store, wanted_groups, topics)
+    keys, paths = _znodes(store, offset_dirs, owner_dirs, partitions)
+    znodes = store.get_data_many(paths)
+    offsets: dict[Key, tuple[str, Znode]] = {}
+    owners: dict[Key, tuple[str, Znode]] = {}
+    for (is_owner, key), path, znode in zip(keys, paths, znodes, strict=True):
+        if znode is not None:  # else it was deleted while we read
+            (owners if is_owner else offsets)[key] = path, znode
+    rows = offsets.keys() | owners.keys()
+    if include_unclaimed:
+        rows |= _unclaimed(store, wanted_groups, offset_dirs + owner_dirs, topics, partitions)
+    return [_row(key, offsets.get(key), owners.get(key)) for key in sorted(rows)]
+
+
+def _topic_dirs(
+    store: ZkStore, groups: Sequence[str], topics: Callable[[str], bool] | None
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(group, topic) of the directories under `offsets`, and of those under `owners`."""
+    parents = [OffsetsPath(group).path for group in groups] + [OwnersPath(group).path for group in groups]
+    children = store.get_children_many(parents)
+
+    def wanted(found: Sequence[tuple[str, ...] | None]) -> list[tuple[str, str]]:
+        pairs = ((group, topic) for group, names in zip(groups, found, strict=True) for topic in names or ())
+        return [pair for pair in pairs if topics is None or topics(pair[1])]
+
+    return wanted(children[: len(groups)]), wanted(children[len(groups) :])
+
+
+def _znodes(
+    store: ZkStore,
+    offset_dirs: Sequence[tuple[str, str]],
+    owner_dirs: Sequence[tuple[str, str]],
+    partitions: Callable[[int], bool] | None,
+) -> tuple[list[tuple[bool, Key]], list[str]]:
+    """For each offset and owner znode: whether it is an owner, whose, and its path."""
+    parents = [TopicOffsetsPath(*each).path for each in offset_dirs]
+    parents += [TopicOwnersPath(*each).path for each in owner_dirs]
+    keys: list[tuple[bool, Key]] = []
+    paths: list[str] = []
+    children = store.get_children_many(parents)
+    for number, ((group, topic), parent, names) in enumerate(
+        zip([*offset_dirs, *owner_dirs], parents, children, strict=True)
+    ):
+        is_owner = number >= len(offset_dirs)
+        for name in names or ():
+            partition = _partition_number(name)
+            if partition is None:
+                logger.warning("%s/%s is left out: its name is no partition number", parent, name)
+            elif partitions is None or partitions(partition):
+                keys.append((is_owner, (group, topic, partition)))
+                paths.append(f"{parent}/{name}")
+    return keys, paths
+
+
+def _unclaimed(
+    store: ZkStore,
+    groups: Sequence[str],
+    dirs: Iterable[tuple[str, str]],
+    topics: Callable[[str], bool] | None,
+    partitions: Callable[[int], bool] | None,
+) -> set[Key]:
+    """Every partition of the topics that a group subscribes to or has a directory for."""
+    members = read_members(store, groups)
+    cluster_topics = _list_topics(store) if needs_cluster_topics(members) else ()
+    pairs = set(dirs)
+    for member in members:
+        subscribed = topics_of(member, cluster_topics)
+        # a registration may name anything, also what can be no znode
+        pairs |= {(member.group, topic) for topic in subscribed if _TOPIC.fullmatch(topic)}
+    if topics is not None:
+        pairs = {pair for pair in pairs if topics(pair[1])}
+    numbers = _read_partition_numbers(store, {topic for _, topic in pairs})
+    return {
+        (group, topic, partition)
+        for group, topic in pairs
+        for partition in numbers.get(topic, ())
+        if partitions is None or partitions(partition)
+    }
+
+
+def _list_topics(store: ZkStore) -> tuple[str, ...]:
+    try:
+        return store.get_children(TopicsPath().path)
+    except NoNodeError:
+        return ()
+
+
+def _read_partition_numbers(store: ZkStore, topics: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """{topic: partitions} of those that exist."""
+    names = sorted(topics)
+    paths = [TopicPath(topic).path for topic in names]
+    found: dict[str, tuple[int, ...]] = {}
+    for topic, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
+        if znode is None:
+            continue
+        try:
+            found[topic] = tuple(decode_topic(path, znode.data).partitions)
+        except MalformedZnodeError as error:
+            logger.warning("partitions of topic %s may be missing: %s", topic, error)
+    return found
+
+
+def _partition_number(name: str) -> int | None:
+    """The number if the name is written as Kafka writes one: decimal, no sign, no leading zero."""
+    if not (name.isascii() and name.isdigit()) or (name[0] == "0" and name != "0"):
+        return None
+    number = int(name)
+    return number if number <= _MAX_PARTITION else None
+
+
+def _row(key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | None) -> GroupPartition:
+    group, topic, partition = key
+    committed = committed_at_ms = owner_text = owned_since_ms = None
+    problems: list[str] = []
+    if offset is not None:
+        path, znode = offset
+        committed_at_ms = znode.stat.mtime_ms
+        try:
+            number = decode_offset(path, znode.data)
+            committed = number if number >= 0 else None
+        except MalformedZnodeError as error:
+            problems.append(str(error))
+    if owner is not None:
+        path, znode = owner
+        owned_since_ms = znode.stat.ctime_ms
+        owner_text = (znode.data or b"").decode("utf-8", "backslashreplace")
+        try:
+            decode_owner(path, znode.data)
+        except MalformedZnodeError as error:
+            problems.append(str(error))
+    return GroupPartition(
+        group,
+        topic,
+        partition,
+        committed,
+        committed_at_ms,
+        owner_text,
+        owned_since_ms,
+        "; ".join(problems) or None,
+    )

@@ -1,0 +1,55 @@
+"""Builds Arrow columns as Spark wants them. No I/O, no Spark.
+
+Spark compares the schema of a batch with the one it asked for and takes no other: types, order and nullability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+
+class ColumnType(Enum):
+    """The types in use; the value is Spark's name, as in a DDL string and in DataType.simpleString()."""
+
+    STRING = "string"
+    INT = "int"
+    LONG = "bigint"
+    TIMESTAMP = "timestamp"
+    """Values are ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowColumn:
+    """A column of a batch: its name as the user spells it."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+
+
+def record_batch(columns: Sequence[ArrowColumn], values: Sequence[Sequence[object]]) -> pa.RecordBatch:
+    """One batch; values has one sequence of equal length for each column, None for null.
+
+    Raises: pyarrow.ArrowInvalid for a value that is not of its column's type.
+    """
+    fields = [pa.field(column.name, _ARROW_TYPES[column.type], column.nullable) for column in columns]
+    arrays = [_array(column.type, own) for column, own in zip(columns, values, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+_ARROW_TYPES = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.INT: pa.int32(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
+
+
+def _array(column_type: ColumnType, values: Sequence[object]) -> pa.Array:
+    if column_type is ColumnType.TIMESTAMP:
+        return pa.array(values, pa.timestamp("ms", tz="UTC")).cast(_ARROW_TYPES[column_type])
+    return pa.array(values, _ARROW_TYPES[column_type])

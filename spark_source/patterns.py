@@ -1,0 +1,28 @@
+"""Names of groups and topics as a user lists them: plain or as globs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class NamePatterns:
+    """Names and globs; none at all match every name. Upper and lower case differ, as they do in ZooKeeper."""
+
+    entries: tuple[str, ...] = ()
+
+    def matches(self, name: str) -> bool:
+        """Whether one of the entries is the name, or a glob that fits it."""
+        return not self.entries or any(_fits(name, entry) for entry in self.entries)
+
+    def without_match(self, names: Iterable[str]) -> tuple[str, ...]:
+        """The entries that fit none of the names."""
+        known = tuple(names)
+        return tuple(entry for entry in self.entries if not any(_fits(name, entry) for name in known))
+
+
+def _fits(name: str, entry: str) -> bool:
+    # a group that others named `a[1]` is found under its own name too
+    return name == entry or fnmatchcase(name, entry)

@@ -1,0 +1,451 @@
+import logging
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.errors import BrokersUnavailableError, OffsetOutOfRangeError
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.librdkafka import (
+    LibrdkafkaFetcher,
+    LibrdkafkaFetchers,
+    LibrdkafkaLogOffsets,
+    ProduceError,
+    Record,
+    produce_all,
+)
+from legacy_consumer.librdkafka.client import ConsumerHandle
+from legacy_consumer.librdkafka.positions import PositionFinder
+from legacy_consumer.librdkafka.settings import fetcher_settings
+from tests.support.fetching import Fetched, fetch, is_silent, poll_into
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.model import Broker, Endpoint, TopicPartition
+
+pytestmark = pytest.mark.kafka
+
+PER_PARTITION = 2000
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    properties = {"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "100"}
+    with EmbeddedKafka(properties=properties) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def store(kafka):
+    zk = KazooStore(config_of(kafka).zk_settings())
+    zk.start()
+    yield zk
+    zk.close()
+
+
+@pytest.fixture(scope="module")
+def topic(kafka):
+    """Four partitions of 2,000 messages, each of which says its own partition and offset."""
+    kafka.create_topic("full", partitions=4)
+    produce(kafka, "full", ((None, b"%d/%d" % (p, i), p) for i in range(PER_PARTITION) for p in range(4)))
+    return [TopicPartition("full", p) for p in range(4)]
+
+
+def config_of(kafka, **properties):
+    return ConsumerConfig.load(zookeeper_connect=kafka.zookeeper_connect, group_id="g", **properties)
+
+
+def produce(kafka, topic, records):
+    return produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
+
+
+@contextmanager
+def fetching(kafka, store, **properties):
+    fetchers = LibrdkafkaFetchers(config_of(kafka, **properties), store)
+    try:
+        yield fetchers.fetcher()
+    finally:
+        fetchers.close()
+
+
+def tasks():
+    return len(list(Path("/proc/self/task").iterdir())), threading.active_count()
+
+
+def wait_for(condition, timeout_s=30.0):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+# What comes
+
+
+def test_everything_comes_exactly_once_in_order(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign(dict.fromkeys(topic, 0))
+        got = fetch(fetcher, 4 * PER_PARTITION)
+        assert is_silent(fetcher)
+    for tp in topic:
+        assert got.offsets(tp) == list(range(PER_PARTITION))
+        assert [m.value() for m in got.messages[tp]] == [b"%d/%d" % (tp.partition, i) for i in range(PER_PARTITION)]
+
+
+@pytest.mark.parametrize("max_messages", [1, 7, 5000])
+def test_a_batch_is_never_larger_than_asked_for(kafka, store, topic, max_messages):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: PER_PARTITION - 100})
+        got = fetch(fetcher, 100, max_messages=max_messages)
+    assert got.offsets(topic[0]) == list(range(PER_PARTITION - 100, PER_PARTITION))
+
+
+def test_keys_values_headers_and_timestamps_arrive(kafka, store):
+    kafka.create_topic("parts")
+    produce(
+        kafka,
+        "parts",
+        [
+            Record(b"k", b"v", 0, 1_500_000_000_000, (("a", b"1"), ("a", None), ("b", b""))),
+            Record(None, b"v"),
+            Record(b"k", None),
+            Record(b"", b""),
+        ],
+    )
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({TopicPartition("parts", 0): 0})
+        first, *rest = fetch(fetcher, 4).messages[TopicPartition("parts", 0)]
+    assert (first.key(), first.value(), first.timestamp()) == (b"k", b"v", (1, 1_500_000_000_000))
+    assert first.headers() == [("a", b"1"), ("a", None), ("b", b"")]
+    assert [(m.key(), m.value()) for m in rest] == [(None, b"v"), (b"k", None), (b"", b"")]
+    assert rest[0].headers() is None
+
+
+def test_many_partitions_have_exact_positions(kafka, store):
+    """More than librdkafka is asked for at a time, in topics that share partition numbers."""
+    wanted = []
+    for name in ("many-a", "many-b", "many-c"):
+        kafka.create_topic(name, partitions=40)
+        produce(kafka, name, ((None, b"x", p) for _ in range(20) for p in range(40)))
+        wanted += [TopicPartition(name, p) for p in range(40)]
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({tp: tp.partition % 5 for tp in wanted})
+        got = fetch(fetcher, sum(20 - tp.partition % 5 for tp in wanted))
+    assert got.positions == dict.fromkeys(wanted, 20)
+
+
+def test_gaps_of_compaction_leave_exact_positions(kafka, store):
+    config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    kafka.create_topic("compacted", config=config)
+    tp = TopicPartition("compacted", 0)
+    produce(kafka, tp.topic, ((b"%d" % (i % 3), b"%d" % i) for i in range(1000)))
+
+    def is_compacted():
+        # a new segment is begun by a write only
+        produce(kafka, tp.topic, [(b"end", b"")])
+        with fetching(kafka, store) as fetcher:
+            fetcher.assign({tp: 0})
+            return fetch(fetcher, 1).offsets(tp)[0] > 0
+
+    wait_for(is_compacted, 60)
+    produce(kafka, tp.topic, [(b"last", b"")])
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({tp: 0})
+        got = fetch(fetcher, 0, until=lambda f: any(m.key() == b"last" for m in f.messages[tp]))
+    assert got.positions[tp] > got.count
+
+
+# Assigning
+
+
+def test_what_is_unassigned_comes_no_more(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: 0, topic[1]: 0})
+        fetch(fetcher, 10, max_messages=10)
+        fetcher.unassign([topic[0], TopicPartition("never", 0)])
+        rest = fetch(fetcher, 0, until=lambda f: f.positions.get(topic[1]) == PER_PARTITION)
+        assert topic[0] not in rest.messages
+        assert is_silent(fetcher)
+
+
+def test_a_partition_goes_on_where_it_is_assigned_again(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        for start in (0, 1500, 1500, 3):
+            fetcher.assign({topic[0]: start})
+            assert fetch(fetcher, 10, max_messages=10).offsets(topic[0]) == list(range(start, start + 10))
+
+
+def test_a_position_that_comes_round_again_is_told(kafka, store, topic):
+    """Five messages before, five after a step back: the position is the same number twice."""
+    with fetching(kafka, store) as fetcher:
+        for _ in range(3):
+            fetcher.assign({topic[0]: 10})
+            assert fetch(fetcher, 5, max_messages=5).positions == {topic[0]: 15}
+
+
+def test_the_last_of_several_changes_counts(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: 0, topic[1]: 0})
+        fetcher.unassign([topic[1]])
+        fetcher.assign({topic[0]: 1990})
+        got = fetch(fetcher, 10)
+        assert is_silent(fetcher)
+    assert got.positions == {topic[0]: PER_PARTITION}
+
+
+def test_kept_partitions_flow_while_others_change(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: 0})
+        got = Fetched()
+        for step in range(2 * PER_PARTITION // 10):
+            if step % 2:
+                fetcher.unassign([topic[1], topic[2]])
+            else:
+                fetcher.assign({topic[1]: 0, topic[2]: 500})
+            poll_into(got, fetcher, 10)
+        fetcher.unassign(topic[1:])
+        while got.positions.get(topic[0]) != PER_PARTITION:
+            poll_into(got, fetcher)
+    assert got.offsets(topic[0]) == list(range(PER_PARTITION))
+
+
+def test_a_change_from_another_thread_ends_a_poll_that_waits(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: PER_PARTITION})
+        assert fetcher.poll(10, 0.5) is None
+        for change in (lambda: fetcher.assign({topic[0]: 0}), lambda: fetcher.unassign(topic), fetcher.wake):
+            timer = threading.Timer(0.2, change)
+            timer.start()
+            begun = time.monotonic()
+            batch = None
+            while batch is None and timer.is_alive():
+                batch = fetcher.poll(10, 30)
+            assert time.monotonic() - begun < 5
+            timer.join()
+
+
+def test_a_message_is_handed_over_as_soon_as_it_is_there(kafka, store):
+    kafka.create_topic("trickle")
+    tp = TopicPartition("trickle", 0)
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({tp: 0})
+        assert fetcher.poll(500, 0.5) is None
+        for i in range(5):
+            produce(kafka, "trickle", [(None, b"%d" % i)])
+            begun = time.monotonic()
+            assert fetch(fetcher, 1).positions == {tp: i + 1}
+            assert time.monotonic() - begun < 1.0
+
+
+# Positions that are looked for
+
+
+def test_an_empty_topic_has_positions_but_no_messages(kafka, store):
+    kafka.create_topic("empty", partitions=2)
+    first, second = TopicPartition("empty", 0), TopicPartition("empty", 1)
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({first: EARLIEST, second: LATEST})
+        got = fetch(fetcher, 0, until=lambda f: len(f.positions) == 2)
+        assert got.positions == {first: 0, second: 0}
+        assert is_silent(fetcher, 0.5)
+
+
+def test_the_ends_of_a_log_are_found_and_told(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: EARLIEST, topic[1]: LATEST})
+        got = fetch(fetcher, PER_PARTITION)
+    assert {tp: at for move in got.moves for tp, at in move.items()} == {topic[0]: 0, topic[1]: PER_PARTITION}
+    assert got.offsets(topic[0]) == list(range(PER_PARTITION))
+    assert topic[1] not in got.messages
+
+
+@pytest.mark.parametrize(("reset", "goes_to"), [("smallest", 0), ("largest", PER_PARTITION)])
+def test_a_position_behind_the_log_is_reset_and_told(kafka, store, topic, reset, goes_to, caplog):
+    with fetching(kafka, store, auto_offset_reset=reset) as fetcher, caplog.at_level(logging.WARNING):
+        fetcher.assign({topic[0]: 999_999, topic[1]: 0})
+        got = fetch(fetcher, 0, until=lambda f: topic[0] in f.positions and f.positions.get(topic[1]) == PER_PARTITION)
+    assert {topic[0]: goes_to} in got.moves
+    said = f"full/0: offset 999999 is outside the log, which holds 0 to {PER_PARTITION}; going to {goes_to}, by"
+    assert said in caplog.text
+
+
+@pytest.mark.parametrize("reset", ["smallest", "largest"])
+def test_a_position_before_the_log_is_reset_and_told(kafka, store, reset):
+    name = f"shortened-{reset}"
+    kafka.create_topic(name, config={"segment.bytes": "2000", "retention.ms": "1000", "file.delete.delay.ms": "100"})
+    tp = TopicPartition(name, 0)
+    old = int(time.time() * 1000) - 3_600_000
+    for i in range(50):
+        produce(kafka, name, [Record(None, b"x" * 100, 0, old + i) for _ in range(10)])
+    produce(kafka, name, [Record(None, b"x" * 100)])
+    fetchers = LibrdkafkaFetchers(config_of(kafka, auto_offset_reset=reset), store)
+    try:
+        lookup = fetchers.log_offsets()
+        wait_for(lambda: lookup.earliest([tp])[tp] > 0, 60)
+        fetcher = fetchers.fetcher()
+        fetcher.assign({tp: 0})
+        got = fetch(fetcher, 0, until=lambda f: bool(f.moves))
+        ends = (lookup.earliest([tp])[tp], lookup.latest([tp])[tp])
+        assert got.moves == [{tp: ends[0] if reset == "smallest" else ends[1]}]
+    finally:
+        fetchers.close()
+
+
+def test_without_a_policy_a_position_outside_the_log_is_an_error(kafka, topic):
+    with _fetcher_without_policy(kafka) as fetcher:
+        fetcher.assign({topic[0]: 999_999, topic[1]: 0})
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            fetch(fetcher, 0, until=lambda f: False)
+        assert (caught.value.partition, caught.value.latest) == (topic[0], PER_PARTITION)
+        assert poll_until_some(fetcher) == {topic[1]}
+
+
+def poll_until_some(fetcher):
+    fetcher.assign({TopicPartition("full", 1): 0})
+    return set(fetch(fetcher, 1).messages)
+
+
+@contextmanager
+def _fetcher_without_policy(kafka):
+    endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", kafka.brokers[0].port)
+    settings = fetcher_settings(config_of(kafka), [Broker(0, "127.0.0.1", endpoint.port, (endpoint,), 4)], 1)
+    log_offsets = LibrdkafkaLogOffsets(lambda: ConsumerHandle(settings))
+    finder = PositionFinder(lambda: log_offsets, reset_to=None, backoff_s=0.1)
+    fetcher = LibrdkafkaFetcher(lambda: ConsumerHandle(settings), finder, backoff_s=0.1)
+    try:
+        yield fetcher
+    finally:
+        fetcher.close()
+        log_offsets.close()
+
+
+def test_a_topic_that_is_created_later_is_read_from_then_on(kafka, store):
+    tp = TopicPartition("later", 0)
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({tp: 0})
+        assert is_silent(fetcher, 1.0)
+        kafka.create_topic("later")
+        produce(kafka, "later", [(None, b"x")])
+        assert fetch(fetcher, 1).positions == {tp: 1}
+
+
+# Closing
+
+
+def test_closing_leaves_no_thread_in_any_state(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:  # what librdkafka sets up once
+        fetcher.assign({topic[0]: EARLIEST})
+        fetch(fetcher, 1)
+    before = tasks()
+
+    def never_polled(fetcher):
+        fetcher.assign({topic[0]: 0})
+
+    def waiting(fetcher):
+        fetcher.assign({topic[0]: PER_PARTITION})
+        fetcher.poll(10, 0.3)
+
+    def in_the_middle(fetcher):
+        fetcher.assign({topic[0]: 0})
+        fetch(fetcher, 10, max_messages=10)
+
+    def searching(fetcher):
+        fetcher.assign({TopicPartition("no-such-topic", 0): EARLIEST})
+        fetcher.poll(10, 0.2)
+
+    for state in (lambda fetcher: None, never_polled, waiting, in_the_middle, searching):
+        with fetching(kafka, store) as fetcher:
+            state(fetcher)
+        fetcher.close()
+        assert fetcher.poll(10, 0) is None
+        wait_for(lambda: tasks() == before, 10)
+
+
+def test_closing_ends_a_poll_in_another_thread(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: PER_PARTITION})
+        assert fetcher.poll(10, 0.5) is None
+        polling = threading.Thread(target=fetcher.poll, args=(10, 60.0))
+        polling.start()
+        begun = time.monotonic()
+        fetcher.close()
+        polling.join(5)
+        assert not polling.is_alive()
+        assert time.monotonic() - begun < 2
+
+
+# Producing
+
+
+def test_what_is_not_acknowledged_is_counted(kafka):
+    with pytest.raises(ProduceError) as caught:
+        produce_all(
+            "no-such-topic-to-write", [(None, b"x")] * 7, {"bootstrap.servers": kafka.bootstrap_servers}, timeout_s=3
+        )
+    assert (caught.value.failed, caught.value.produced) == (7, 7)
+
+
+def test_keys_stay_together(kafka, store):
+    kafka.create_topic("keyed", partitions=3)
+    assert produce(kafka, "keyed", ((b"%d" % (i % 7), b"x") for i in range(700))) == 700
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({TopicPartition("keyed", p): 0 for p in range(3)})
+        got = fetch(fetcher, 700)
+    homes = {(m.key(), tp) for tp, messages in got.messages.items() for m in messages}
+    assert len(homes) == 7
+
+
+# Brokers that go away: last, they disturb the others
+
+
+def test_a_broker_restart_in_the_middle_loses_nothing(kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign(dict.fromkeys(topic, 0))
+        got = fetch(fetcher, 100, max_messages=10)
+        kafka.brokers[0].kill()
+        for _ in range(3):
+            poll_into(got, fetcher, 10)
+        kafka.brokers[0].start()
+        produce(kafka, "full", ((None, b"after", p) for p in range(4)))
+        deadline = time.monotonic() + 60
+        while got.count < 4 * (PER_PARTITION + 1):
+            assert time.monotonic() < deadline
+            poll_into(got, fetcher)
+    for tp in topic:
+        assert got.offsets(tp) == list(range(PER_PARTITION + 1))
+
+
+def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
+    fetchers = LibrdkafkaFetchers(config_of(kafka), store)
+    try:
+        lookup = fetchers.log_offsets()
+        assert lookup.latest(topic)
+        kafka.brokers[0].kill()
+        begun = time.monotonic()
+        with pytest.raises(BrokersUnavailableError, match="no answer from the brokers"):
+            lookup.latest(topic)
+        assert time.monotonic() - begun < 10
+        kafka.brokers[0].start()
+        wait_for(lambda: _answers(lookup, topic), 30)
+    finally:
+        if not kafka.brokers[0].is_running:
+            kafka.brokers[0].start()
+        fetchers.close()
+
+
+def _answers(lookup, partitions):
+    try:
+        return len(lookup.latest(partitions)) == len(partitions)
+    except BrokersUnavailableError:
+        return False
+
+
+def test_a_fetcher_made_without_brokers_begins_when_one_is_there(kafka, store, topic):
+    kafka.brokers[0].stop()
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: 0})
+        assert fetcher.poll(10, 0.5) is None
+        kafka.brokers[0].start()
+        assert fetch(fetcher, 10, max_messages=10, patience_s=60).offsets(topic[0]) == list(range(10))

@@ -1,0 +1,20 @@
+"""Waits on conditions."""
+
+from __future__ import annotations
+
+import time
+
+
+def eventually(condition, timeout_s=20.0):
+    """Look until the condition holds; an error in looking counts as not yet. Fails after timeout_s."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        error = None
+        try:
+            if result := condition():
+                return result
+        except Exception as failure:
+            error = failure
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {timeout_s} s") from error
+        time.sleep(0.01)

@@ -1,0 +1,306 @@
+import dataclasses
+
+import pytest
+
+from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig, Kind
+from zk_layout.errors import ConfigError
+
+MINIMUM = {"zookeeper.connect": "localhost:2181", "group.id": "g"}
+
+
+def load(overrides=None, **keywords):
+    return ConsumerConfig.load(None, {**MINIMUM, **(overrides or {})}, **keywords)
+
+
+# The table
+
+
+def test_every_property_is_an_attribute_and_every_attribute_a_property():
+    passed_on = {"kafka_security", "rdkafka", "warnings", "notes"}
+    attributes = {f.name for f in dataclasses.fields(ConsumerConfig)} - passed_on
+    handed_to_librdkafka = {p.attribute for p in PROPERTIES if p.name.startswith(("ssl.", "sasl.", "enable.ssl."))}
+    assert attributes == {p.attribute for p in PROPERTIES} - handed_to_librdkafka
+
+
+def test_every_attribute_has_the_type_of_its_property():
+    types = {Kind.TEXT: "str", Kind.SECRET: "str", Kind.WORD: "str", Kind.INTEGER: "int", Kind.BOOLEAN: "bool"}
+    declared = {f.name: str(f.type).removesuffix(" | None") for f in dataclasses.fields(ConsumerConfig)}
+    for known in PROPERTIES:
+        if known.attribute in declared:
+            assert declared[known.attribute] == types[known.kind], known.name
+
+
+def test_defaults_pass_their_own_checks():
+    for known in PROPERTIES:
+        if known.default is not None:
+            load({known.name: known.default})
+
+
+def test_defaults_are_those_of_the_scala_consumer():
+    config = load()
+    assert (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms) == (6000, 6000)
+    assert (config.rebalance_max_retries, config.rebalance_backoff_ms) == (4, 2000)
+    assert (config.auto_commit_enable, config.auto_commit_interval_ms) == (True, 60000)
+    assert (config.fetch_message_max_bytes, config.fetch_min_bytes, config.fetch_wait_max_ms) == (1048576, 1, 100)
+    assert (config.socket_timeout_ms, config.refresh_leader_backoff_ms) == (30000, 200)
+    assert (config.auto_offset_reset, config.consumer_timeout_ms) == ("largest", -1)
+    assert (config.offsets_storage, config.dual_commit_enabled) == ("zookeeper", False)
+    assert (config.partition_assignment_strategy, config.exclude_internal_topics) == ("range", True)
+    assert config.client_id == config.group_id == "g"
+    assert config.consumer_id is None
+    assert config.warnings == config.notes == ()
+
+
+def test_a_default_follows_the_property_it_comes_from():
+    config = load(zookeeper_session_timeout_ms=30000, zookeeper_sync_time_ms=10000)
+    assert (config.zookeeper_connection_timeout_ms, config.rebalance_backoff_ms) == (30000, 10000)
+
+
+# Sources
+
+
+def test_keywords_win_over_overrides_and_these_over_the_file(tmp_path):
+    path = tmp_path / "consumer.properties"
+    path.write_text("zookeeper.connect=file:1\ngroup.id=file\nclient.id=file\n", encoding="utf-8")
+    config = ConsumerConfig.load(path, {"group.id": "override", "client.id": "override"}, client_id="keyword")
+    assert (config.zookeeper_connect, config.group_id, config.client_id) == ("file:1", "override", "keyword")
+
+
+def test_a_value_may_be_text_or_what_it_means():
+    assert load(auto_commit_enable="FALSE", fetch_min_bytes="7") == load(auto_commit_enable=False, fetch_min_bytes=7)
+
+
+@pytest.mark.parametrize("given", ["zookeeper_conect", "auto_comit_enable", "rebalance_retries_max"])
+def test_an_unknown_keyword_is_an_error_that_names_the_near_miss(given):
+    with pytest.raises(ConfigError) as caught:
+        load(**{given: "1"})
+    near = {
+        "zookeeper_conect": "zookeeper.connect",
+        "auto_comit_enable": "auto.commit.enable",
+        "rebalance_retries_max": "rebalance.max.retries",
+    }
+    assert near[given] in str(caught.value)
+
+
+def test_an_unknown_property_in_a_file_is_a_warning(tmp_path):
+    path = tmp_path / "consumer.properties"
+    path.write_text("zookeeper.connect=a\ngroup.id=g\ngruop.id=h\nwholly.other=1\n", encoding="utf-8")
+    first, second = ConsumerConfig.load(path).warnings
+    assert "gruop.id" in first
+    assert "did you mean group.id" in first
+    assert "wholly.other" in second
+
+
+def test_what_only_jvm_members_use_is_a_note(tmp_path):
+    path = tmp_path / "consumer.properties"
+    path.write_text(
+        "zookeeper.connect=a\ngroup.id=g\nnum.consumer.fetchers=4\nkey.deserializer=x.Y\n", encoding="utf-8"
+    )
+    config = ConsumerConfig.load(path)
+    assert config.warnings == ()
+    assert [note.split()[0] for note in config.notes] == ["num.consumer.fetchers", "key.deserializer"]
+
+
+@pytest.mark.parametrize(
+    "name", ["zk.connect", "groupid", "autooffset.reset", "sasl.jaas.config", "session.timeout.ms"]
+)
+def test_a_name_from_elsewhere_is_told_what_to_write(name):
+    with pytest.raises(ConfigError, match=r"Kafka 0\.7's name of|instead|here it is"):
+        load({name: "x"})
+
+
+def test_a_bad_value_in_a_file_is_an_error(tmp_path):
+    path = tmp_path / "consumer.properties"
+    path.write_text("zookeeper.connect=a\ngroup.id=g\nfetch.min.bytes=many\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"fetch\.min\.bytes=many: must be a whole number"):
+        ConsumerConfig.load(path)
+
+
+def test_a_file_that_is_not_there_is_a_config_error(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        ConsumerConfig.load(tmp_path / "nowhere.properties")
+
+
+def test_a_file_that_is_no_text_is_a_config_error(tmp_path):
+    path = tmp_path / "consumer.properties"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"is no \.properties file"):
+        ConsumerConfig.load(path)
+
+
+# Values
+
+
+@pytest.mark.parametrize("missing", ["zookeeper.connect", "group.id"])
+def test_what_is_required_is_asked_for(missing):
+    with pytest.raises(ConfigError, match=f"^{missing}: is required"):
+        ConsumerConfig.load(None, {k: v for k, v in MINIMUM.items() if k != missing})
+
+
+@pytest.mark.parametrize("group", ["a b", "a/b", "ä", "a:b", "..", "."])
+def test_a_group_that_kafka_would_not_take_is_refused(group):
+    with pytest.raises(ConfigError, match=r"group\.id"):
+        load(group_id=group)
+
+
+@pytest.mark.parametrize("consumer", ["", "a/b", "a\nb"])
+def test_a_consumer_id_that_is_no_znode_name_is_refused(consumer):
+    with pytest.raises(ConfigError, match=r"consumer\.id"):
+        load(consumer_id=consumer)
+
+
+@pytest.mark.parametrize(
+    "connect", ["", ":2181", "a:b", "a:0", "a:65536", "a,,b", "a:1/x//y", "a:1/..", "a:1/x,b:2", "a:1/x,b:2/x"]
+)
+def test_a_connect_string_that_cannot_work_is_refused(connect):
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        load(zookeeper_connect=connect)
+
+
+@pytest.mark.parametrize("connect", ["a", "a:1", "a:1,b:2", "a:1,b:2/x/y", "a:1/", "[::1]:2181/x", "10.0.0.1:2181"])
+def test_connect_strings_as_kafka_takes_them(connect):
+    assert load(zookeeper_connect=connect).zk_settings().connect == connect
+
+
+def test_blanks_between_hosts_are_dropped():
+    assert load(zookeeper_connect=" a:1, b:2 /x").zookeeper_connect == "a:1,b:2/x"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("auto.commit.enable", "yes"),
+        ("auto.commit.enable", 1),
+        ("fetch.min.bytes", "1.5"),
+        ("fetch.min.bytes", True),
+        ("fetch.min.bytes", 0),
+        ("rebalance.max.retries", 0),
+        ("consumer.timeout.ms", -2),
+        ("zookeeper.session.timeout.ms", 2**31),
+        ("auto.offset.reset", "none"),
+        ("partition.assignment.strategy", "sticky"),
+        ("partition.assignment.dialect", "0.9"),
+        ("delivery.rule", "exactly_once"),
+        ("security.protocol", "TLS"),
+        ("group.id", 7),
+    ],
+)
+def test_a_value_out_of_its_range_is_refused(name, value):
+    with pytest.raises(ConfigError) as caught:
+        load({name: value})
+    assert (caught.value.key, caught.value.value) == (name, value)
+
+
+def test_words_are_taken_in_either_case():
+    assert load(partition_assignment_strategy="RoundRobin").partition_assignment_strategy == "roundrobin"
+    assert load(security_protocol="sasl_ssl").security_protocol == "SASL_SSL"
+
+
+@pytest.mark.parametrize(("word", "taken"), [("earliest", "smallest"), ("latest", "largest")])
+def test_the_newer_consumers_reset_words_are_taken_with_a_note(word, taken):
+    config = load(auto_offset_reset=word)
+    assert config.auto_offset_reset == taken
+    assert "a JVM member would refuse it" in config.notes[0]
+
+
+# Contradictions
+
+
+def test_a_socket_that_gives_up_before_a_fetch_returns_is_refused():
+    with pytest.raises(ConfigError, match=r"socket.timeout.ms=100: must be at least fetch.wait.max.ms=500"):
+        load(socket_timeout_ms=100, fetch_wait_max_ms=500)
+
+
+def test_offsets_in_kafka_are_refused_plainly():
+    with pytest.raises(ConfigError, match="only zookeeper is implemented"):
+        load(offsets_storage="kafka")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"zookeeper.session.timeout.ms": 30000}, "raise rebalance.max.retries"),
+        ({"drain.timeout.ms": 8000}, "drain.timeout.ms=8000 is not below"),
+        ({"dual.commit.enabled": True}, "dual.commit.enabled has no effect"),
+        ({"ssl.ca.location": "ca.pem"}, "ssl.ca.location has no effect while security.protocol is PLAINTEXT"),
+        ({"sasl.username": "u", "security.protocol": "SSL"}, "sasl.username has no effect"),
+        ({"zookeeper.ssl.truststore.location": "ca.pem"}, "zookeeper.ssl.client.enable is false"),
+    ],
+)
+def test_what_cannot_be_meant_is_a_warning(given, said):
+    (warning,) = load(given).warnings
+    assert said in warning
+
+
+# Security
+
+
+def test_secrets_are_never_shown():
+    secrets = {p.name: f"hunter-{i}:x" for i, p in enumerate(PROPERTIES) if p.kind is Kind.SECRET}
+    shown = repr(load({**secrets, "security.protocol": "SASL_SSL", "rdkafka.ssl.key.pem": "hunter"}))
+    assert "hunter" not in shown
+
+
+def test_a_bad_secret_is_not_quoted():
+    with pytest.raises(ConfigError) as caught:
+        load(zookeeper_auth_digest="hunter")
+    assert "hunter" not in str(caught.value)
+
+
+def test_zookeeper_security_reaches_the_adapters_settings():
+    settings = load(
+        zookeeper_set_acl="true",
+        zookeeper_auth_digest="kafka:secret",
+        zookeeper_ssl_client_enable=True,
+        zookeeper_ssl_truststore_location="ca.pem",
+        zookeeper_ssl_keystore_location="me.pem",
+        zookeeper_ssl_keystore_password="pw",
+        zookeeper_sasl_username="u",
+        zookeeper_sasl_password="p",
+    ).zk_settings()
+    assert settings.auth == (("digest", "kafka:secret"),)
+    assert settings.secure_acl
+    assert settings.tls is not None
+    assert (settings.tls.ca, settings.tls.certfile, settings.tls.keyfile) == ("ca.pem", "me.pem", "me.pem")
+    assert settings.tls.check_hostname
+    assert settings.sasl is not None
+    assert (settings.sasl.mechanism, settings.sasl.username, settings.sasl.password) == ("DIGEST-MD5", "u", "p")
+
+
+def test_an_empty_identification_algorithm_takes_any_host_name():
+    config = load(
+        {"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.endpoint.identification.algorithm": ""}
+    ).zk_settings()
+    assert config.tls is not None
+    assert not config.tls.check_hostname
+
+
+def test_an_acl_without_credentials_is_refused():
+    with pytest.raises(ConfigError, match="needs credentials"):
+        load(zookeeper_set_acl=True)
+
+
+def test_a_java_key_store_is_refused():
+    with pytest.raises(ConfigError, match="must be a PEM file"):
+        load(zookeeper_ssl_client_enable=True, zookeeper_ssl_truststore_location="trust.jks")
+
+
+def test_kafka_security_and_pass_through_are_kept_as_librdkafka_wants_them():
+    config = load(security_protocol="SSL", enable_ssl_certificate_verification=False, rdkafka_queued_min_messages=7)
+    assert config.kafka_security == (("enable.ssl.certificate.verification", "false"),)
+    assert config.rdkafka == (("queued.min.messages", "7"),)
+
+
+# Without a group
+
+
+def test_a_cluster_needs_no_group():
+    config = ClusterConfig.load(zookeeper_connect="a:1/x")
+    assert config.zk_settings().chroot == "/x"
+    assert config.client_id == "legacy-consumer"
+
+
+def test_a_consumers_file_says_how_to_reach_its_cluster(tmp_path):
+    path = tmp_path / "consumer.properties"
+    path.write_text("zookeeper.connect=a\ngroup.id=g\nauto.offset.reset=smallest\n", encoding="utf-8")
+    assert ClusterConfig.load(path).client_id == "g"

@@ -1,0 +1,322 @@
+"""Whole connectors with their threads, over an in-memory ZooKeeper and in-memory logs."""
+
+import threading
+
+import pytest
+
+from legacy_consumer import ConsumerConnector, ConsumerTimeoutError, MessageStreamsExistError, Phase, Whitelist
+from legacy_consumer.errors import ConsumerClosedError, OffsetError
+from rebalance.errors import AssignmentRefusedError
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.errors import ConfigError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+TPS = [TopicPartition("t", n) for n in range(4)]
+
+
+class Cluster:
+    """One in-memory ZooKeeper and its logs; connectors made here are shut down at the end."""
+
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        self.admin.ensure_path("/brokers/topics")
+        self.create_topic("t", 4)
+        self.connectors = []
+
+    def create_topic(self, topic, partitions):
+        self.admin.create(f"/brokers/topics/{topic}", encode_topic(TopicAssignment({p: (0,) for p in range(partitions)})))
+
+    def connector(self, **properties):
+        properties = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 2000, **properties}
+        connector = ConsumerConnector(
+            store=MemoryStore(self.zookeeper),
+            fetchers=FakeFetchers(self.kafka),
+            zookeeper_connect="memory",
+            group_id="g",
+            **properties,
+        )
+        self.connectors.append(connector)
+        return connector
+
+    def committed(self, tp):
+        return int(self.admin.get_data(f"/consumers/g/offsets/{tp.topic}/{tp.partition}").data)
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    for connector in cluster.connectors:
+        connector.shutdown()
+    assert not [thread for thread in threading.enumerate() if "coordinator" in thread.name]
+
+
+def take(stream, count):
+    messages = iter(stream)
+    return [(m.partition(), m.offset()) for m in (next(messages) for _ in range(count))]
+
+
+def test_messages_of_every_partition_arrive(cluster):
+    for tp in TPS:
+        cluster.kafka.produce(tp, 3)
+    (stream,) = cluster.connector().create_message_streams({"t": 1})["t"]
+    assert sorted(take(stream, 12)) == [(p, o) for p in range(4) for o in range(3)]
+
+
+def test_two_streams_share_the_partitions(cluster):
+    for tp in TPS:
+        cluster.kafka.produce(tp, 3)
+    first, second = cluster.connector().create_message_streams({"t": 2})["t"]
+    assert {partition for partition, _ in take(first, 6)} == {0, 1}
+    assert {partition for partition, _ in take(second, 6)} == {2, 3}
+
+
+def test_a_filter_serves_all_its_topics_from_the_same_streams(cluster):
+    cluster.create_topic("u", 1)
+    cluster.kafka.produce(TPS[0], 1)
+    cluster.kafka.produce(TopicPartition("u", 0), 1)
+    (stream,) = cluster.connector().create_message_streams_by_filter(Whitelist("t|u"))
+    assert {m.topic() for m in (next(stream), next(stream))} == {"t", "u"}
+
+
+def test_what_was_consumed_is_committed_when_leaving_and_the_next_one_goes_on_there(cluster):
+    cluster.kafka.produce(TPS[0], 10)
+    with cluster.connector() as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        for message in stream:
+            if message.offset() == 4:
+                break
+    assert cluster.committed(TPS[0]) == 4, "the message in hand was not come back from"
+    (stream,) = cluster.connector().create_message_streams({"t": 1})["t"]
+    assert next(stream).offset() == 4
+
+
+def test_an_explicit_commit_counts_what_is_in_hand(cluster):
+    cluster.kafka.produce(TPS[0], 10)
+    with cluster.connector() as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        for message in stream:
+            if message.offset() == 4:
+                connector.commit_offsets()
+                break
+    assert cluster.committed(TPS[0]) == 5
+
+
+def test_without_auto_commit_nothing_is_committed_by_itself(cluster):
+    cluster.kafka.produce(TPS[0], 10)
+    with cluster.connector(auto_commit_enable=False) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        take(stream, 5)
+    assert cluster.admin.exists("/consumers/g/offsets/t/0") is None
+
+
+def test_auto_commit_comes_by_itself(cluster):
+    cluster.kafka.produce(TPS[0], 10)
+    connector = cluster.connector(auto_commit_interval_ms=20)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    messages = iter(stream)
+    for _ in range(6):
+        next(messages)
+    eventually(lambda: cluster.committed(TPS[0]) == 5)
+
+
+def test_largest_starts_at_the_end_and_commits_that_end(cluster):
+    cluster.kafka.produce(TPS[0], 10)
+    with cluster.connector(auto_offset_reset="largest", consumer_timeout_ms=50) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        with pytest.raises(ConsumerTimeoutError):
+            next(stream)
+    # what is produced while nobody is there must be found by the next one
+    cluster.kafka.produce(TPS[0], 1)
+    (stream,) = cluster.connector(auto_offset_reset="largest").create_message_streams({"t": 1})["t"]
+    assert next(stream).offset() == 10
+
+
+def test_given_offsets_are_committed_and_move_no_position(cluster):
+    cluster.kafka.produce(TPS[0], 10)
+    connector = cluster.connector(auto_commit_enable=False)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    assert next(stream).offset() == 0
+    elsewhere = TopicPartition("other", 3)
+    connector.commit_offsets({TPS[0]: 8, elsewhere: 5})
+    assert (cluster.committed(TPS[0]), cluster.committed(elsewhere)) == (8, 5)
+    assert next(stream).offset() == 1
+    with pytest.raises(OffsetError, match="-4"):
+        connector.commit_offsets({TPS[0]: -4})
+
+
+def test_an_operators_reset_is_kept_out_by_default_and_reported(cluster, caplog):
+    cluster.kafka.produce(TPS[0], 10)
+    connector = cluster.connector(auto_commit_enable=False)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    take(stream, 3)
+    connector.commit_offsets()
+    cluster.admin.set_data("/consumers/g/offsets/t/0", b"1")
+    take(stream, 3)
+    result = connector.commit_offsets()
+    assert result.foreign[TPS[0]].offset == 1
+    assert cluster.committed(TPS[0]) == 6
+    assert "another client committed 1 of t/0, ours is 6" in caplog.text
+
+
+def test_an_operators_reset_is_adopted_when_asked_for(cluster):
+    cluster.kafka.produce(TPS[0], 10)
+    connector = cluster.connector(auto_commit_enable=False, commit_conflict="adopt")
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    take(stream, 3)
+    connector.commit_offsets()
+    cluster.admin.set_data("/consumers/g/offsets/t/0", b"1")
+    take(stream, 3)
+    connector.commit_offsets()
+    assert cluster.committed(TPS[0]) == 1
+    assert next(stream).offset() == 1
+
+
+def test_a_partition_that_moves_is_neither_lost_nor_read_twice_by_threads_that_keep_consuming(cluster):
+    for tp in TPS:
+        cluster.kafka.produce(tp, 500)
+    seen, lock, done = [], threading.Lock(), threading.Event()
+
+    def consume(connector):
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        for message in stream:
+            with lock:
+                seen.append((message.partition(), message.offset()))
+                if len(seen) >= 2000:
+                    done.set()
+
+    threads = []
+    for _ in range(3):
+        connector = cluster.connector(consumer_timeout_ms=-1)
+        threads.append(threading.Thread(target=consume, args=(connector,)))
+        threads[-1].start()
+        assert connector.wait_until(lambda status: status.phase is Phase.STABLE, 10) or connector.status
+    assert done.wait(20)
+    for connector in cluster.connectors:
+        connector.shutdown()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert sorted(seen) == [(p, o) for p in range(4) for o in range(500)]
+
+
+def test_shutdown_ends_a_loop_in_another_thread(cluster):
+    connector = cluster.connector(consumer_timeout_ms=-1)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    ended = threading.Event()
+
+    def consume():
+        for _ in stream:
+            pass
+        ended.set()
+
+    thread = threading.Thread(target=consume)
+    thread.start()
+    connector.shutdown()
+    assert ended.wait(5)
+    thread.join(5)
+
+
+def test_shutdown_inside_the_loop_does_not_wait_for_itself(cluster):
+    cluster.kafka.produce(TPS[0], 5)
+    connector = cluster.connector()
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    seen = []
+    for message in stream:
+        seen.append(message.offset())
+        if len(seen) == 2:
+            connector.shutdown()
+    assert seen == [0, 1]
+    assert cluster.committed(TPS[0]) == 1
+
+
+def test_shutdown_removes_the_member_from_zookeeper(cluster):
+    with cluster.connector() as connector:
+        connector.create_message_streams({"t": 1})
+    assert cluster.admin.get_children("/consumers/g/ids") == ()
+    assert cluster.admin.get_children("/consumers/g/owners/t") == ()
+
+
+def test_a_closed_connector_says_so(cluster):
+    connector = cluster.connector()
+    connector.create_message_streams({"t": 1})
+    connector.shutdown()
+    connector.shutdown()
+    with pytest.raises(ConsumerClosedError):
+        connector.commit_offsets()
+    with pytest.raises(ConsumerClosedError):
+        connector.create_message_streams({"t": 1})
+
+
+def test_streams_are_created_once(cluster):
+    connector = cluster.connector()
+    connector.create_message_streams({"t": 1})
+    with pytest.raises(MessageStreamsExistError):
+        connector.create_message_streams({"t": 1})
+    with pytest.raises(MessageStreamsExistError):
+        connector.set_rebalance_listener(None)
+
+
+def test_a_topic_that_does_not_exist_yields_a_stream_that_waits_for_it(cluster):
+    connector = cluster.connector()
+    (stream,) = connector.create_message_streams({"later": 1})["later"]
+    assert connector.status.phase is Phase.STABLE
+    cluster.kafka.produce(TopicPartition("later", 0), 1)
+    cluster.create_topic("later", 1)
+    assert next(stream).offset() == 0
+
+
+def test_a_listener_sees_what_really_comes_and_goes_and_may_fail(cluster):
+    told = []
+
+    class Listener:
+        def before_releasing_partitions(self, partitions):
+            told.append(("release", sorted(partitions)))
+            raise RuntimeError("a user's defect")
+
+        def before_starting_fetchers(self, partitions, assignment):
+            told.append(("start", sorted(partitions), len(assignment)))
+
+    first = cluster.connector()
+    first.set_rebalance_listener(Listener())
+    first.create_message_streams({"t": 1})
+    assert told == [("start", TPS, 4)]
+    cluster.connector().create_message_streams({"t": 1})
+    assert first.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 5)
+    assert len(told[1][1]) == 2
+    assert told[1][0] == "release"
+
+
+def test_a_group_the_strategy_refuses_is_an_error_and_leaves_nobody_half_joined(cluster):
+    options = {"partition_assignment_strategy": "roundrobin", "partition_assignment_dialect": "0.8.2"}
+    cluster.create_topic("u", 1)
+    cluster.connector(**options).create_message_streams({"t": 1})
+    second = cluster.connector(**options)
+    with pytest.raises(AssignmentRefusedError):
+        second.create_message_streams({"u": 1})
+    assert len(cluster.admin.get_children("/consumers/g/ids")) == 1
+
+
+def test_less_than_one_stream_is_refused_before_anything_happens(cluster):
+    with pytest.raises(ConfigError, match="at least 1"):
+        cluster.connector().create_message_streams({"t": 0})
+    assert cluster.admin.exists("/consumers/g") is None
+
+
+def test_an_expired_session_is_survived_and_nothing_is_skipped(cluster):
+    cluster.kafka.produce(TPS[0], 5)
+    connector = cluster.connector(auto_commit_interval_ms=60_000)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    messages = iter(stream)
+    assert next(messages).offset() == 0
+    before = connector.status.rebalances
+    cluster.zookeeper.expire(connector._store.session_id)
+    assert connector.wait_until(lambda status: status.rebalances > before and len(status.owned) == 4, 5)
+    # the message in hand, which nobody could commit, is delivered again
+    assert next(messages).offset() == 0

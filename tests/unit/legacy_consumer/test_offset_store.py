@@ -1,0 +1,134 @@
+"""Commits that cannot move a group backwards by accident."""
+
+import pytest
+
+from legacy_consumer.offset_store import Commit, ZooKeeperOffsetStore
+from legacy_consumer.progress import Committed
+from zk_layout.errors import ConnectionLostError, MalformedZnodeError, SessionExpiredError
+from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NEW = Committed(None, None)
+
+
+class Rig:
+    def __init__(self):
+        self.server = MemoryZooKeeper()
+        self.zk = MemoryStore(self.server)
+        self.zk.start()
+        self.offsets = ZooKeeperOffsetStore(self.zk, "g")
+        self.zk.create("/consumers/g/ids/g_a", b"x", ephemeral=True, make_parents=True)
+        for n in (0, 1):
+            self.zk.create(f"/consumers/g/owners/t/{n}", b"g_a-0", ephemeral=True, make_parents=True)
+
+    def commit(self, commits, **options):
+        options = {"consumer_id": "g_a", "session_id": self.zk.session_id, **options}
+        return self.offsets.commit({tp: Commit(offset, seen) for tp, (offset, seen) in commits.items()}, **options)
+
+    def stored(self, tp):
+        return self.zk.get_data(f"/consumers/g/offsets/{tp.topic}/{tp.partition}").data
+
+    def write(self, tp, text):
+        self.zk.set_data(f"/consumers/g/offsets/{tp.topic}/{tp.partition}", text)
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def test_a_first_commit_creates_the_znodes_as_the_jvm_writes_them(rig):
+    result = rig.commit({P0: (7, NEW), P1: (0, NEW)})
+    assert (rig.stored(P0), rig.stored(P1)) == (b"7", b"0")
+    assert result.committed == {P0: Committed(7, 0), P1: Committed(0, 0)}
+    assert result.foreign == {}
+
+
+def test_a_commit_is_one_request_once_the_directories_exist(rig):
+    seen = rig.commit({P0: (7, NEW), P1: (0, NEW)}).committed
+    rig.server.requests.clear()
+    rig.commit({P0: (8, seen[P0]), P1: (1, seen[P1])})
+    assert dict(rig.server.requests) == {"multi": 1}
+
+
+def test_an_offset_somebody_else_wrote_is_reported_and_not_overwritten(rig):
+    seen = rig.commit({P0: (7, NEW), P1: (5, NEW)}).committed
+    rig.write(P0, b"3")
+    result = rig.commit({P0: (8, seen[P0]), P1: (6, seen[P1])})
+    assert rig.stored(P0) == b"3"
+    assert rig.stored(P1) == b"6", "the others are committed all the same"
+    assert result.foreign == {P0: Committed(3, 1)}
+    assert result.committed == {P1: Committed(6, 1)}
+
+
+def test_an_offset_znode_that_appeared_since_the_claim_is_foreign(rig):
+    rig.zk.create("/consumers/g/offsets/t/0", b"9", make_parents=True)
+    assert rig.commit({P0: (1, NEW)}).foreign == {P0: Committed(9, 0)}
+
+
+def test_an_offset_znode_that_vanished_is_foreign(rig):
+    seen = rig.commit({P0: (7, NEW)}).committed[P0]
+    rig.zk.delete("/consumers/g/offsets/t/0")
+    assert rig.commit({P0: (8, seen)}).foreign == {P0: NEW}
+
+
+def test_a_member_without_its_registration_commits_nothing(rig):
+    rig.zk.delete("/consumers/g/ids/g_a")
+    with pytest.raises(SessionExpiredError, match="not registered any more"):
+        rig.commit({P0: (7, NEW)})
+
+
+def test_a_commit_of_a_dead_session_is_refused(rig):
+    with pytest.raises(SessionExpiredError):
+        rig.commit({P0: (7, NEW)}, session_id=12345)
+
+
+def test_a_partition_without_its_owner_znode_is_left_out(rig):
+    rig.zk.delete("/consumers/g/owners/t/0")
+    result = rig.commit({P0: (7, NEW), P1: (5, NEW)})
+    assert result.unowned == {P0}
+    assert result.committed == {P1: Committed(5, 0)}
+
+
+def test_committing_without_owning_needs_no_owner_znode(rig):
+    rig.zk.delete("/consumers/g/owners/t/0")
+    assert rig.commit({P0: (7, NEW)}, consumer_id=None).committed == {P0: Committed(7, 0)}
+
+
+def test_our_own_write_whose_reply_was_lost_is_not_taken_for_a_foreign_one(rig):
+    seen = rig.commit({P0: (7, NEW)}).committed[P0]
+    rig.server.fault = lambda _session, kind: Fault.LOSE_REPLY if kind == "multi" else None
+    with pytest.raises(ConnectionLostError):
+        rig.commit({P0: (8, seen)})
+    rig.server.fault = None
+    result = rig.commit({P0: (8, seen)})
+    assert result.foreign == {}
+    assert result.committed == {P0: Committed(8, 1)}
+
+
+def test_a_big_commit_is_cut_below_the_request_limit():
+    server = MemoryZooKeeper(max_multi_bytes=3000)
+    zk = MemoryStore(server)
+    zk.start()
+    offsets = ZooKeeperOffsetStore(zk, "g")
+    many = {TopicPartition("t", n): Commit(n, NEW) for n in range(100)}
+    result = offsets.commit(many, consumer_id=None, session_id=zk.session_id)
+    assert {tp: seen.offset for tp, seen in result.committed.items()} == {tp: tp.partition for tp in many}
+    assert server.requests["multi"] > 5
+
+
+def test_reading_finds_what_is_there_and_takes_minus_one_for_none(rig):
+    rig.commit({P0: (7, NEW)})
+    rig.zk.create("/consumers/g/offsets/t/1", b"-1", make_parents=True)
+    assert rig.offsets.read([P0, P1, TopicPartition("t", 2)]) == {
+        P0: Committed(7, 0),
+        P1: Committed(None, 0),
+        TopicPartition("t", 2): NEW,
+    }
+
+
+def test_an_offset_that_is_no_number_is_an_error_that_names_the_znode(rig):
+    rig.zk.create("/consumers/g/offsets/t/0", b"12 ", make_parents=True)
+    with pytest.raises(MalformedZnodeError, match="/consumers/g/offsets/t/0"):
+        rig.offsets.read([P0])

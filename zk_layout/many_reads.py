@@ -1,0 +1,176 @@
+"""Reads of many znodes in as few requests as the server allows, over any store's single requests."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+
+from zk_layout.errors import ConnectionLostError, NotPermittedError, ZooKeeperError
+from zk_layout.multi_read import (
+    NO_AUTH,
+    NO_NODE,
+    ChunkSize,
+    ReadFailure,
+    ReadKind,
+    ReadResult,
+    decode_multi_read,
+    next_chunk,
+)
+from zk_layout.store import Stat, Watcher, Znode
+
+logger = logging.getLogger(__name__)
+
+WORTH_A_PROBE = 16
+"""Fewer reads than this are not worth a connection to find out about opcode 22."""
+
+
+class UnimplementedRequestError(ZooKeeperError):
+    """The server does not know this kind of request."""
+
+
+class ServedRequests:
+    """Which ensembles serve opcode 22, found out once in a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._served: dict[str, bool] = {}
+
+    def get(self, hosts: str) -> bool | None:
+        """None if nobody knows yet."""
+        return self._served.get(hosts)
+
+    def learn(self, hosts: str, served: bool | None) -> None:
+        """Remember an answer; None forgets it."""
+        if served is None:
+            self._served.pop(hosts, None)
+        else:
+            self._served[hosts] = served
+
+    def find_out(self, hosts: str, probe: Callable[[], bool | None]) -> bool:
+        """The known answer, or the probe's; threads that ask together probe once."""
+        with self._lock:
+            if self.get(hosts) is None:
+                self.learn(hosts, probe())
+            return bool(self.get(hosts))
+
+
+served_multi_reads = ServedRequests()
+
+
+class ReadsMany(ABC):
+    """get_data_many, get_children_many and exists_many over the single requests of a store.
+
+    hosts: the ensemble, for what is known about its servers.
+    """
+
+    def __init__(self, hosts: str) -> None:
+        self.hosts = hosts
+
+    @abstractmethod
+    def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
+        """One request each; None and no watch where there is no znode."""
+
+    @abstractmethod
+    def pipeline_children(self, paths: Iterable[str]) -> list[tuple[str, ...] | None]:
+        """One request each, sorted; None where there is no znode."""
+
+    @abstractmethod
+    def pipeline_stats(self, paths: Iterable[str], watcher: Watcher | None) -> list[Stat | None]:
+        """One request each; None where there is no znode, watched either way."""
+
+    @abstractmethod
+    def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
+        """One request for all. Raises: UnimplementedRequestError."""
+
+    @abstractmethod
+    def probe_multi_read(self) -> bool | None:
+        """Whether the server knows multi_read, tried on a connection of its own; None if that did not work out."""
+
+    def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
+        """Read many znodes; None where there is no znode, which is watched too."""
+        results = self._read_many(ReadKind.DATA, paths) if watcher is None else None
+        if results is not None:
+            return [_znode(result, path) for result, path in zip(results, paths, strict=True)]
+        znodes = self.pipeline_data(paths, watcher)
+        missing = [i for i, znode in enumerate(znodes) if znode is None]
+        if watcher is None or not missing:
+            return znodes
+        found = self.pipeline_stats((paths[i] for i in missing), watcher)
+        appeared = [i for i, stat in zip(missing, found, strict=True) if stat is not None]
+        # what vanishes again before this read fires the watch just set, so the caller learns of it
+        again = self.pipeline_data((paths[i] for i in appeared), watcher)
+        for i, znode in zip(appeared, again, strict=True):
+            znodes[i] = znode
+        return znodes
+
+    def get_children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
+        """The children of many znodes, sorted; None = no such znode."""
+        results = self._read_many(ReadKind.CHILDREN, paths)
+        if results is None:
+            return self.pipeline_children(paths)
+        return [_children(result, path) for result, path in zip(results, paths, strict=True)]
+
+    def exists_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Stat | None]:
+        """As exists, for many paths."""
+        results = self._read_many(ReadKind.DATA, paths) if watcher is None else None
+        # older servers want permission to read a znode, but none to see that it exists
+        if results is None or ReadFailure(NO_AUTH) in results:
+            return self.pipeline_stats(paths, watcher)
+        znodes = [_znode(result, path) for result, path in zip(results, paths, strict=True)]
+        return [None if znode is None else znode.stat for znode in znodes]
+
+    def _read_many(self, kind: ReadKind, paths: Sequence[str]) -> list[ReadResult] | None:
+        """All the reads by opcode 22; None if the server lacks it, or for too few reads to find out."""
+        if len(paths) < 2 or not self._serves_multi_read(len(paths)):
+            return None
+        results: list[ReadResult] = []
+        size = ChunkSize()
+        while len(results) < len(paths):
+            chunk = next_chunk(paths, len(results), size)
+            try:
+                reply = self.multi_read(kind, chunk)
+            except UnimplementedRequestError:
+                # another server of the ensemble, an older one than the one that was probed
+                served_multi_reads.learn(self.hosts, served=False)
+                self._outlive_the_connection()
+                return None
+            size.learn(len(chunk), len(reply))
+            results += decode_multi_read(reply)
+        return results
+
+    def _serves_multi_read(self, reads: int) -> bool:
+        served = served_multi_reads.get(self.hosts)
+        if served is None and reads >= WORTH_A_PROBE:
+            served = served_multi_reads.find_out(self.hosts, self.probe_multi_read)
+        return bool(served)
+
+    def _outlive_the_connection(self) -> None:
+        """A server drops the connection after a request that it does not know, and the next request with it."""
+        try:
+            self.pipeline_stats(["/"], None)
+        except ConnectionLostError:
+            logger.debug("%s lacks reads of many znodes, and dropped the connection for it", self.hosts)
+
+
+def _present(result: ReadResult, path: str) -> Znode | tuple[str, ...] | None:
+    if not isinstance(result, ReadFailure):
+        return result
+    if result.code == NO_NODE:
+        return None
+    if result.code == NO_AUTH:
+        raise NotPermittedError(path)
+    raise ZooKeeperError(f"{path} cannot be read: ZooKeeper's error {result.code}")
+
+
+def _znode(result: ReadResult, path: str) -> Znode | None:
+    found = _present(result, path)
+    assert found is None or isinstance(found, Znode)
+    return found
+
+
+def _children(result: ReadResult, path: str) -> tuple[str, ...] | None:
+    found = _present(result, path)
+    assert found is None or isinstance(found, tuple)
+    return found
