@@ -92,7 +92,7 @@ class ConsumerConnector:
             progress=self._progress,
             log_offsets=self._fetchers.log_offsets,
             streams=self,
-            session_id=lambda: self._store.session_id,
+            session_id=lambda: self._coordinator.session_id if self._coordinator is not None else 0,
         )
 
     # Joining.

@@ -17,6 +17,10 @@ LegacyConsumerError (zk_layout.errors)
     JarsUnavailableError            the jars cannot be resolved
     ServerStartError                a server ended or did not answer while starting; quotes its log
     PortInUseError                  something listens on the wanted port
+  AdminError
+    NoSuchGroupError                nothing of the group is in ZooKeeper
+    NoSuchTopicError                the cluster has no topic of this name
+    ActiveGroupError                the group has members, so what it wrote must stay
 """
 
 from __future__ import annotations
@@ -183,3 +187,42 @@ class PortInUseError(EmbeddedError):
 
     def __str__(self) -> str:
         return f"{self.server} cannot have port {self.port}, something listens there: choose another, or 0 for a free one"
+
+
+class AdminError(LegacyConsumerError):
+    """What an operator asked for cannot be done."""
+
+
+class NoSuchGroupError(AdminError):
+    """There is no /consumers/G."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return f"group {self.group!r} does not exist: `legacy-consumer groups list` names those that do"
+
+
+class NoSuchTopicError(AdminError):
+    """There is no /brokers/topics/T."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic)
+        self.topic = topic
+
+    def __str__(self) -> str:
+        return f"topic {self.topic!r} does not exist: check its name and the chroot of zookeeper.connect"
+
+
+class ActiveGroupError(AdminError):
+    """Members of the group are registered; they would write again what is taken away."""
+
+    def __init__(self, group: str, members: tuple[str, ...]) -> None:
+        super().__init__(group, members)
+        self.group = group
+        self.members = members
+
+    def __str__(self) -> str:
+        some = ", ".join(self.members[:3]) + (", ..." if len(self.members) > 3 else "")
+        return f"group {self.group!r} has {len(self.members)} members: stop them first ({some})"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.listener import RebalanceListener
 from legacy_consumer.offset_store import Commit, CommitResult, ZooKeeperOffsetStore
@@ -195,20 +195,19 @@ class StreamDelivery:
     def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
         """Where each partition starts: its committed offset, or the end of the log that auto.offset.reset names.
 
-        That end is looked up now and counts as consumed, as in the JVM: the next owner of a partition that stayed
-        silent starts there, not at what has become the end by then.
+        The largest is looked up now and counts as consumed, as in the JVM: whoever owns a partition next starts there,
+        not at what has become the end by then. The smallest can wait for the fetcher.
         """
         starts = {tp: seen.offset for tp, seen in committed.items() if seen.offset is not None}
         fresh = [tp for tp in committed if tp not in starts]
-        if fresh:
-            found: dict[TopicPartition, int] = {}
+        found: dict[TopicPartition, int] = {}
+        if fresh and not self._settings.reset_to_earliest:
             try:
-                lookup = self._log_offsets()
-                found = lookup.earliest(fresh) if self._settings.reset_to_earliest else lookup.latest(fresh)
-            except BrokersUnavailableError as error:
+                found = self._log_offsets().latest(fresh)
+            except KafkaError as error:
                 # the group must not fail for want of a broker: fetching begins when one is there
                 logger.warning("%s: starts without log offsets: %s", self._settings.consumer_id, error)
-            starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
+        starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
         return starts
 
     def _commit(self, partitions: Collection[TopicPartition] | None, *, with_in_hand_of: int | None) -> CommitResult:

@@ -277,10 +277,9 @@ class ForgetGroup:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """The phase is one that people and waiting callers want to know; error says why it is DEGRADED."""
+    """The phase is one that people and waiting callers want to know."""
 
     phase: Phase
-    error: LegacyConsumerError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +448,7 @@ def _backoff(
     if exhausted and state.phase is not Phase.JOINING:
         state = replace(state, phase=Phase.DEGRADED)
     if exhausted or (error is not None and not error.retriable):
-        actions.append(Announce(Phase.DEGRADED if exhausted else state.phase, error))
+        actions.append(Announce(Phase.DEGRADED if exhausted else state.phase))
     return replace(state, backing_off=True), tuple(actions)
 
 

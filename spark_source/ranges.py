@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 GROUPS_PER_TASK = 64
 """A task costs a Python worker and a ZooKeeper session, some 50 ms; 64 groups with offsets are read in less."""
@@ -21,4 +22,4 @@ def split_groups(groups: Sequence[str], num_partitions: int | None = None) -> li
         return []
     size, larger = divmod(len(groups), tasks)
     starts = [task * size + min(task, larger) for task in range(tasks + 1)]
-    return [tuple(groups[start:end]) for start, end in zip(starts, starts[1:], strict=False)]
+    return [tuple(groups[start:end]) for start, end in pairwise(starts)]

@@ -7,7 +7,7 @@ LegacyConsumerError                 retriable says whether doing the same again 
   ZooKeeperError
     ConnectionLostError             retriable; the request may or may not have been carried out
     ConnectTimeoutError             retriable; no server answered within zookeeper.connection.timeout.ms
-    SessionExpiredError             every ephemeral and every watch of the session is gone
+    SessionExpiredError             retriable, in a new session; every ephemeral and watch of the old one is gone
     AuthenticationError             ZooKeeper refused the credentials
     NotPermittedError               an ACL forbids it
     MissingChrootError              the chroot of zookeeper.connect does not exist
@@ -89,7 +89,9 @@ class ConnectTimeoutError(ZooKeeperError):
 
 
 class SessionExpiredError(ZooKeeperError):
-    """The session is gone, and with it its ephemeral znodes and its watches."""
+    """The session is gone, and with it its ephemeral znodes and its watches; another one begins by itself."""
+
+    retriable: ClassVar[bool] = True
 
 
 class AuthenticationError(ZooKeeperError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
@@ -24,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 WORTH_A_PROBE = 16
 """Fewer reads than this are not worth a connection to find out about opcode 22."""
+
+
+_DROP_WITHIN_S = 2.0
 
 
 class UnimplementedRequestError(ZooKeeperError):
@@ -147,9 +151,14 @@ class ReadsMany(ABC):
         return bool(served)
 
     def _outlive_the_connection(self) -> None:
-        """A server drops the connection after a request that it does not know, and the next request with it."""
+        """Ask until the connection is gone: a server drops it after a request that it does not know.
+
+        It may answer a few more requests before it does, and those that count must not be among the lost.
+        """
+        deadline = time.monotonic() + _DROP_WITHIN_S
         try:
-            self.pipeline_stats(["/"], None)
+            while time.monotonic() < deadline:
+                self.pipeline_stats(["/"], None)
         except ConnectionLostError:
             logger.debug("%s lacks reads of many znodes, and dropped the connection for it", self.hosts)
 

@@ -114,15 +114,17 @@ class KafkaBroker:
         lists its predecessor.
         Raises: ServerStartError; after it the process is gone.
         """
-        with self._lock, topic_znodes(self._zookeeper, self._chroot) as znodes:
+        with topic_znodes(self._zookeeper, self._chroot) as znodes:
             if not self.is_running:
                 self._await_old_session(znodes, timeout_s)
                 self.launch()
             self.await_ready(znodes, timeout_s)
 
     def launch(self) -> None:
-        """Start the process without waiting."""
+        """Start the process without waiting; harmless when it runs."""
         with self._lock:
+            if self.is_running:
+                return
             folder = self._workspace.folder / self.name
             folder.mkdir(exist_ok=True)
             write_logging_files(folder)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 _FLAGS = (
     "-XX:+UseSerialGC",
-    # the smallest servers run beside tests and benchmarks: no file under the system's temporary folder that a kill
-    # would leave behind, crash reports where the log is
+    # no file under the system's temporary folder, which a kill would leave behind
     "-XX:-UsePerfData",
     "-Djava.awt.headless=true",
     "-Djava.net.preferIPv4Stack=true",

@@ -159,7 +159,7 @@ class ServerProcess:
             if code is not None:
                 raise ServerStartError(self.name, f"its process ended with {_describe_exit(code)}", self.log_tail())
             if time.monotonic() > deadline:
-                raise ServerStartError(self.name, f"{what} not within {timeout_s:g} s", self.log_tail())
+                raise ServerStartError(self.name, f"{what} within {timeout_s:g} s", self.log_tail())
 
     def stop(self, timeout_s: float) -> None:
         """End it with SIGTERM, and with SIGKILL if that takes longer than timeout_s."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from legacy_consumer.librdkafka.brokers import read_brokers
+from legacy_consumer.librdkafka.errors import ProduceError
 from legacy_consumer.librdkafka.factory import LibrdkafkaFetchers, open_log_offsets
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.librdkafka.log_offsets import LibrdkafkaLogOffsets
-from legacy_consumer.librdkafka.producer import ProduceError, Record, produce_all
+from legacy_consumer.librdkafka.producer import Record, produce_all
 
 __all__ = [
     "LibrdkafkaFetcher",

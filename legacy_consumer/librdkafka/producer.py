@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from legacy_consumer.errors import KafkaError
 from legacy_consumer.librdkafka.client import ProducerHandle
+from legacy_consumer.librdkafka.errors import ProduceError
 
 ANY_PARTITION = -1
 
@@ -19,20 +19,6 @@ class Record(NamedTuple):
     partition: int = ANY_PARTITION
     timestamp_ms: int = 0
     headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-class ProduceError(KafkaError):
-    """Some records were not acknowledged."""
-
-    def __init__(self, topic: str, failed: int, produced: int, reason: str) -> None:
-        super().__init__(topic, failed, produced, reason)
-        self.topic = topic
-        self.failed = failed
-        self.produced = produced
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"{self.failed} of {self.produced} records were not acknowledged by {self.topic}: {self.reason}"
 
 
 def produce_all(

@@ -22,6 +22,7 @@ from legacy_consumer.librdkafka.client import ConsumerHandle
 from legacy_consumer.librdkafka.positions import PositionFinder
 from legacy_consumer.librdkafka.settings import fetcher_settings
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
+from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import Broker, Endpoint, TopicPartition
 
@@ -72,13 +73,6 @@ def fetching(kafka, store, **properties):
 
 def tasks():
     return len(list(Path("/proc/self/task").iterdir())), threading.active_count()
-
-
-def wait_for(condition, timeout_s=30.0):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # What comes
@@ -149,7 +143,7 @@ def test_gaps_of_compaction_leave_exact_positions(kafka, store):
             fetcher.assign({tp: 0})
             return fetch(fetcher, 1).offsets(tp)[0] > 0
 
-    wait_for(is_compacted, 60)
+    eventually(is_compacted, 60)
     produce(kafka, tp.topic, [(b"last", b"")])
     with fetching(kafka, store) as fetcher:
         fetcher.assign({tp: 0})
@@ -283,7 +277,7 @@ def test_a_position_before_the_log_is_reset_and_told(kafka, store, reset):
     fetchers = LibrdkafkaFetchers(config_of(kafka, auto_offset_reset=reset), store)
     try:
         lookup = fetchers.log_offsets()
-        wait_for(lambda: lookup.earliest([tp])[tp] > 0, 60)
+        eventually(lambda: lookup.earliest([tp])[tp] > 0, 60)
         fetcher = fetchers.fetcher()
         fetcher.assign({tp: 0})
         got = fetch(fetcher, 0, until=lambda f: bool(f.moves))
@@ -360,7 +354,7 @@ def test_closing_leaves_no_thread_in_any_state(kafka, store, topic):
             state(fetcher)
         fetcher.close()
         assert fetcher.poll(10, 0) is None
-        wait_for(lambda: tasks() == before, 10)
+        eventually(lambda: tasks() == before, 10)
 
 
 def test_closing_ends_a_poll_in_another_thread(kafka, store, topic):
@@ -428,18 +422,11 @@ def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
             lookup.latest(topic)
         assert time.monotonic() - begun < 10
         kafka.brokers[0].start()
-        wait_for(lambda: _answers(lookup, topic), 30)
+        eventually(lambda: len(lookup.latest(topic)) == len(topic), 30)
     finally:
         if not kafka.brokers[0].is_running:
             kafka.brokers[0].start()
         fetchers.close()
-
-
-def _answers(lookup, partitions):
-    try:
-        return len(lookup.latest(partitions)) == len(partitions)
-    except BrokersUnavailableError:
-        return False
 
 
 def test_a_fetcher_made_without_brokers_begins_when_one_is_there(kafka, store, topic):

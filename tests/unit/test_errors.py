@@ -68,6 +68,10 @@ SAMPLES = [
     consumer.JarsUnavailableError("Kafka 1.1.1", "no network"),
     consumer.ServerStartError("kafka 1.1.1", "it ended with code 1", ""),
     consumer.PortInUseError("kafka 1.1.1", 9092),
+    consumer.AdminError("cannot be done"),
+    consumer.NoSuchGroupError("g"),
+    consumer.NoSuchTopicError("t"),
+    consumer.ActiveGroupError("g", ("g_a", "g_b", "g_c", "g_d")),
 ]
 
 

@@ -5,6 +5,7 @@ import pytest
 from rebalance.machine import Drained, Phase
 from tests.support.group_members import GROUP, Group
 from zk_layout.model import SubscriptionPattern, TopicPartition
+from zk_layout.store import SessionEvent, WatchEvent
 
 
 def partitions(topic, *numbers):
@@ -299,3 +300,20 @@ def test_a_listener_sees_the_whole_groups_assignment(group):
     group.join("b", {"t": 1})
     group.settle()
     assert {str(thread) for thread in a.delivery.assignment.values()} == {"g_a-0", "g_b-0"}
+
+
+def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.log.clear()
+    # the list of members changes, and the end of the session is still on its way
+    group.server.expire(a.store.session_id)
+    inbox = a.coordinator._mailbox._inbox
+    inbox = a.coordinator._mailbox._inbox = type(inbox)(sorted(inbox, key=lambda mail: isinstance(mail, SessionEvent)))
+    assert isinstance(inbox[0], WatchEvent)
+    a.coordinator.turn()
+    assert a.delivery.log == []
+    assert group.admin.exists("/consumers/g/ids/g_a") is None
+    group.settle()
+    assert a.delivery.log[0] == ("drop", tuple(partitions("t", *range(8))))
+    assert a.owned == partitions("t", *range(8))

@@ -1,0 +1,103 @@
+"""What a benchmark is: two contenders on one stage, and the figure of theirs that is compared.
+
+A stage is what stands while contenders are measured: servers, a filled topic. Contenders are records that compare equal
+when they do the same work, so that one measurement serves every comparison that wants it in the same round.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+Better = Literal["higher", "lower"]
+Figures = Mapping[str, float]
+"""What one measurement of a contender brought: {figure: value}."""
+
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
+S_co = TypeVar("S_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much to do. A quick run tells whether it works; only a full one gives figures to quote."""
+
+    repeats: int
+    quick: bool
+
+    def choose(self, full: int, quick: int) -> int:
+        """A quantity of work."""
+        return quick if self.quick else full
+
+
+class Contender(Protocol[S_contra]):
+    """One side; hashable."""
+
+    def measure(self, stage: S_contra) -> Figures:
+        """Do the work once, in a process of its own."""
+        ...
+
+
+class Scene(Protocol[S_co]):
+    """How a stage is set; hashable, equal scenes share one stage."""
+
+    def open(self, effort: Effort) -> AbstractContextManager[S_co]:
+        """Start all that contenders need."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Generic[S]):
+    """One benchmark: figure of ours over that of the peer.
+
+    better: which way is good. target: what ratio is to be reached; a reader's mark, nothing fails over it.
+    about: one line for the table. in_quick: whether a quick run has time for it.
+    """
+
+    name: str
+    about: str
+    scene: Scene[S]
+    ours: Contender[S]
+    peer: Contender[S]
+    figure: str
+    unit: str
+    better: Better
+    target: float | None = None
+    in_quick: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One comparison over all rounds: ours and peer are medians, a ratio is that of one round."""
+
+    name: str
+    unit: str
+    ours: float
+    peer: float
+    ratio_min: float
+    ratio_median: float
+    ratio_max: float
+    better: Better
+
+
+def summarise(comparison: Comparison[S], rounds: Sequence[tuple[float, float]]) -> Result:
+    """The result of (ours, peer) per round."""
+    ratios = [ours / peer for ours, peer in rounds]
+    return Result(
+        name=comparison.name,
+        unit=comparison.unit,
+        ours=_rounded(statistics.median(ours for ours, _ in rounds)),
+        peer=_rounded(statistics.median(peer for _, peer in rounds)),
+        ratio_min=_rounded(min(ratios)),
+        ratio_median=_rounded(statistics.median(ratios)),
+        ratio_max=_rounded(max(ratios)),
+        better=comparison.better,
+    )
+
+
+def _rounded(value: float) -> float:
+    """Four digits: more would be noise."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,167 @@
+"""How fast messages of a topic are consumed: by us, by librdkafka alone, and by Kafka's own consumers.
+
+One 1.1.1 broker, one topic of four partitions, messages of 100 bytes without a key, not compressed; one consumer with
+one stream reads all partitions from their begin. Each measurement is a process of its own. All of them do the same
+work, that of Kafka's ConsumerPerformance: count the messages and add up the lengths of their values.
+
+What a figure includes, messages a second:
+- ours: from the first batch or message at the user to the last. Joining the group is not in it.
+- raw: the same, of a loop over confluent_kafka's consume() with the settings that our fetcher gives to librdkafka.
+- scala: nMsg.sec of kafka.tools.ConsumerPerformance with --zookeeper and one thread. The tool starts its clock after
+  it joined, and after the second that it sleeps then so that its fetcher has filled the queue: neither is in the figure.
+- jvm_new: fetch.nMsg.sec of the same tool with the newer Java consumer. It is without the time for joining the group,
+  but with that of looking up positions and of the first fetch, a few hundredths of a second.
+The JVMs compile while they run, in the figure as in life; over four million messages that weighs little.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.comparison import Effort, Figures
+from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.embedded.process import ServerProcess, Workspace
+from legacy_consumer.errors import ServerStartError
+from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.librdkafka.producer import Record
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+MESSAGES_PER_S = "messages_per_s"
+PEAK_MB = "peak_mb"
+
+_TOPIC = "benchmark"
+_TIMEOUT_S = 180.0
+_DIFFERENT_VALUES = 1000
+
+
+class ConsumingStage:
+    """A broker with a filled topic, a little more in it than is read: nobody has to wait for the end of the log."""
+
+    def __init__(self, kafka: EmbeddedKafka, workspace: Workspace, messages: int) -> None:
+        self.kafka = kafka
+        self.messages = messages
+        self._workspace = workspace
+        self._runs = 0
+
+    def python(self, program: str, *arguments: str) -> str:
+        """Run one of our programs to its end; its output."""
+        self._runs += 1
+        name = f"{program}-{self._runs}"
+        command = [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments]
+        return _output(ServerProcess(name, command, self._workspace, self._workspace.folder / f"{name}.log"))
+
+    def java(self, main: str, *arguments: str) -> str:
+        """Run one of Kafka's programs to its end; its output."""
+        self._runs += 1
+        return _output(self.kafka.start_java(f"benchmark-{self._runs}", main, *arguments))
+
+
+def _output(process: ServerProcess) -> str:
+    try:
+        code = process.wait(_TIMEOUT_S)
+        if code != 0:
+            reason = f"it did not end within {_TIMEOUT_S:g} s" if code is None else f"exit code {code}"
+            raise ServerStartError(process.name, reason, process.log_tail())
+        return process.log_text()
+    finally:
+        process.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumingScene:
+    """One broker and one topic of so many partitions, with so many messages of so many bytes."""
+
+    messages: int = 4_000_000
+    quick_messages: int = 1_000_000
+    message_bytes: int = 100
+    partitions: int = 4
+    kafka_version: str = "1.1.1"
+
+    def __str__(self) -> str:
+        return f"consuming ({self.message_bytes} bytes, {self.partitions} partitions, Kafka {self.kafka_version})"
+
+    @contextmanager
+    def open(self, effort: Effort) -> Iterator[ConsumingStage]:
+        """Start the broker and fill the topic."""
+        messages = effort.choose(self.messages, self.quick_messages)
+        with EmbeddedKafka(version=self.kafka_version) as kafka, Workspace("benchmark") as workspace:
+            kafka.create_topic(_TOPIC, partitions=self.partitions)
+            produce_all(
+                _TOPIC, self._records(messages + messages // 50), {"bootstrap.servers": kafka.bootstrap_servers}
+            )
+            yield ConsumingStage(kafka, workspace, messages)
+
+    def _records(self, count: int) -> Iterator[Record]:
+        chance = random.Random(1)
+        values = [chance.randbytes(self.message_bytes) for _ in range(_DIFFERENT_VALUES)]
+        for number in range(count):
+            yield Record(None, values[number % _DIFFERENT_VALUES], number % self.partitions)
+
+
+SMALL_MESSAGES = ConsumingScene()
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """ConsumerConnector and KafkaStream as they come, without tuning."""
+
+    way: Literal["batches", "iterate"]
+
+    def __str__(self) -> str:
+        return f"ours, {self.way}"
+
+    def measure(self, stage: ConsumingStage) -> Figures:
+        """Messages a second and the highest resident memory."""
+        return _figures(
+            stage.python("consume_ours", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages), self.way)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """confluent_kafka alone."""
+
+    def __str__(self) -> str:
+        return "raw consume()"
+
+    def measure(self, stage: ConsumingStage) -> Figures:
+        """Messages a second and the highest resident memory."""
+        return _figures(stage.python("consume_raw", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages)))
+
+
+def _figures(output: str) -> Figures:
+    figures: dict[str, float] = json.loads(output.splitlines()[-1])
+    return figures
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPerformance:
+    """Kafka's own tool, over its Scala consumer or the newer Java one."""
+
+    consumer: Literal["scala", "jvm_new"]
+
+    def __str__(self) -> str:
+        return f"ConsumerPerformance, {self.consumer}"
+
+    def measure(self, stage: ConsumingStage) -> Figures:
+        """Messages a second, by the tool's own clock."""
+        where = {
+            "scala": ("--zookeeper", stage.kafka.zookeeper_connect),
+            "jvm_new": ("--broker-list", stage.kafka.bootstrap_servers),
+        }[self.consumer]
+        output = stage.java(
+            "kafka.tools.ConsumerPerformance",
+            *where, "--topic", _TOPIC, "--messages", str(stage.messages), "--threads", "1",
+        )  # fmt: skip
+        row = next(line for line in reversed(output.splitlines()) if line.count(", ") in (5, 9))
+        columns = row.split(", ")
+        if float(columns[4]) < stage.messages:
+            raise ServerStartError(str(self), f"it read {columns[4]} of {stage.messages} messages", output[-2000:])
+        return {MESSAGES_PER_S: float(columns[-1])}

@@ -1,0 +1,222 @@
+"""How long a group of N members on one topic of P partitions takes to change, ours and one of Kafka's Scala consumers.
+
+Each side has all its members in one process: ours in Python, the JVM's over kafka.javaapi.consumer.ConsumerConnector.
+Both processes stay for the whole stage, so the JVM has compiled what it needs after the first round, which is not
+measured. Members have the default settings of their side and one stream each, read by a thread; the topic is empty, and
+the group has committed offsets, so that a rebalance has none to write. Both sides change in the same way:
+
+    N members start together -> settled -> one more joins -> settled -> it leaves -> settled -> all leave
+
+What a figure includes, seconds, all by the clock of the ZooKeeper server (see observer.py):
+- start: from the first registration to the last owner znode of the settled group.
+- join: from the joiner's registration to the last owner znode. Its connecting to ZooKeeper comes before and is not in it.
+- leave: from when the leaver was told to leave to the last owner znode of the others.
+- requests of start, join and leave: all that the server received from before the change until 0.2 s after it settled.
+- commits: of offsets for all partitions by one member that owns them, each time other ones than before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.comparison import Effort, Figures
+from benchmarks.observer import Observer
+from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from legacy_consumer.embedded.process import Workspace
+from legacy_consumer.errors import ServerStartError
+
+HERE = Path(__file__).resolve().parent
+JOIN_S, LEAVE_S, START_S = "join_s", "leave_s", "start_s"
+JOIN_REQUESTS = "join_requests"
+COMMITS_PER_S = "commits_per_s"
+
+Side = Literal["ours", "jvm"]
+
+_TOPIC = "benchmark"
+_COMMITS = {"ours": 40, "jvm": 4}
+"""Enough for a figure; the JVM takes half a second for one."""
+
+
+class MembersProcess:
+    """The process that holds the members of one side."""
+
+    def __init__(self, side: Side, command: list[str], workspace: Workspace) -> None:
+        self.name = f"members, {side}"
+        self._errors = (workspace.folder / f"{side}.err").open("w+", encoding="utf-8")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, bufsize=1
+        )
+        workspace.guard(self._process.pid)
+        self._answer()
+
+    def tell(self, line: str) -> str:
+        """Have it do something, and wait until it is done; what it answers. Raises: ServerStartError."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        return self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        verdict, _, answer = self._process.stdout.readline().strip().partition(" ")
+        if verdict != "ok":
+            self._errors.seek(0)
+            raise ServerStartError(self.name, answer or "it ended", self._errors.read()[-2000:])
+        return answer
+
+    def close(self) -> None:
+        """End it; its members leave in order if they can."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._errors.close()
+
+
+class GroupStage:
+    """A broker with a topic, an observer, and a process for the members of each side, started when first needed."""
+
+    def __init__(self, kafka: EmbeddedKafka, observer: Observer, workspace: Workspace, partitions: int) -> None:
+        self.observer = observer
+        self.partitions = partitions
+        self._kafka = kafka
+        self._workspace = workspace
+        self._processes: dict[Side, MembersProcess] = {}
+        self._groups = itertools.count()
+        self.warm: set[object] = set()
+
+    def members(self, side: Side) -> MembersProcess:
+        """The process of this side."""
+        if side not in self._processes:
+            arguments = [self._kafka.zookeeper_connect, _TOPIC, str(self.partitions)]
+            if side == "jvm":
+                command = self._kafka.java_command(str(HERE / "java" / "Members.java"), *arguments)
+            else:
+                command = [sys.executable, str(HERE / "programs" / "members.py"), *arguments]
+            self._processes[side] = MembersProcess(side, command, self._workspace)
+        return self._processes[side]
+
+    def new_group(self, side: Side) -> str:
+        """A group that has committed offsets and no members; those who join from now on join this one."""
+        group = f"{side}-{next(self._groups)}"
+        self.observer.prepare(group)
+        self.members(side).tell(f"group {group}")
+        return group
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes.values():
+            process.close()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScene:
+    """One 1.1.1 broker, an empty topic of so many partitions, and a ZooKeeper of this version."""
+
+    partitions: int
+    zookeeper_version: str = "3.9"
+
+    def __str__(self) -> str:
+        return f"groups ({self.partitions} partitions, ZooKeeper {self.zookeeper_version})"
+
+    @contextmanager
+    def open(self, effort: Effort) -> Iterator[GroupStage]:  # noqa: ARG002  (the same work, quick or not)
+        """Start servers and create the topic."""
+        with ExitStack() as stack:
+            zookeeper = stack.enter_context(EmbeddedZooKeeper(self.zookeeper_version))
+            kafka = stack.enter_context(EmbeddedKafka(zookeeper=zookeeper))
+            kafka.create_topic(_TOPIC, partitions=self.partitions)
+            workspace = stack.enter_context(Workspace("benchmark"))
+            observer = Observer(kafka.zookeeper_connect, _TOPIC, self.partitions)
+            stack.callback(observer.close)
+            observer.start()
+            stage = GroupStage(kafka, observer, workspace, self.partitions)
+            stack.callback(stage.close)
+            yield stage
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """A group of N members that starts, is joined by one, and left by it."""
+
+    side: Side
+    members: int
+
+    def __str__(self) -> str:
+        return f"{self.side}, {self.members} members"
+
+    def measure(self, stage: GroupStage) -> Figures:
+        """Seconds and requests of each change; the first time ever is done twice."""
+        if self not in stage.warm:
+            stage.warm.add(self)
+            self._change(stage)
+        return self._change(stage)
+
+    def _change(self, stage: GroupStage) -> Figures:
+        process, observer, count = stage.members(self.side), stage.observer, self.members
+        group = stage.new_group(self.side)
+
+        before = observer.requests()
+        process.tell(f"join {count}")
+        started = observer.wait_until_settled(group, count)
+        first_ms = min(observer.registered_ms(group, number) for number in range(count))
+        start_requests = started.requests - before
+
+        before = observer.requests()
+        process.tell("join 1")
+        joined = observer.wait_until_settled(group, count + 1)
+        joiner_ms = observer.registered_ms(group, count)
+        join_requests = joined.requests - before
+
+        before = observer.requests()
+        told_ms = time.time() * 1000
+        process.tell("leave 1")
+        left = observer.wait_until_settled(group, count)
+        process.tell(f"leave {count}")
+        return {
+            START_S: (started.at_ms - first_ms) / 1000,
+            JOIN_S: (joined.at_ms - joiner_ms) / 1000,
+            LEAVE_S: (left.at_ms - told_ms) / 1000,
+            "start_requests": start_requests,
+            JOIN_REQUESTS: join_requests,
+            "leave_requests": left.requests - before,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Commits:
+    """One member that owns all partitions commits offsets for all of them."""
+
+    side: Side
+
+    def __str__(self) -> str:
+        return f"{self.side}, commits"
+
+    def measure(self, stage: GroupStage) -> Figures:
+        """Commits a second; those before, which warm up, are not counted."""
+        process = stage.members(self.side)
+        group = stage.new_group(self.side)
+        process.tell("join 1")
+        stage.observer.wait_until_settled(group, 1)
+        times = _COMMITS[self.side]
+        process.tell("commit 2")
+        seconds = float(process.tell(f"commit {times}"))
+        process.tell("leave 1")
+        return {COMMITS_PER_S: times / seconds}
+
+
+SIZES = ((1, 500), (4, 500), (16, 500), (50, 500), (16, 2000))
+"""(members, partitions) that groups are measured at."""
+QUICK_SIZES = ((1, 500), (16, 500))

@@ -1,0 +1,149 @@
+"""Watches a group from outside: when it has settled, and what that cost ZooKeeper.
+
+Nothing is asked of the members. Every owner znode carries the server's time of its creation, and so does every
+registration: a group has settled when the last of its owner znodes was made that still stands once each partition has
+the owner that it should have and nothing has changed for a second. So it does not matter how often one looks, and
+looking ten times a second disturbs nobody. Times are in ms, the resolution of ZooKeeper's.
+
+Requests are counted by the server (zk_packets_received of mntr) less what the observer itself sent (cons). The pings of
+all sessions are among them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+from legacy_consumer.embedded import four_letter_word
+from rebalance.assignors import ASSIGNORS
+from rebalance.snapshot import GroupSnapshot
+from zk_layout.codecs import encode_offset
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OffsetPath, OwnerPath, TopicOffsetsPath
+from zk_layout.settings import ZkSettings
+from zk_layout.store import CreateOp, Znode
+
+_LOOK_EVERY_S = 0.1
+_STILL_FOR_S = 1.0
+_COUNT_AFTER_MS = 200
+"""When requests are counted, after the last owner znode: members look again once more, and then it is quiet."""
+_TIMEOUT_S = 120.0
+_RECEIVED = re.compile(r"^zk_packets_received\s+(\d+)", re.MULTILINE)
+
+
+class NotSettledError(Exception):
+    """The group has not settled in time, or moved again after it seemed to have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """at_ms: when the last owner znode was made, by the server's clock. requests: the server's count until then."""
+
+    at_ms: int
+    requests: int
+
+
+class Observer:
+    """Looks at groups that subscribe to one topic, each member with one stream."""
+
+    def __init__(self, zookeeper_connect: str, topic: str, partitions: int) -> None:
+        self._topic = topic
+        self._partitions = partitions
+        self._port = int(zookeeper_connect.partition("/")[0].rpartition(":")[2])
+        self._store = KazooStore(ZkSettings(zookeeper_connect))
+        self._own_line = re.compile("")
+        self._four_letter_words = 0
+
+    def start(self) -> None:
+        """Connect."""
+        self._store.start()
+        self._own_line = re.compile(rf"recved=(\d+),.*sid=0x{self._store.session_id:x},")
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._store.close()
+
+    def prepare(self, group: str) -> None:
+        """Commit offset 0 for every partition: members come to a group that has been at work, not to a new one."""
+        self._store.ensure_path(TopicOffsetsPath(group, self._topic).path)
+        self._store.multi(
+            [
+                CreateOp(OffsetPath(group, self._topic, number).path, encode_offset(0))
+                for number in range(self._partitions)
+            ]
+        )
+
+    def registered_ms(self, group: str, member: int) -> int:
+        """When a member wrote its registration."""
+        stat = self._store.exists(ConsumerIdPath(group, member_id(group, member)).path)
+        if stat is None:
+            raise NotSettledError(f"member {member} of {group} is not registered")
+        return stat.ctime_ms
+
+    def requests(self) -> int:
+        """How many requests the server has had, but for our own."""
+        found = _RECEIVED.search(self._ask("mntr"))
+        own = self._own_line.search(self._ask("cons"))
+        if found is None or own is None:
+            raise NotSettledError("the server does not say how many requests it had")
+        # a four-letter word counts as a request too
+        return int(found.group(1)) - int(own.group(1)) - self._four_letter_words
+
+    def _ask(self, word: str) -> str:
+        self._four_letter_words += 1
+        return four_letter_word(self._port, word)
+
+    def wait_until_settled(self, group: str, members: int) -> Settled:
+        """Wait until the group of so many has been right for a second. Raises: NotSettledError."""
+        wanted = self._share(group, members)
+        deadline = time.monotonic() + _TIMEOUT_S
+        still_since = time.monotonic()
+        seen: list[int] = []
+        requests: int | None = None
+        while time.monotonic() < deadline:
+            made = self._owners_made(group, members, wanted)
+            now = time.monotonic()
+            if made is None or [stat for stat, _ in made] != seen:
+                seen = [] if made is None else [czxid for czxid, _ in made]
+                still_since = now
+                requests = None
+            if made is not None:
+                at_ms = max(ctime for _, ctime in made)
+                if requests is None and time.time() * 1000 - at_ms >= _COUNT_AFTER_MS:
+                    requests = self.requests()
+                if requests is not None and now - still_since >= _STILL_FOR_S:
+                    return Settled(at_ms, requests)
+            time.sleep(_LOOK_EVERY_S)
+        raise NotSettledError(f"{group} with {members} members has not settled after {_TIMEOUT_S:g} s")
+
+    def _owners_made(self, group: str, members: int, wanted: list[bytes]) -> list[tuple[int, int]] | None:
+        """(czxid, ctime) of each owner znode if the right members are there and own what they should."""
+        ids = self._store.get_children_many([ConsumerIdsPath(group).path])[0]
+        if ids is None or set(ids) != {member_id(group, number) for number in range(members)}:
+            return None
+        paths = [OwnerPath(group, self._topic, number).path for number in range(self._partitions)]
+        znodes: list[Znode | None] = self._store.get_data_many(paths)
+        made: list[tuple[int, int]] = []
+        for znode, owner in zip(znodes, wanted, strict=True):
+            if znode is None or znode.data != owner:
+                return None
+            made.append((znode.stat.czxid, znode.stat.ctime_ms))
+        return made
+
+    def _share(self, group: str, members: int) -> list[bytes]:
+        """The thread id that each partition should have, by number."""
+        registration = ConsumerRegistration(SubscriptionPattern.STATIC, ((self._topic, 1),), 0)
+        snapshot = GroupSnapshot(
+            group,
+            {member_id(group, number): registration for number in range(members)},
+            {self._topic: tuple(range(self._partitions))},
+        )
+        assignment = ASSIGNORS["range"](snapshot, "1.0")
+        return [str(thread).encode() for _, thread in sorted(assignment.items())]
+
+
+def member_id(group: str, number: int) -> str:
+    """The consumer id of the member that joined as so manieth."""
+    return f"{group}_m-{number:03}"

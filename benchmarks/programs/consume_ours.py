@@ -1,0 +1,62 @@
+"""Consume so many messages of a topic as any user would: consume_ours.py ZOOKEEPER TOPIC MESSAGES batches|iterate"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from legacy_consumer import ConsumerConnector, KafkaStream
+
+
+def by_batches(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
+    """(messages, bytes, when the first batch was there)."""
+    count = size = 0
+    began = 0.0
+    for batch in stream.batches():
+        began = began or time.perf_counter()
+        count += len(batch)
+        for message in batch:
+            size += len(message.value() or b"")
+        if count >= wanted:
+            break
+    return count, size, began
+
+
+def one_by_one(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
+    """(messages, bytes, when the first message was there)."""
+    messages = iter(stream)
+    size = len(next(messages).value() or b"")
+    began = time.perf_counter()
+    count = 1
+    for message in messages:
+        count += 1
+        size += len(message.value() or b"")
+        if count >= wanted:
+            break
+    return count, size, began
+
+
+def peak_mb() -> float:
+    """The most resident memory that this process ever had."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def main() -> None:
+    """Print the figures as one line of JSON."""
+    zookeeper, topic, wanted, way = sys.argv[1:]
+    consume = {"batches": by_batches, "iterate": one_by_one}[way]
+    with ConsumerConnector(
+        zookeeper_connect=zookeeper, group_id=f"benchmark-{os.getpid()}", auto_offset_reset="smallest"
+    ) as connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        count, _, began = consume(stream, int(wanted))
+        ended = time.perf_counter()
+    print(json.dumps({"messages_per_s": count / (ended - began), "peak_mb": peak_mb()}))
+
+
+if __name__ == "__main__":
+    main()

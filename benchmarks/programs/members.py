@@ -1,0 +1,92 @@
+"""Members of a group, all in this process, that come and go as lines on standard input say.
+
+members.py ZOOKEEPER TOPIC PARTITIONS, and then the same lines and answers as java/Members.java, which explains them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from legacy_consumer import ConsumerConnector, KafkaStream, LegacyConsumerError, TopicPartition
+
+
+class Members:
+    """Those that are in the group, in the order in which they joined."""
+
+    def __init__(self, zookeeper: str, topic: str, partitions: int) -> None:
+        self._zookeeper = zookeeper
+        self._topic = topic
+        self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._group = ""
+        self._members: list[ConsumerConnector] = []
+        self._next_offset = 1
+        self._threads = ThreadPoolExecutor(max_workers=128)
+
+    def obey(self, verb: str, argument: str) -> str:
+        """Do what a line says; what to answer."""
+        match verb:
+            case "group":
+                self._group = argument
+            case "join":
+                ids = [f"m-{len(self._members) + number:03}" for number in range(int(argument))]
+                self._members += self._threads.map(self._new_member, ids)
+            case "leave":
+                going = [self._members.pop() for _ in range(int(argument))]
+                list(self._threads.map(ConsumerConnector.shutdown, going))
+            case "commit":
+                return str(self._commit(int(argument)))
+            case _:
+                raise ValueError(verb)
+        return ""
+
+    def _new_member(self, consumer_id: str) -> ConsumerConnector:
+        connector = ConsumerConnector(
+            zookeeper_connect=self._zookeeper,
+            group_id=self._group,
+            consumer_id=consumer_id,
+            auto_offset_reset="smallest",
+        )
+        (stream,) = connector.create_message_streams({self._topic: 1})[self._topic]
+        threading.Thread(target=_read, args=(stream,), daemon=True).start()
+        return connector
+
+    def _commit(self, times: int) -> float:
+        seconds = 0.0
+        for _ in range(times):
+            offsets = dict.fromkeys(self._partitions, self._next_offset)
+            self._next_offset += 1
+            began = time.perf_counter()
+            result = self._members[0].commit_offsets(offsets)
+            seconds += time.perf_counter() - began
+            if len(result.committed) != len(offsets):
+                raise ValueError(f"{len(result.committed)} of {len(offsets)} offsets were committed")
+        return seconds
+
+    def leave_all(self) -> None:
+        """The end."""
+        self.obey("leave", str(len(self._members)))
+
+
+def _read(stream: KafkaStream) -> None:
+    for _ in stream.batches():
+        pass
+
+
+def main() -> None:
+    """Obey until standard input ends."""
+    zookeeper, topic, partitions = sys.argv[1:]
+    members = Members(zookeeper, topic, int(partitions))
+    print("ok", flush=True)
+    for line in sys.stdin:
+        try:
+            print("ok", members.obey(*line.split()), flush=True)
+        except (LegacyConsumerError, ValueError) as error:
+            print("error", type(error).__name__, error, flush=True)
+    members.leave_all()
+
+
+if __name__ == "__main__":
+    main()

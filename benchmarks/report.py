@@ -1,0 +1,81 @@
+"""Writes what was measured: results/latest.json for programs, the table of docs/benchmarks.md for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from benchmarks.comparison import Comparison, Result
+
+ROOT = Path(__file__).resolve().parents[1]
+LATEST = ROOT / "benchmarks" / "results" / "latest.json"
+DOCS = ROOT / "docs" / "benchmarks.md"
+
+_BEGIN = "<!-- table: written by `make bench` -->"
+_END = "<!-- end of table -->"
+_BETWEEN = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
+
+
+def merged(earlier: Iterable[Result], new: Iterable[Result], order: Sequence[str]) -> list[Result]:
+    """All results, new ones in the place of earlier ones, as the registry orders them; what it knows no more is gone."""
+    by_name = {result.name: result for result in (*earlier, *new)}
+    return [by_name[name] for name in order if name in by_name]
+
+
+def read_latest() -> list[Result]:
+    """The results of earlier runs; none if there was no run."""
+    try:
+        return [Result(**entry) for entry in json.loads(LATEST.read_text(encoding="utf-8"))]
+    except FileNotFoundError:
+        return []
+
+
+def write(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]]) -> None:
+    """Write the file and put the table into the document."""
+    LATEST.parent.mkdir(exist_ok=True)
+    LATEST.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n", encoding="utf-8")
+    when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    text = f"Last run: {when}; {machine}, clients and servers on the same cores.\n\n{table(results, comparisons)}"
+    document = DOCS.read_text(encoding="utf-8")
+    DOCS.write_text(_BETWEEN.sub(lambda _: f"{_BEGIN}\n{text}\n{_END}", document), encoding="utf-8")
+
+
+def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]]) -> str:
+    """The results as a table in Markdown."""
+    rows = [
+        "| Benchmark | Ours | Peer | Unit | Ratio: min, **median**, max | Wanted |",
+        "| --- | ---: | ---: | --- | --- | --- |",
+    ]
+    for result in results:
+        target = comparisons[result.name].target
+        bound = "at least" if result.better == "higher" else "at most"
+        wanted = f"{bound} {target:g}" if target is not None else f"{result.better} is better"
+        rows.append(
+            f"| `{result.name}` | {result.ours:,.4g} | {result.peer:,.4g} | {result.unit} "
+            f"| {result.ratio_min:.3g}, **{result.ratio_median:.3g}**, {result.ratio_max:.3g} | {wanted} |"
+        )
+    return "\n".join(rows)
+
+
+def lines(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]]) -> list[str]:
+    """The results for a terminal, one line each."""
+    shown = []
+    for result in results:
+        target = comparisons[result.name].target
+        met = ""
+        if target is not None:
+            reached = result.ratio_median >= target if result.better == "higher" else result.ratio_median <= target
+            met = f"  {'reached' if reached else 'MISSED'}: {target:g}"
+        shown.append(
+            f"{result.name:32} ours {result.ours:>10,.4g}  peer {result.peer:>10,.4g} {result.unit:28} ratio "
+            f"{result.ratio_min:.3g} / {result.ratio_median:.3g} / {result.ratio_max:.3g}{met}"
+        )
+    return shown

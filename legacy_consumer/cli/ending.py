@@ -1,0 +1,65 @@
+"""Ctrl-C and SIGTERM for a command that must finish what it has begun.
+
+While nothing has begun, the first signal ends the command where it stands. From wait_for_end on, the first one only
+raises a flag, which the command looks at between two steps; a handler could not do more without running into a lock
+that its own thread holds. Any further one ends it where it stands, for whoever has no patience.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from types import FrameType, TracebackType
+
+if sys.version_info >= (3, 11):
+    from typing import Self
+else:
+    from typing_extensions import Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class _EndNow(BaseException):
+    """Not an Exception, so that nothing on the way takes it for a failure."""
+
+
+class Ending:
+    """Use as a context manager, in the main thread; it puts the handlers back.
+
+    requested: the command should come to its end. signal_number: of the first signal, or None.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.signal_number: int | None = None
+        self._at_once = True
+        self._before: dict[signal.Signals, object] = {}
+
+    def wait_for_end(self) -> None:
+        """From now on the first signal waits until the command looks at `requested`."""
+        self._at_once = False
+
+    @property
+    def exit_code(self) -> int:
+        """130 for Ctrl-C, as any shell expects it; 0 for SIGTERM, the usual way to stop a consumer, and without."""
+        return 130 if self.signal_number == signal.SIGINT else 0
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+        return isinstance(exc, _EndNow)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        first = not self.requested
+        self.requested = True
+        if first:
+            self.signal_number = number
+        if self._at_once or not first:
+            raise _EndNow

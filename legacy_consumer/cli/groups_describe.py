@@ -1,0 +1,154 @@
+"""`legacy-consumer groups describe`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+from dataclasses import asdict
+
+import click
+
+from legacy_consumer.admin.groups import GroupDescription, GroupMember, PartitionLag, describe_group
+from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
+from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, printable, say
+from legacy_consumer.config.cluster_config import check_name
+from legacy_consumer.librdkafka import open_log_offsets
+from rebalance.clock import SystemClock
+from zk_layout.errors import ConfigError
+
+_BAD = "red"
+_ODD = "yellow"
+
+_PARTITIONS = (
+    Column("TOPIC", folds=True),
+    Column("PARTITION", is_number=True),
+    Column("COMMITTED", is_number=True),
+    Column("LOG END", is_number=True),
+    Column("LAG", is_number=True),
+    Column("AGE", is_number=True),
+    Column("OWNER", folds=True),
+)
+_MEMBERS = (
+    Column("MEMBER", folds=True),
+    Column("SUBSCRIPTION", folds=True),
+    Column("STREAMS", is_number=True),
+    Column("PARTITIONS", is_number=True),
+    Column("JOINED", is_number=True),
+)
+
+
+@click.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer groups describe billing --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("group")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def describe(cluster: ClusterOptions, group: str, as_json: bool) -> None:
+    """Show who is in a group, who owns which partition, and how far behind it is.
+
+    LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. AGE tells when the offset
+    was committed, JOINED when the member registered. A dash stands for what is not there or not known.
+    """
+    check_name("group", group)
+    if not group:
+        raise ConfigError("group", group, "must not be empty")
+    config = load_cluster_config(cluster)
+    with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
+        found = describe_group(store, log_offsets, group)
+    if as_json:
+        click.echo(json.dumps(_document(found), indent=2))
+    else:
+        _show(found)
+    if found.no_log_ends:
+        click.echo(f"Warning: log ends and lag are not known: {found.no_log_ends}", err=True)
+
+
+def _document(found: GroupDescription) -> dict[str, object]:
+    return {**asdict(found), "total_lag": found.total_lag, "unowned": found.unowned}
+
+
+def _show(found: GroupDescription) -> None:
+    now_ms = SystemClock().wall_ms()
+    say(_totals(found), "bold")
+    notes: dict[str, None] = {}
+    if found.partitions:
+        click.echo()
+        print_table(_PARTITIONS, [_partition_row(row, notes) for row in found.partitions])
+    if found.members or found.unreadable:
+        click.echo()
+        rows = [_member_row(member, now_ms) for member in found.members]
+        for bad in found.unreadable:
+            joined = duration(max(0, now_ms - bad.registered_at_ms))
+            rows.append([Cell(printable(bad.consumer_id), _BAD), Cell("unreadable, see below", _BAD), "-", "-", joined])
+        print_table(_MEMBERS, rows)
+    if notes or found.unreadable:
+        click.echo()
+    for note in notes:
+        say(note, _ODD)
+    for bad in found.unreadable:
+        say(f"{printable(bad.consumer_id)} is unreadable, and members of the JVM fail over it: {bad.problem}", _BAD)
+
+
+def _totals(found: GroupDescription) -> str:
+    members = _count(len(found.members), "member")
+    if found.unreadable:
+        members += f" and {len(found.unreadable)} unreadable"
+    parts = [members, _count(len(found.partitions), "partition")]
+    if found.unowned:
+        parts.append(f"{found.unowned} without owner")
+    unknown = sum(row.lag is None for row in found.partitions)
+    known = f"lag {found.total_lag}"
+    if unknown:
+        known = f"lag {found.total_lag} and {unknown} unknown" if unknown < len(found.partitions) else "lag unknown"
+    if found.partitions:
+        parts.append(known)
+    return f"Group {printable(found.group)}: {', '.join(parts)}"
+
+
+def _count(many: int, what: str) -> str:
+    return f"{many} {what}{'' if many == 1 else 's'}"
+
+
+def _partition_row(row: PartitionLag, notes: dict[str, None]) -> list[Cell | str]:
+    lag: Cell | str = number(row.lag)
+    if row.lag is not None and row.lag < 0:
+        lag = Cell(f"{row.lag} !", _BAD)
+        notes[
+            "! the committed offset lies beyond the end of the log: the topic was made anew, or the offset set by hand"
+        ] = None
+    owner: Cell | str = Cell("-", _ODD)
+    if row.owner is not None:
+        owner = printable(row.owner)
+        if not row.owner_is_member:
+            owner = Cell(f"{owner} ?", _ODD)
+            notes["? the owner is no registered member of the group"] = None
+    committed: Cell | str = number(row.committed)
+    if row.error is not None:
+        committed = Cell(f"{committed} *", _BAD)
+        notes[f"* {printable(row.error)}"] = None
+    return [
+        printable(row.topic),
+        str(row.partition),
+        committed,
+        number(row.log_end),
+        lag,
+        duration(row.committed_age_ms),
+        owner,
+    ]
+
+
+def _member_row(member: GroupMember, now_ms: int) -> list[Cell | str]:
+    topics = ", ".join(f"{topic} x {streams}" if streams != 1 else topic for topic, streams in member.subscription)
+    pattern = "" if member.pattern == "static" else f"{member.pattern} "
+    return [
+        printable(member.consumer_id),
+        printable(pattern + topics),
+        str(member.threads),
+        str(member.partitions),
+        duration(max(0, now_ms - member.registered_at_ms)),
+    ]

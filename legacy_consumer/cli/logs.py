@@ -1,0 +1,58 @@
+"""Logging of a command: to standard error, one line for each record."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TextIO
+
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+# kazoo calls each lost connection a warning, which this project reports itself
+_KAZOO_LEVELS = (logging.CRITICAL, logging.ERROR, logging.INFO)
+
+
+def set_up_logging(verbosity: int) -> None:
+    """Warnings at 0, INFO at 1, DEBUG from 2 on. May be called again."""
+    root = logging.getLogger()
+    handler = next((h for h in root.handlers if isinstance(h, _ToStandardError)), None)
+    if handler is None:
+        handler = _ToStandardError()
+        root.addHandler(handler)
+    step = min(verbosity, len(_LEVELS) - 1)
+    handler.setFormatter(_OneLine(with_details=_LEVELS[step] <= logging.DEBUG))
+    root.setLevel(_LEVELS[step])
+    logging.getLogger("kazoo").setLevel(_KAZOO_LEVELS[step])
+
+
+def shows_tracebacks() -> bool:
+    """Whether -vv was given."""
+    return logging.getLogger().level <= logging.DEBUG
+
+
+class _ToStandardError(logging.StreamHandler[TextIO]):
+    """Writes to whatever standard error is by then."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]  # as logging's own handler of last resort does
+        return sys.stderr
+
+
+class _OneLine(logging.Formatter):
+    def __init__(self, *, with_details: bool) -> None:
+        place = " %(name)s:" if with_details else ""
+        super().__init__(f"%(asctime)s %(levelname)s{place} %(message)s", "%H:%M:%S")
+        self._with_details = with_details
+
+    def format(self, record: logging.LogRecord) -> str:
+        if self._with_details:
+            return super().format(record)
+        record.message = record.getMessage()
+        record.asctime = self.formatTime(record, self.datefmt)
+        line = self.formatMessage(record)
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            line += f": {type(error).__name__}: {error}"
+        return " ".join(line.splitlines())

@@ -1,0 +1,154 @@
+"""`legacy-consumer`: finds the command, and turns whatever it ends with into one line and an exit code.
+
+0 done; 1 it could not be done, and a line on standard error says why; 2 called in a wrong way; 70 a defect of this
+program; 130 Ctrl-C. A reader that closes our standard output (`| head`) is no failure.
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from legacy_consumer.cli.logs import set_up_logging, shows_tracebacks
+from legacy_consumer.cli.options import verbose_option
+from zk_layout.errors import LegacyConsumerError
+
+FAILED = 1
+DEFECT = 70
+INTERRUPTED = 130
+
+_EXAMPLE = """
+
+\b
+Example:
+  legacy-consumer groups describe billing --zookeeper localhost:2181/kafka
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a command is written."""
+
+    module: str
+    name: str
+
+
+_COMMANDS = {
+    "assign": _Place("legacy_consumer.cli.assign", "assign"),
+    "consume": _Place("legacy_consumer.cli.consume", "consume"),
+    "embedded": _Place("legacy_consumer.cli.embedded", "embedded"),
+    "groups": _Place("legacy_consumer.cli.groups", "groups"),
+    "quickstart": _Place("legacy_consumer.cli.quickstart", "quickstart"),
+}
+
+
+class _OutputClosedError(Exception):
+    """Nobody reads our standard output any more. Not an OSError, which click would answer with exit code 1."""
+
+
+class _Commands(click.Group):
+    """Imports a command when it is asked for, so that one does not wait for the libraries of the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [name for name, place in _COMMANDS.items() if importlib.util.find_spec(place.module)]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.list_commands(ctx):
+            return None
+        place = _COMMANDS[name]
+        command = getattr(importlib.import_module(place.module), place.name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _OutputClosedError from error
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("legacy-consumer")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown, it is not installed"
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EXAMPLE,
+)
+@click.version_option(_version(), message="legacy-consumer %(version)s")
+@verbose_option
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Kafka consumer groups that live in ZooKeeper: join them, and look at them."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Returns: the exit code."""
+    set_up_logging(0)
+    try:
+        code = _run(argv)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except (BrokenPipeError, _OutputClosedError):
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else FAILED
+    except Exception as error:
+        code = _explain(error)
+    _drop_unread_output()
+    return code
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        result = cli.main(list(argv) if argv is not None else None, prog_name="legacy-consumer", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return INTERRUPTED
+    return result if isinstance(result, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    if shows_tracebacks():
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    if isinstance(error, LegacyConsumerError):
+        click.echo(f"Error: {error}", err=True)
+        return FAILED
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
+        click.echo(f"Error: cannot write: {error.strerror}", err=True)
+        return FAILED
+    advice = "" if shows_tracebacks() else "; run again with -vv for the traceback"
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    click.echo(f"Error: a defect of legacy-consumer: {what}{advice}", err=True)
+    return DEFECT
+
+
+def _drop_unread_output() -> None:
+    """What nobody reads any more must not fail again when the interpreter ends."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        try:
+            descriptor = sys.stdout.fileno()
+        except (OSError, ValueError):
+            return
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)

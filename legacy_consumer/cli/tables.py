@@ -1,0 +1,95 @@
+"""Tables for people: drawn on a terminal, plain columns in a pipe, where nothing is cut and nothing is coloured."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+_WIDE = 1_000_000
+_DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table; a word may be as long as a consumer id, a number is aligned to the right."""
+
+    title: str
+    is_number: bool = False
+    folds: bool = False
+    """It gives way where the terminal is too narrow, by going on in the next line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text with a style that only terminals show."""
+
+    text: str
+    style: str = ""
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    """Print to standard output."""
+    if sys.stdout.isatty():
+        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1))
+        _fill(table, columns, rows)
+        Console(file=sys.stdout, markup=False, emoji=False, highlight=False).print(table)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    _fill(table, columns, rows)
+    drawn = io.StringIO()
+    Console(file=drawn, width=_WIDE, color_system=None, markup=False, emoji=False, highlight=False).print(table)
+    for line in drawn.getvalue().splitlines():
+        click.echo(line.rstrip())
+
+
+def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.is_number else "left",
+            no_wrap=not column.folds,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(c.text, c.style) if isinstance(c, Cell) else Text(c) for c in row))
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line to standard output, styled on terminals alone."""
+    if style and sys.stdout.isatty():
+        Console(file=sys.stdout, markup=False, emoji=False, highlight=False).print(text, style=style)
+    else:
+        click.echo(text)
+
+
+def printable(text: str) -> str:
+    r"""What others wrote into ZooKeeper must not move the cursor: control characters as \x1b."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def duration(ms: int | None) -> str:
+    """Milliseconds in the largest unit that says it roughly: 850 ms, 12 s, 5 min, 3 h, 4 d."""
+    if ms is None:
+        return "-"
+    seconds = ms // 1000
+    if seconds == 0:
+        return f"{ms} ms"
+    for size, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def number(value: int | None) -> str:
+    """The digits, or a dash where nothing is known."""
+    return "-" if value is None else str(value)

@@ -1,0 +1,81 @@
+"""What waits for the coordinator: events that others posted, and alarms that it set for itself."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from enum import Enum
+from typing import TypeAlias
+
+from rebalance.clock import Clock
+from rebalance.machine import Event, TimerName
+from zk_layout.store import SessionEvent, WatchEvent
+
+Mail: TypeAlias = Event | WatchEvent | SessionEvent
+
+
+class Period(Enum):
+    """What comes round again and again, beside the machine's timers."""
+
+    COMMIT = "commit"
+    AUDIT = "audit"
+
+
+Alarm: TypeAlias = TimerName | Period
+
+
+class Mailbox:
+    """A queue with a bell, and alarms. Anybody posts; one thread takes, and sets the alarms.
+
+    The queue is bounded by what there is to say: all but session events mean "look again", so each waits only once.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._bell = threading.Event()
+        self._inbox: deque[Mail] = deque()
+        self._alarms: dict[Alarm, float] = {}
+
+    def post(self, mail: Mail) -> None:
+        """Enqueue and return; callbacks do nothing else."""
+        with self._lock:
+            if isinstance(mail, SessionEvent) or mail not in self._inbox:
+                self._inbox.append(mail)
+        self._bell.set()
+
+    def take(self) -> list[Mail]:
+        """The first that waits; if it is a watch event, all watch events: together one reason to look again."""
+        self._bell.clear()
+        with self._lock:
+            if not self._inbox:
+                return []
+            if not isinstance(self._inbox[0], WatchEvent):
+                return [self._inbox.popleft()]
+            fired: list[Mail] = [mail for mail in self._inbox if isinstance(mail, WatchEvent)]
+            self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
+            return fired
+
+    def set_alarm(self, alarm: Alarm, delay_ms: int) -> None:
+        """Ring once, delay_ms from now; an alarm that is set already begins anew."""
+        self._alarms[alarm] = self._clock.monotonic() + delay_ms / 1000
+
+    def cancel_alarm(self, alarm: Alarm) -> None:
+        """Do not ring; none set is fine."""
+        self._alarms.pop(alarm, None)
+
+    def take_alarm(self) -> Alarm | None:
+        """An alarm whose time has come, the earliest first."""
+        alarm = min(self._alarms, key=self._alarms.__getitem__, default=None)
+        if alarm is None or self._alarms[alarm] > self._clock.monotonic():
+            return None
+        del self._alarms[alarm]
+        return alarm
+
+    def idle_s(self) -> float:
+        """How long until an alarm rings, if nothing is posted."""
+        return max(0.0, min(self._alarms.values(), default=float("inf")) - self._clock.monotonic())
+
+    def wait(self, timeout_s: float) -> None:
+        """Until something is posted, at most timeout_s."""
+        self._clock.wait(self._bell, min(timeout_s, 3600.0))

@@ -1,0 +1,148 @@
+"""Brings what a member owns and what should be its own together, one look and one step at a time.
+
+Every call looks at the group anew and does the next thing that is possible: give back what is not mine any more, as
+soon as its users let go of it; claim what is mine, as soon as its owner znodes are free; start what I have. It may be
+called at any moment and any number of times, and has nothing to do when all is as it should be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from rebalance.delivery import Delivery
+from rebalance.errors import RebalanceError
+from rebalance.machine import Deregistered, Draining, Event, Settled
+from rebalance.ownership import Ownership
+from rebalance.plan import make_plan, owned_by
+from rebalance.reader import GroupReader
+from rebalance.snapshot import Assignment, GroupSnapshot
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """One member's share: reader, assignor, plan, owner znodes and delivery. Used by the coordinator's thread alone."""
+
+    def __init__(
+        self,
+        consumer_id: str,
+        reader: GroupReader,
+        assign: Callable[[GroupSnapshot], Assignment],
+        ownership: Ownership,
+        delivery: Delivery,
+    ) -> None:
+        self._consumer_id = consumer_id
+        self._reader = reader
+        self._assign = assign
+        self._ownership = ownership
+        self._delivery = delivery
+        self._begun: dict[TopicPartition, ConsumerThreadId] = {}
+        self._stopped: set[TopicPartition] = set()
+        self._assigned: tuple[GroupSnapshot, Assignment] | None = None
+        self._announced: Assignment | None = None
+        self.moved = (0, 0, 0)
+        """How many partitions the last step kept, released and claimed."""
+
+    def reconcile(self, *, final: bool) -> Event:
+        """Take the next steps; Settled, Draining or Deregistered.
+
+        final: do not wait any longer for what users have in hand.
+        Raises: PartitionOwnedError when somebody else's owner znodes are in the way; other LegacyConsumerErrors.
+        """
+        self._ownership.resolve_doubts()
+        snapshot = self._reader.read()
+        if self._consumer_id in snapshot.unreadable:
+            raise RebalanceError(f"my own registration is unreadable: {snapshot.unreadable[self._consumer_id]}")
+        if self._consumer_id not in snapshot.members:
+            logger.warning("%s: my id znode is gone, I register again", self._consumer_id)
+            return Deregistered()
+        assignment = self._assignment_of(snapshot)
+        plan = make_plan(self._ownership.owned, owned_by(assignment, self._consumer_id))
+        self._take_back(self._stopped & plan.keep.keys())
+        if plan.release:
+            if self._is_held_up(plan.release, final=final):
+                return Draining()
+            self._end(plan.release)
+            self._ownership.release(plan.release)
+        if plan.claim:
+            self._ownership.claim(plan.claim)
+        self._begin(assignment)
+        self.moved = (len(plan.keep), len(plan.release), len(plan.claim))
+        return Settled()
+
+    def give_up(self, *, final: bool) -> Event:
+        """Stop and end everything, as before leaving; the owner znodes are left to leave(). Settled or Draining."""
+        owned = self._ownership.owned
+        if self._is_held_up(owned, final=final):
+            return Draining()
+        self._end(owned)
+        return Settled()
+
+    def leave(self) -> None:
+        """Commit in haste what was not given up, then remove the owner znodes and the registration."""
+        if self._begun:
+            self._delivery.stop(self._begun)
+            self._end(list(self._begun))
+        self._ownership.leave()
+
+    def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """These are lost, all by default: no commit, no release."""
+        gone = list(self._begun if partitions is None else partitions)
+        self._delivery.drop(gone)
+        for tp in gone:
+            self._begun.pop(tp, None)
+        self._stopped.difference_update(gone)
+        if partitions is None:
+            self._ownership.forget()
+
+    def audit(self) -> bool:
+        """Whether ZooKeeper shows all that I believe to own as mine; what it does not is dropped.
+
+        A member of the JVM deletes owner znodes by path alone, and nobody tells whom it deprives.
+        """
+        lost = self._ownership.lost()
+        if lost:
+            logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
+            self.drop(lost)
+        return not lost
+
+    def _assignment_of(self, snapshot: GroupSnapshot) -> Assignment:
+        if self._assigned is None or self._assigned[0] is not snapshot:
+            self._assigned = (snapshot, self._assign(snapshot))
+        return self._assigned[1]
+
+    def _take_back(self, partitions: Collection[TopicPartition]) -> None:
+        """Stopped, and mine after all."""
+        if partitions:
+            self._delivery.go_on(partitions)
+            self._stopped.difference_update(partitions)
+
+    def _is_held_up(self, going: Collection[TopicPartition], *, final: bool) -> bool:
+        """Stop these; True if users have some in hand that can still be waited for."""
+        fresh = [tp for tp in going if tp not in self._stopped]
+        self._delivery.stop(fresh)
+        self._stopped.update(fresh)
+        in_hand = self._delivery.undrained([tp for tp in going if tp in self._begun])
+        if in_hand and final:
+            logger.warning(
+                "%s: drain.timeout.ms passed with messages of %d partitions in hand; they will be delivered again",
+                self._consumer_id,
+                len(in_hand),
+            )
+        return bool(in_hand) and not final
+
+    def _end(self, going: Collection[TopicPartition]) -> None:
+        self._delivery.end([tp for tp in going if tp in self._begun])
+        for tp in going:
+            self._begun.pop(tp, None)
+        self._stopped.difference_update(going)
+
+    def _begin(self, assignment: Assignment) -> None:
+        """Start what is owned and does not flow yet; also what an earlier step claimed and could not start."""
+        fresh = {tp: thread for tp, thread in self._ownership.owned.items() if self._begun.get(tp) != thread}
+        if fresh or assignment != self._announced:
+            self._delivery.begin(fresh, assignment)
+            self._begun.update(fresh)
+            self._announced = assignment

@@ -1,0 +1,58 @@
+"""Asks the brokers where logs begin and end, for one task or one plan."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from legacy_consumer.config import ClusterConfig
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.librdkafka.client import check_settings
+from legacy_consumer.librdkafka.settings import query_settings
+from spark_source.offsets import LogEnd, LogEnds
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_ANSWER_S = 10.0
+
+
+def check_brokers(config: ClusterConfig, store: ZkStore) -> None:
+    """Refuse, before any task runs, what cannot reach a broker; no broker at all is only worth a warning.
+
+    Raises: ConfigError for a setting that librdkafka does not take, MissingListenerError.
+    """
+    try:
+        check_settings(query_settings(config, read_brokers(store)))
+    except BrokersUnavailableError as error:
+        logger.warning("log_start, log_end and lag will be null: %s", error)
+
+
+class LogEndsReader:
+    """Where logs begin and end, as far as wanted. Once no broker answers none is asked again: all is null then."""
+
+    def __init__(self, config: ClusterConfig, store: ZkStore, wanted: frozenset[LogEnd]) -> None:
+        timeout_s = min(_LONGEST_ANSWER_S, config.socket_timeout_ms / 1000)
+        self._offsets = open_log_offsets(config, store, timeout_s=timeout_s)
+        self._wanted = wanted
+        self._silent = False
+
+    def read(self, partitions: Collection[TopicPartition]) -> LogEnds:
+        """Ask for these partitions. Raises: ConfigError, MissingListenerError."""
+        if self._silent or not partitions:
+            return LogEnds()
+        try:
+            return LogEnds(
+                start=self._offsets.earliest(partitions) if LogEnd.START in self._wanted else {},
+                end=self._offsets.latest(partitions) if LogEnd.END in self._wanted else {},
+            )
+        except BrokersUnavailableError as error:
+            self._silent = True
+            logger.warning("log_start, log_end and lag are null: %s", error)
+            return LogEnds()
+
+    def close(self) -> None:
+        """Free the connections; twice is harmless."""
+        self._offsets.close()

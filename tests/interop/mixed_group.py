@@ -1,0 +1,404 @@
+"""A group of Python and JVM members on real servers: lets them come and go, and holds each picture against the rules.
+
+After each step `settle` waits until the members listed are those that live, every partition is owned as our own
+assignor answers for exactly this group, and the owner znodes have stood still for a moment. JVM members claim what they
+computed for themselves, so owner znodes that agree are agreement with the JVM; from 0.9 on they also tell what they
+computed for everybody, which is compared too. Then `produce_round` writes messages to every partition and waits until
+the owner of each has consumed them, and nobody else.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from rebalance.assignors import ASSIGNORS
+from rebalance.assignors.java_hash import java_sort_key
+from rebalance.snapshot import GroupSnapshot
+from rebalance.subscription import subscribed_topics
+from tests.support.jvm_member import ConsoleConsumer, Consumed, JvmMember, JvmPrograms, MemberProcess, Subscription
+from zk_layout.codecs import decode_offset, decode_registration
+from zk_layout.errors import NoNodeError
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.model import TopicPartition
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OffsetPath, OwnerPath
+from zk_layout.settings import ZkSettings
+
+ROOT = Path(__file__).parent.parent.parent
+PYTHON = "python"
+POLL_S = 0.02
+QUIET_S = 0.4
+"""Owner znodes that stood still for so long are taken to be settled: a JVM member that has more to do does it sooner."""
+SETTLE_TIMEOUT_S = 45.0
+
+PROPERTIES: dict[str, str | int] = {
+    "auto.offset.reset": "smallest",
+    # what a member consumed is committed when it gives its partitions up, so that every duplicate has a reason
+    "auto.commit.interval.ms": 600_000,
+    "zookeeper.session.timeout.ms": 4000,
+    "zookeeper.connection.timeout.ms": 20_000,
+    "rebalance.max.retries": 10,
+}
+
+# where each dialect of round-robin begins, for members of the JVM
+DIALECT_OF = {"0.8.2.2": "0.8.2", "0.10.2.2": "0.10.2", "1.1.1": "1.0"}
+
+
+class PythonMember(MemberProcess):
+    """One of ours, in a process of its own, so that it can be killed."""
+
+    kind = PYTHON
+
+    def __init__(self, programs, name, subscription, properties):
+        arguments = [*subscription.arguments, *(f"{key}={value}" for key, value in properties.items())]
+        command = [sys.executable, str(Path(__file__).with_name("member.py")), *arguments]
+        super().__init__(name, command, programs.folder, {"PYTHONPATH": str(ROOT)})
+
+
+@dataclass
+class Cluster:
+    """What all groups share: the brokers, and a connection to ZooKeeper of the tests' own."""
+
+    kafka: object
+    programs: JvmPrograms
+    store: KazooStore
+    producer: Producer
+
+    @classmethod
+    def open(cls, kafka, programs):
+        store = KazooStore(ZkSettings(kafka.zookeeper_connect, session_timeout_ms=30_000, connection_timeout_ms=30_000))
+        store.start()
+        old = {"api.version.request": False, "broker.version.fallback": "0.8.2"}
+        settings = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "message.timeout.ms": 30_000, "log_level": 0}
+        return cls(kafka, programs, store, Producer({**settings, **(old if kafka.version.startswith("0.8") else {})}))
+
+    def close(self):
+        self.producer.flush(10)
+        self.store.close()
+
+
+@dataclass
+class Step:
+    """How one change of the group went. seconds: from the change of the list of members to the last owner znode."""
+
+    what: str
+    kind: str
+    seconds: float
+
+
+@dataclass
+class Verdict:
+    """What became of everything that was produced."""
+
+    produced: int
+    redelivered: dict[tuple[TopicPartition, int], list[str]] = field(default_factory=dict)
+    """{message: the kinds of members it was handed to, in order}, of those handed out more than once."""
+
+
+class MixedGroup:
+    """One group and the topics it subscribes to."""
+
+    def __init__(self, cluster, name, topics, *, strategy="range", dialect="1.0", properties=None, tools=None):
+        self.cluster = cluster
+        self.name = name
+        self.topics = dict(topics)
+        self.strategy = strategy
+        self.dialect = dialect
+        self.tools = tools
+        self.properties = {
+            **PROPERTIES,
+            "group.id": name,
+            "zookeeper.connect": cluster.kafka.zookeeper_connect,
+            "partition.assignment.strategy": strategy,
+            **(properties or {}),
+        }
+        self.living: dict[str, MemberProcess | ConsoleConsumer] = {}
+        self.everybody: list[MemberProcess | ConsoleConsumer] = []
+        self.produced: dict[TopicPartition, int] = dict.fromkeys(self.partitions, 0)
+        self.steps: list[Step] = []
+        self._forgiven: set[tuple[TopicPartition, int]] = set()
+        for topic, partitions in self.topics.items():
+            cluster.kafka.create_topic(topic, partitions)
+
+    @property
+    def partitions(self):
+        return [TopicPartition(topic, number) for topic, count in sorted(self.topics.items()) for number in range(count)]
+
+    # What happens to the group.
+
+    def start(self, kind, name, subscription, **properties):
+        """Start a member without waiting. kind: python, a Kafka version, or `console <version>`."""
+        programs = self.cluster.programs
+        settings = {**self.properties, "consumer.id": name, **properties}
+        label = f"{self.name}-{name}"
+        if kind == PYTHON:
+            settings["partition.assignment.dialect"] = self.dialect
+            member = PythonMember(programs, label, subscription, settings)
+        elif kind.startswith("console "):
+            member = ConsoleConsumer(programs, kind.removeprefix("console "), label, subscription, settings)
+        else:
+            member = JvmMember(programs, kind, label, subscription, settings)
+        self.everybody.append(member)
+        self.living[f"{self.name}_{name}"] = member
+        return member
+
+    def join(self, kind, name, subscription, **properties):
+        """Start a member and wait until the group has settled."""
+        member = self.start(kind, name, subscription, **properties)
+        self.settle(f"{_side(kind)} joins", kind)
+        return member
+
+    def leave(self, name, *, by_signal=False):
+        """Have a member leave in order, and wait until the group has settled and the process has ended."""
+        member = self.begin_leave(name, by_signal=by_signal)
+        self.settle(f"{_side(member.kind)} leaves", member.kind)
+        member.await_end()
+
+    def begin_leave(self, name, *, by_signal=False):
+        """Have a member leave in order, without waiting."""
+        member = self.living.pop(f"{self.name}_{name}")
+        if by_signal:
+            member.terminate()
+        else:
+            member.shutdown()
+        return member
+
+    def kill(self, name):
+        """Kill a member and wait until the group has settled."""
+        member = self.begin_kill(name)
+        self.settle(f"{_side(member.kind)} is killed", member.kind)
+
+    def begin_kill(self, name):
+        """Kill a member. What it had consumed and not committed may be consumed again."""
+        member = self.living.pop(f"{self.name}_{name}")
+        member.kill()
+        committed = {tp: self.committed(tp) for tp in {tp for tp, _, _ in member.consumed}}
+        self._forgiven |= {(tp, offset) for tp, offset, _ in member.consumed if offset >= committed[tp]}
+        return member
+
+    def add_topic(self, topic, partitions):
+        """Create a topic and wait until the group has settled."""
+        self.topics[topic] = partitions
+        self.produced.update({TopicPartition(topic, number): 0 for number in range(partitions)})
+        self.cluster.kafka.create_topic(topic, partitions)
+        self.settle("a topic comes", "topic")
+
+    def add_partitions(self, topic, partitions):
+        """Enlarge a topic and wait until the group has settled."""
+        for number in range(self.topics[topic], partitions):
+            self.produced[TopicPartition(topic, number)] = 0
+        self.topics[topic] = partitions
+        self.cluster.kafka.add_partitions(topic, partitions)
+        self.settle("partitions come", "partitions")
+
+    def close(self):
+        """End what still lives, without looking any more."""
+        for member in self.everybody:
+            member.kill()
+
+    # What ZooKeeper shows.
+
+    def member_ids(self):
+        try:
+            return set(self.cluster.store.get_children(ConsumerIdsPath(self.name).path))
+        except NoNodeError:
+            return set()
+
+    def owner_znodes(self):
+        partitions = self.partitions
+        paths = [OwnerPath(self.name, tp.topic, tp.partition).path for tp in partitions]
+        found = zip(partitions, self.cluster.store.get_data_many(paths), strict=True)
+        return {tp: znode for tp, znode in found if znode is not None}
+
+    def owners(self):
+        return {tp: znode.data.decode() for tp, znode in self.owner_znodes().items()}
+
+    def committed(self, tp):
+        """The committed offset, 0 if there is none."""
+        path = OffsetPath(self.name, tp.topic, tp.partition).path
+        (znode,) = self.cluster.store.get_data_many([path])
+        return 0 if znode is None else decode_offset(path, znode.data)
+
+    def expected_owners(self):
+        """Our assignor's answer for the registrations that stand now."""
+        snapshot = self.snapshot()
+        assignment = ASSIGNORS[self.strategy](snapshot, self.dialect)
+        return {tp: str(thread) for tp, thread in assignment.items()}
+
+    def snapshot(self):
+        ids = sorted(self.member_ids(), key=java_sort_key)
+        paths = [ConsumerIdPath(self.name, name).path for name in ids]
+        members = {
+            name: decode_registration(path, znode.data)
+            for name, path, znode in zip(ids, paths, self.cluster.store.get_data_many(paths), strict=True)
+            if znode is not None
+        }
+        partitions = {topic: tuple(range(count)) for topic, count in sorted(self.topics.items())}
+        return GroupSnapshot(self.name, members, partitions)
+
+    # What must hold.
+
+    def settle(self, what=None, kind=""):
+        """Wait until the group has settled, check it, and note how long it took under `what`."""
+        members_since = None
+        last_change = time.time()
+        before = None
+        deadline = time.time() + SETTLE_TIMEOUT_S
+        while True:
+            ids = self.member_ids()
+            znodes = self.owner_znodes()
+            now = time.time()
+            picture = {tp: (znode.data, znode.stat.czxid) for tp, znode in znodes.items()}
+            if ids == set(self.living):
+                members_since = members_since or now
+            if picture != before:
+                before, last_change = picture, now
+            if members_since is not None and now - max(last_change, members_since) >= QUIET_S:
+                expected = self.expected_owners()
+                if {tp: znode.data.decode() for tp, znode in znodes.items()} == expected:
+                    break
+            if now > deadline:
+                raise AssertionError(self._unsettled(what, ids, znodes))
+            time.sleep(POLL_S)
+        if what is not None:
+            self.steps.append(Step(what, kind, max(0.0, last_change - members_since)))
+        self._check_owners(znodes, expected)
+        self._check_told()
+        if self.tools is not None:
+            printed = self.tools.run(
+                "kafka.tools.VerifyConsumerRebalance",
+                "--zookeeper.connect",
+                self.cluster.kafka.zookeeper_connect,
+                "--group",
+                self.name,
+            )
+            assert printed == ["Rebalance operation successful !"], printed
+
+    def _unsettled(self, what, ids, znodes):
+        expected = self.expected_owners()
+        wrong = {
+            str(tp): (znodes[tp].data.decode() if tp in znodes else None, expected.get(tp))
+            for tp in self.partitions
+            if (znodes[tp].data.decode() if tp in znodes else None) != expected.get(tp)
+        }
+        logs = "\n".join(f"=== {member.name}\n{member.log_tail()}" for member in self.everybody)
+        return (
+            f"not settled after {what}: members {sorted(ids)} of {sorted(self.living)}, "
+            f"owners (is, should be) {wrong}\n{logs}"
+        )
+
+    def _check_owners(self, znodes, expected):
+        subscribed = {
+            topic
+            for registration in self.snapshot().members.values()
+            for topic in subscribed_topics(registration, self.topics)
+        }
+        wanted = {tp for tp in self.partitions if tp.topic in subscribed}
+        assert set(expected) == wanted, "a partition has no owner"
+        sessions = {
+            znode.stat.ephemeral_owner
+            for znode in self.cluster.store.get_data_many([ConsumerIdPath(self.name, n).path for n in self.member_ids()])
+            if znode is not None
+        }
+        for tp, znode in znodes.items():
+            assert znode.stat.ephemeral_owner in sessions, f"{tp} is owned by a session that no member has"
+
+    def _check_told(self):
+        """Members of 0.9 and later told what they computed for everybody: it is what stands."""
+        owners = self.owners()
+        for member in self.living.values():
+            if not member.assignments:
+                continue
+            told = {tp: str(thread) for tp, thread in member.assignments[-1].items()}
+            assert told.items() <= owners.items(), f"{member.name} computed something else"
+
+    def produce_round(self, count=5):
+        """Write `count` messages to every owned partition, and see them consumed once each, by the owner."""
+        owners = self.owners()
+        start = {tp: self.produced[tp] for tp in owners}
+        self.produce(count, owners)
+        self.await_consumed({tp: range(first, first + count) for tp, first in start.items()})
+        consumers = defaultdict(list)
+        for member_id, member in self.living.items():
+            for tp, offset, _ in list(member.consumed):
+                if tp in start and offset >= start[tp]:
+                    consumers[tp, offset].append(member_id)
+        for (tp, offset), who in consumers.items():
+            owner = owners[tp].rpartition("-")[0]
+            assert who == [owner], f"{tp}@{offset} is {owner}'s, and was consumed by {who}"
+
+    def produce(self, count, partitions=None):
+        """Write messages, each saying which it is, and wait for the broker to have them."""
+        failed = []
+        for tp in partitions if partitions is not None else self.partitions:
+            for number in range(self.produced[tp], self.produced[tp] + count):
+                value = f"{tp.topic} {tp.partition} {number}"
+                self.cluster.producer.produce(
+                    tp.topic, value, partition=tp.partition, on_delivery=lambda error, _: error and failed.append(error)
+                )
+            self.produced[tp] += count
+        assert self.cluster.producer.flush(30) == 0
+        assert not failed
+
+    def await_consumed(self, wanted, timeout_s=SETTLE_TIMEOUT_S):
+        """Wait until each of these offsets was consumed by somebody: {partition: offsets}."""
+        missing = {(tp, offset) for tp, offsets in wanted.items() for offset in offsets}
+        deadline = time.time() + timeout_s
+        while True:
+            missing -= {(tp, offset) for tp, offset, _ in self.consumed()}
+            if not missing:
+                return
+            if time.time() > deadline:
+                logs = "\n".join(f"=== {member.name}\n{member.log_tail()}" for member in self.living.values())
+                raise AssertionError(f"{len(missing)} messages were not consumed: {sorted(missing)[:10]}\n{logs}")
+            time.sleep(POLL_S)
+
+    def consumed(self) -> list[Consumed]:
+        return [consumed for member in self.everybody for consumed in list(member.consumed)]
+
+    def verdict(self):
+        """Every message was consumed; those consumed twice had not been committed when their owner was killed.
+
+        One more is forgiven, and reported: a JVM member reads the offset of a partition before it claims it, and so
+        misses what the owner before it commits in between. It may hand out again what came after its read.
+        """
+        wanted = {tp: range(count) for tp, count in self.produced.items()}
+        self.await_consumed(wanted)
+        handed_out = defaultdict(list)
+        for member in self.everybody:
+            for tp, offset, at in member.consumed:
+                handed_out[tp, offset].append((at, member.kind))
+        redelivered = {
+            message: [kind for _, kind in sorted(times)] for message, times in handed_out.items() if len(times) > 1
+        }
+        for message, kinds in redelivered.items():
+            if message in self._forgiven:
+                continue
+            assert PYTHON not in kinds[1:], f"{message} was handed out again by a Python member: {kinds}"
+        return Verdict(sum(self.produced.values()), redelivered)
+
+    def order_of(self, tp):
+        """The offsets of a partition in the order they were consumed, by whomever."""
+        return [offset for _, offset in sorted((c.at, c.offset) for c in self.consumed() if c.tp == tp)]
+
+
+def _side(kind):
+    return "Python" if kind == PYTHON else "JVM"
+
+
+def medians(steps):
+    """{(what, kind): (how many, median seconds, longest)}."""
+    times = defaultdict(list)
+    for step in steps:
+        times[step.what, step.kind].append(step.seconds)
+    return {key: (len(values), statistics.median(values), max(values)) for key, values in sorted(times.items())}
+
+
+def count_redelivered(verdict):
+    return Counter(kinds[-1] for kinds in verdict.redelivered.values())

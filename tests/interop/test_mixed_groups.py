@@ -1,0 +1,187 @@
+"""Python and JVM members in one group, through joins, leaves and kills on either side."""
+
+import random
+
+import pytest
+
+from legacy_consumer.embedded import EmbeddedKafka
+from tests.interop.mixed_group import DIALECT_OF, PYTHON, Cluster
+from tests.support.jvm_member import Subscription
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+
+
+def static(**counts):
+    return Subscription("static", ",".join(f"{topic}:{count}" for topic, count in counts.items()))
+
+
+def others_than(cluster, topics):
+    """A blacklist that leaves these topics of the cluster."""
+    return ",".join(topic for topic in cluster.store.get_children("/brokers/topics") if topic not in topics)
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
+@pytest.mark.parametrize("kind", ["static", "whitelist", "blacklist"])
+def test_members_come_go_and_are_killed_on_either_side(new_group, cluster, tools, kind, version):
+    # each kind of subscription with each version, the strategies in turn
+    strategy = "roundrobin" if (kind == "whitelist") == (version != "0.10.2.2") else "range"
+    prefix = f"{kind}{version.replace('.', '')}"
+    topics = {f"{prefix}-a": 5, f"{prefix}-b": 3}
+    group = new_group(
+        prefix,
+        topics,
+        strategy=strategy,
+        dialect=DIALECT_OF[version],
+        # the Verify tool of 0.8.2.2 fails every group
+        tools=tools("1.1.1" if version == "0.8.2.2" else version),
+    )
+    subscription = {
+        "static": Subscription("static", f"{prefix}-a:2,{prefix}-b:2"),
+        "whitelist": Subscription("whitelist", f"{prefix}-.*", 2),
+        "blacklist": Subscription("blacklist", others_than(cluster, topics), 2),
+    }[kind]
+    group.join("python", "b", subscription)
+    group.produce_round()
+    group.join(version, "a", subscription)
+    group.produce_round()
+    if kind == "whitelist":
+        group.add_topic(f"{prefix}-c", 4)
+        group.produce_round()
+    group.join(version, "c", subscription)
+    group.produce_round()
+    group.leave("b", by_signal=True)
+    group.produce_round()
+    group.join("python", "d", subscription)
+    group.produce_round()
+    if kind == "static":
+        group.add_partitions(f"{prefix}-b", 6)
+        group.produce_round()
+    group.kill("a")
+    group.produce_round()
+    group.join(version, "e", subscription)
+    group.kill("d")
+    group.produce_round()
+    group.leave("c")
+    group.join("python", "f", subscription)
+    group.leave("e", by_signal=True)
+    group.produce_round()
+    group.verdict()
+
+
+@pytest.mark.parametrize(("version", "strategy"), [("0.8.2.2", "range"), ("0.10.2.2", "roundrobin"), ("1.1.1", "roundrobin")])
+def test_members_that_subscribe_to_different_topics_agree(new_group, tools, version, strategy):
+    name = f"differ{version.replace('.', '')}"
+    a, b, c = (f"{name}-{letter}" for letter in "abc")
+    group = new_group(
+        name, {a: 5, b: 4, c: 3}, strategy=strategy, dialect=DIALECT_OF[version], tools=tools("1.1.1")
+    )
+    group.join(version, "m", static(**{a: 2, b: 1}))
+    group.join("python", "k", static(**{b: 3, c: 1}))
+    group.produce_round()
+    group.join(version, "j", static(**{a: 1, c: 11}))
+    group.produce_round()
+    group.join("python", "z", static(**{a: 1, b: 1, c: 2}))
+    group.produce_round()
+    group.leave("m")
+    group.produce_round()
+    group.verdict()
+
+
+def test_all_versions_share_one_group(new_group, tools):
+    group = new_group("versions", {"versions-a": 7, "versions-b": 4}, tools=tools("1.1.1"))
+    subscription = Subscription("whitelist", "versions-a,versions-b", 2)
+    group.join("0.8.2.2", "m1", subscription)
+    group.join("python", "m2", subscription)
+    group.join("1.1.1", "m3", subscription)
+    group.produce_round()
+    group.join("0.10.2.2", "m4", subscription)
+    group.produce_round()
+    group.leave("m2")
+    group.leave("m3")
+    group.join("python", "m0", subscription)
+    group.produce_round()
+    group.verdict()
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
+def test_console_consumer_shares_a_group(new_group, tools, version):
+    name = f"console{version.replace('.', '')}"
+    group = new_group(name, {name: 4}, tools=tools("1.1.1"))
+    group.join("python", "b", Subscription("static", f"{name}:1"))
+    group.produce_round()
+    for tp in group.partitions:  # the console consumer begins at the end of what nobody has committed
+        assert group.committed(tp) == 0
+    group.living[f"{name}_b"].commit()
+    group.join(f"console {version}", "c", Subscription("whitelist", f"{name}|none"))
+    group.produce_round()
+    group.join(f"console {version}", "a", Subscription("static", f"{name}:1"))
+    group.produce_round()
+    group.leave("b")
+    group.produce_round()
+    group.join("python", "d", Subscription("static", f"{name}:1"))
+    group.leave("a")
+    group.kill("c")
+    group.produce_round()
+    group.verdict()
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
+def test_members_share_a_group_on_the_brokers_of_their_own_version(new_group, programs, version):
+    with EmbeddedKafka(version, properties={"auto.create.topics.enable": "false"}) as kafka:
+        cluster = Cluster.open(kafka, programs)
+        group = new_group("own", {"own": 4}, cluster=cluster)
+        subscription = Subscription("static", "own:1")
+        group.join(version, "a", subscription)
+        group.produce_round()
+        group.join("python", "b", subscription)
+        group.produce_round()
+        group.leave("a")
+        group.produce_round()
+        group.verdict()
+        group.close()
+        cluster.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_of_changes_settles(new_group, tools, seed):
+    """Changes come one by one or in pairs at the same moment."""
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    strategy = "roundrobin" if seed % 3 == 2 else "range"
+    versions = ["1.1.1"] if strategy == "roundrobin" else ["0.8.2.2", "0.10.2.2", "1.1.1"]
+    name = f"random{seed}"
+    topics = {f"{name}-{letter}": chance.randint(1, 7) for letter in "ab"}
+    group = new_group(name, topics, strategy=strategy, tools=tools("1.1.1"))
+    subscriptions = [
+        Subscription("whitelist", f"{name}-.*", chance.randint(1, 3)),
+        Subscription("static", f"{name}-a:2,{name}-b:1"),
+    ]
+    names = [f"{chance.choice('abcxyz')}{number}" for number in range(40)]
+    # somebody always subscribes to everything, so every message has somebody to go to
+    group.join("python", names.pop(), subscriptions[0])
+    group.join(chance.choice(versions), names.pop(), subscriptions[0])
+    group.produce_round(3)
+    story = []
+    for _ in range(6):
+        ending = []
+        for _ in range(chance.choice([1, 1, 2])):
+            living = [member_id.removeprefix(f"{name}_") for member_id in group.living]
+            what = chance.choice(["join", "leave", "signal", "kill"]) if len(living) > 1 else "join"
+            if what == "join" or len(living) == 1:
+                kind = chance.choice([PYTHON, chance.choice(versions)])
+                story.append(("join", kind, names[-1]))
+                group.start(kind, names.pop(), chance.choice(subscriptions))
+            elif what == "kill":
+                story.append((what, chosen := chance.choice(living)))
+                group.begin_kill(chosen)
+            else:
+                story.append((what, chosen := chance.choice(living)))
+                ending.append(group.begin_leave(chosen, by_signal=what == "signal"))
+        print(story)
+        group.settle("any change", "any")
+        for member in ending:
+            member.await_end()
+        if chance.random() < 0.7:
+            group.produce_round(3)
+    group.produce_round(3)
+    group.verdict()
