@@ -7,8 +7,8 @@ work, that of Kafka's ConsumerPerformance: count the messages and add up the len
 What a figure includes, messages a second:
 - ours: from the first batch or message at the user to the last. Joining the group is not in it.
 - raw: the same, of a loop over confluent_kafka's consume() with the settings that our fetcher gives to librdkafka.
-- scala: nMsg.sec of kafka.tools.ConsumerPerformance with --zookeeper and one thread. The tool starts its clock after
-  it joined, and after the second that it sleeps then so that its fetcher has filled the queue: neither is in the figure.
+- scala: nMsg.sec of kafka.tools.ConsumerPerformance with --zookeeper and one thread. The tool starts its clock
+  after it joined and slept a second, in which its fetcher filled the queue: neither is in the figure.
 - jvm_new: fetch.nMsg.sec of the same tool with the newer Java consumer. It is without the time for joining the group,
   but with that of looking up positions and of the first fetch, a few hundredths of a second.
 The JVMs compile while they run, in the figure as in life; over four million messages that weighs little.
@@ -18,26 +18,23 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from benchmarks.comparison import Effort, Figures
+from benchmarks.processes import output_of, own_program
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
 from legacy_consumer.librdkafka import produce_all
 from legacy_consumer.librdkafka.producer import Record
 
-PROGRAMS = Path(__file__).resolve().parent / "programs"
 MESSAGES_PER_S = "messages_per_s"
 PEAK_MB = "peak_mb"
 
 _TOPIC = "benchmark"
-_TIMEOUT_S = 180.0
 _DIFFERENT_VALUES = 1000
 
 
@@ -54,24 +51,13 @@ class ConsumingStage:
         """Run one of our programs to its end; its output."""
         self._runs += 1
         name = f"{program}-{self._runs}"
-        command = [sys.executable, str(PROGRAMS / f"{program}.py"), *arguments]
-        return _output(ServerProcess(name, command, self._workspace, self._workspace.folder / f"{name}.log"))
+        command = own_program(program, *arguments)
+        return output_of(ServerProcess(name, command, self._workspace, self._workspace.folder / f"{name}.log"))
 
     def java(self, main: str, *arguments: str) -> str:
         """Run one of Kafka's programs to its end; its output."""
         self._runs += 1
-        return _output(self.kafka.start_java(f"benchmark-{self._runs}", main, *arguments))
-
-
-def _output(process: ServerProcess) -> str:
-    try:
-        code = process.wait(_TIMEOUT_S)
-        if code != 0:
-            reason = f"it did not end within {_TIMEOUT_S:g} s" if code is None else f"exit code {code}"
-            raise ServerStartError(process.name, reason, process.log_tail())
-        return process.log_text()
-    finally:
-        process.kill()
+        return output_of(self.kafka.start_java(f"benchmark-{self._runs}", main, *arguments))
 
 
 @dataclass(frozen=True, slots=True)

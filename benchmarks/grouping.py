@@ -9,7 +9,7 @@ the group has committed offsets, so that a rebalance has none to write. Both sid
 
 What a figure includes, seconds, all by the clock of the ZooKeeper server (see observer.py):
 - start: from the first registration to the last owner znode of the settled group.
-- join: from the joiner's registration to the last owner znode. Its connecting to ZooKeeper comes before and is not in it.
+- join: from the joiner's registration to the last owner znode. It connected to ZooKeeper before: not in the figure.
 - leave: from when the leaver was told to leave to the last owner znode of the others.
 - requests of start, join and leave: all that the server received from before the change until 0.2 s after it settled.
 - commits: of offsets for all partitions by one member that owns them, each time other ones than before.
@@ -18,71 +18,24 @@ What a figure includes, seconds, all by the clock of the ZooKeeper server (see o
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
 
 from benchmarks.comparison import Effort, Figures
 from benchmarks.observer import Observer
+from benchmarks.processes import JAVA_SOURCES, MembersProcess, Side, own_program
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.embedded.process import Workspace
-from legacy_consumer.errors import ServerStartError
 
-HERE = Path(__file__).resolve().parent
 JOIN_S, LEAVE_S, START_S = "join_s", "leave_s", "start_s"
 JOIN_REQUESTS = "join_requests"
 COMMITS_PER_S = "commits_per_s"
 
-Side = Literal["ours", "jvm"]
-
 _TOPIC = "benchmark"
 _COMMITS = {"ours": 40, "jvm": 4}
 """Enough for a figure; the JVM takes half a second for one."""
-
-
-class MembersProcess:
-    """The process that holds the members of one side."""
-
-    def __init__(self, side: Side, command: list[str], workspace: Workspace) -> None:
-        self.name = f"members, {side}"
-        self._errors = (workspace.folder / f"{side}.err").open("w+", encoding="utf-8")
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, bufsize=1
-        )
-        workspace.guard(self._process.pid)
-        self._answer()
-
-    def tell(self, line: str) -> str:
-        """Have it do something, and wait until it is done; what it answers. Raises: ServerStartError."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n")
-        return self._answer()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        verdict, _, answer = self._process.stdout.readline().strip().partition(" ")
-        if verdict != "ok":
-            self._errors.seek(0)
-            raise ServerStartError(self.name, answer or "it ended", self._errors.read()[-2000:])
-        return answer
-
-    def close(self) -> None:
-        """End it; its members leave in order if they can."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process.stdout.close()
-        self._errors.close()
 
 
 class GroupStage:
@@ -102,9 +55,9 @@ class GroupStage:
         if side not in self._processes:
             arguments = [self._kafka.zookeeper_connect, _TOPIC, str(self.partitions)]
             if side == "jvm":
-                command = self._kafka.java_command(str(HERE / "java" / "Members.java"), *arguments)
+                command = self._kafka.java_command(str(JAVA_SOURCES / "Members.java"), *arguments)
             else:
-                command = [sys.executable, str(HERE / "programs" / "members.py"), *arguments]
+                command = own_program("members", *arguments)
             self._processes[side] = MembersProcess(side, command, self._workspace)
         return self._processes[side]
 

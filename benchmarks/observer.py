@@ -145,5 +145,5 @@ class Observer:
 
 
 def member_id(group: str, number: int) -> str:
-    """The consumer id of the member that joined as so manieth."""
+    """The consumer id of a member, numbered in the order of joining from 0."""
     return f"{group}_m-{number:03}"

@@ -24,7 +24,7 @@ _BETWEEN = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
 
 
 def merged(earlier: Iterable[Result], new: Iterable[Result], order: Sequence[str]) -> list[Result]:
-    """All results, new ones in the place of earlier ones, as the registry orders them; what it knows no more is gone."""
+    """All results in this order, new ones in the place of earlier ones; names that are not in it are dropped."""
     by_name = {result.name: result for result in (*earlier, *new)}
     return [by_name[name] for name in order if name in by_name]
 

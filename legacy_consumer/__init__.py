@@ -1,11 +1,9 @@
 """A full member of Kafka's ZooKeeper consumer groups.
 
-    from legacy_consumer import ConsumerConnector
-
-    with ConsumerConnector(zookeeper_connect="localhost:2181", group_id="billing") as connector:
-        (stream,) = connector.create_message_streams({"orders": 1})["orders"]
-        for message in stream:
-            print(message.partition(), message.offset(), message.value())
+>>> with ConsumerConnector(zookeeper_connect="localhost:2181", group_id="billing") as connector:  # doctest: +SKIP
+...     (stream,) = connector.create_message_streams({"orders": 1})["orders"]
+...     for message in stream:
+...         print(message.partition(), message.offset(), message.value())
 """
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig

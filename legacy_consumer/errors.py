@@ -186,7 +186,7 @@ class PortInUseError(EmbeddedError):
         self.port = port
 
     def __str__(self) -> str:
-        return f"{self.server} cannot have port {self.port}, something listens there: choose another, or 0 for a free one"
+        return f"{self.server} cannot have port {self.port}, something listens there: choose another, 0 for any"
 
 
 class AdminError(LegacyConsumerError):

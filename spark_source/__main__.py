@@ -11,7 +11,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from spark_source.errors import reason_of
+from spark_source.arrow import ColumnType
+from spark_source.errors import SparkReadError, reason_of
+from spark_source.offsets import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 KEY = ("group", "topic", "partition")
 
+_WIDE = 200
+"""Columns for a table in a file or a pipe, where nothing says how wide it may be."""
 _EXAMPLE = "Example: python -m spark_source --zookeeper localhost:2181 --group billing --json"
 
 
@@ -38,23 +42,32 @@ def main(zookeeper: str, group: str, pairs: tuple[str, ...], *, as_json: bool) -
         options[key] = value
     try:
         rows = _read(options)
-    except Exception as error:  # noqa: BLE001 - whatever Spark and py4j raise, a person gets one line
-        click.echo(f"error: {reason_of(error)}", err=True)
+    except SparkReadError as error:
+        click.echo(f"error: {error}", err=True)
         sys.exit(1)
     if as_json:
         for row in rows:
             click.echo(json.dumps(row.asDict(), default=_as_json))
     else:
-        Console().print(_table(rows))
+        _print_table(rows)
 
 
-def _read(options: dict[str, str]) -> Sequence[Row]:
+def _read(options: dict[str, str]) -> list[Row]:
+    from pyspark.errors import PySparkException
+
     from spark_source.local_spark import local_spark
     from spark_source.source import register
 
-    with local_spark("zk_offsets") as spark:
-        register(spark)
-        rows = spark.read.format("zk_offsets").options(**options).load().collect()
+    try:
+        with local_spark("zk_offsets") as spark:
+            register(spark)
+            try:
+                rows = spark.read.format("zk_offsets").options(**options).load().collect()
+            except PySparkException as error:
+                # while the JVM lives: it is asked for the text of its errors
+                raise SparkReadError(reason_of(error)) from error
+    except PySparkException as error:
+        raise SparkReadError(f"Spark does not start: {reason_of(error)}") from error
     return sorted(rows, key=lambda row: tuple(row[name] for name in KEY))
 
 
@@ -64,16 +77,27 @@ def _as_json(value: object) -> str:
     raise TypeError(f"{value!r} has no JSON")
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _print_table(rows: Sequence[Row]) -> None:
     table = Table()
-    names = list(rows[0].asDict()) if rows else list(KEY)
-    with_errors = any(row["error"] for row in rows)
-    names = [name for name in names if name != "error" or with_errors]
-    for name in names:
-        table.add_column(name, justify="left" if name in {"group", "topic", "owner", "error"} else "right")
+    for column in COLUMNS:
+        if column.name != "error":
+            text = column.type is ColumnType.STRING
+            table.add_column(column.name, justify="left" if text else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in names))
-    return table
+        table.add_row(*(_as_cell(row[column.name]) for column in COLUMNS if column.name != "error"))
+    console = Console()
+    if not console.is_terminal:
+        console.width = _WIDE
+    console.print(table)
+    for row in rows:
+        if row["error"]:
+            click.echo(f"{row['group']} {row['topic']}/{row['partition']}: {row['error']}")
+
+
+def _as_cell(value: object) -> str:
+    if value is None:
+        return ""
+    return value.isoformat(" ", "seconds") if isinstance(value, datetime) else str(value)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ LegacyConsumerError (zk_layout.errors)
   SparkSourceError
     SchemaMismatchError             a column that the format does not have, or not with this type
     MissingGroupsError              missingGroups=fail, and some of the groups do not exist
+    SparkReadError                  a local Spark could not read; the reason is the source's own, or Spark's
 
 Options that cannot be used as given are ConfigError. Spark hands a Python error on as text, the traceback before it;
 reason_of finds the line again.
@@ -46,6 +47,17 @@ class MissingGroupsError(SparkSourceError):
             f"no such group under /consumers: {', '.join(self.groups)}; "
             "check the option groups, or set missingGroups=ignore"
         )
+
+
+class SparkReadError(SparkSourceError):
+    """A read through a local Spark failed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 def reason_of(error: BaseException) -> str:

@@ -36,7 +36,7 @@ def local_spark(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
 def _start(name: str, cores: int, folder: Path) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    settings = {
+    settings: dict[str, bool | float | int | str | None] = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # little work in a short life: the optimising compiler would cost more than it gains

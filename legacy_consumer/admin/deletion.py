@@ -14,7 +14,7 @@ def delete_group(store: ZkStore, group: str) -> bool:
     """Delete /consumers/G and everything below; False if it is not there.
 
     Raises: ActiveGroupError if the group has members, whether or not anybody can read their registrations;
-    NotEmptyError if somebody writes into it at the same time, whatever is deleted by then stays deleted; ZooKeeperError.
+    NotEmptyError if somebody writes into it at the same time, and what is gone by then stays so; ZooKeeperError.
     """
     [ids] = store.get_children_many([ConsumerIdsPath(group).path])
     if ids:

@@ -91,7 +91,7 @@ def commit_printed(connector: ConsumerConnector, printer: Printer) -> None:
         connector.commit_offsets()
 
 
-def consume_to(  # noqa: PLR0913
+def consume_to(
     connector: ConsumerConnector,
     streams: Sequence[KafkaStream],
     printer: Printer,

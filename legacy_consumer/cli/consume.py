@@ -86,7 +86,7 @@ Examples:
     help="What stands between key and value; \\t and the like are understood.",
 )
 @click.pass_context
-def consume(  # noqa: PLR0913
+def consume(
     ctx: click.Context,
     cluster: ClusterOptions,
     topic: str | None,
@@ -154,7 +154,7 @@ def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None, str
 def _separator(text: str) -> bytes:
     r"""The bytes that a user means who can type no tab: \t, \n, \x00 and the like."""
     try:
-        return codecs.escape_decode(text.encode("utf-8", "surrogateescape"))[0]  # type: ignore[attr-defined,no-any-return]
+        return codecs.escape_decode(text.encode("utf-8", "surrogateescape"))[0]
     except ValueError as error:
         raise click.UsageError(f"--key-separator {text!r}: {error}") from error
 

@@ -17,7 +17,7 @@ Example:
 """
 )
 def groups() -> None:
-    """Look at consumer groups: their names, members, owners, offsets and lag."""
+    """Look at consumer groups in ZooKeeper."""
 
 
 groups.add_command(list_command)

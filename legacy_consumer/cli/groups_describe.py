@@ -11,11 +11,13 @@ import click
 from legacy_consumer.admin.groups import GroupDescription, GroupMember, PartitionLag, describe_group
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, printable, say
-from legacy_consumer.config.cluster_config import check_name
 from legacy_consumer.librdkafka import open_log_offsets
 from rebalance.clock import SystemClock
 from zk_layout.errors import ConfigError
 
+_BEYOND = (
+    "! the committed offset lies beyond the end of the log: the topic was made anew, or the offset was set by hand"
+)
 _BAD = "red"
 _ODD = "yellow"
 
@@ -49,14 +51,13 @@ Example:
 @click.argument("group")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def describe(cluster: ClusterOptions, group: str, as_json: bool) -> None:
-    """Show who is in a group, who owns which partition, and how far behind it is.
+    """Show members, owners, offsets and lag.
 
     LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. AGE tells when the offset
     was committed, JOINED when the member registered. A dash stands for what is not there or not known.
     """
-    check_name("group", group)
-    if not group:
-        raise ConfigError("group", group, "must not be empty")
+    if not group or group in {".", ".."} or "/" in group or not group.isprintable():
+        raise ConfigError("group", printable(group), "is no name that a group can have")
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         found = describe_group(store, log_offsets, group)
@@ -91,7 +92,7 @@ def _show(found: GroupDescription) -> None:
     for note in notes:
         say(note, _ODD)
     for bad in found.unreadable:
-        say(f"{printable(bad.consumer_id)} is unreadable, and members of the JVM fail over it: {bad.problem}", _BAD)
+        say(f"unreadable: {printable(bad.problem)}", _BAD)
 
 
 def _totals(found: GroupDescription) -> str:

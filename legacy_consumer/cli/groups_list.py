@@ -23,7 +23,10 @@ Example:
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def list_command(cluster: ClusterOptions, as_json: bool) -> None:
-    """Name all groups that ever were in /consumers, one on a line; `describe` tells which ones live."""
+    """Name all groups, one on a line.
+
+    Those are all that ever were in /consumers; `describe` tells whether somebody is in one.
+    """
     with open_store(load_cluster_config(cluster)) as store:
         names = list_groups(store)
     if as_json:

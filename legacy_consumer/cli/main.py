@@ -36,18 +36,23 @@ Example:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a command is written."""
+    """Where a command is written, and what it does in a few words."""
 
     module: str
     name: str
+    summary: str
 
 
 _COMMANDS = {
-    "assign": _Place("legacy_consumer.cli.assign", "assign"),
-    "consume": _Place("legacy_consumer.cli.consume", "consume"),
-    "embedded": _Place("legacy_consumer.cli.embedded", "embedded"),
-    "groups": _Place("legacy_consumer.cli.groups", "groups"),
-    "quickstart": _Place("legacy_consumer.cli.quickstart", "quickstart"),
+    "assign": _Place(
+        "legacy_consumer.cli.assign", "assign", "What a group of these members would do, without servers."
+    ),
+    "consume": _Place("legacy_consumer.cli.consume", "consume", "Join a group and print its messages."),
+    "embedded": _Place("legacy_consumer.cli.embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
+    "groups": _Place("legacy_consumer.cli.groups", "groups", "Look at groups: members, owners, offsets, lag."),
+    "quickstart": _Place(
+        "legacy_consumer.cli.quickstart", "quickstart", "See a group at work, from nothing to a proof."
+    ),
 }
 
 
@@ -68,6 +73,11 @@ class _Commands(click.Group):
         command = getattr(importlib.import_module(place.module), place.name)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name].summary) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -106,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else FAILED
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (whatever it is, people get a line and not a traceback)
         code = _explain(error)
     _drop_unread_output()
     return code

@@ -12,8 +12,6 @@ from types import FrameType
 import click
 from rich.console import Console
 
-from zk_layout.errors import LegacyConsumerError
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -53,8 +51,6 @@ def quickstart(as_json: bool) -> None:
     except _Interrupted as interrupted:
         click.echo("stopped: nothing is left behind", err=True)
         sys.exit(128 + interrupted.number)
-    except LegacyConsumerError as error:
-        raise click.ClickException(str(error)) from error
     if as_json:
         click.echo(json.dumps(report.as_json(), indent=2))
         for failure in report.failures:

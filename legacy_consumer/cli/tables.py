@@ -38,9 +38,10 @@ class Cell:
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
     """Print to standard output."""
     if sys.stdout.isatty():
-        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1))
+        # padding besides the box's own blank between columns: two in all
+        table = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
         _fill(table, columns, rows)
-        Console(file=sys.stdout, markup=False, emoji=False, highlight=False).print(table)
+        _terminal().print(table)
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     _fill(table, columns, rows)
@@ -65,9 +66,13 @@ def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell 
 def say(text: str, style: str = "") -> None:
     """Print a line to standard output, styled on terminals alone."""
     if style and sys.stdout.isatty():
-        Console(file=sys.stdout, markup=False, emoji=False, highlight=False).print(text, style=style)
+        _terminal().print(text, style=style, soft_wrap=True)
     else:
         click.echo(text)
+
+
+def _terminal() -> Console:
+    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
 
 
 def printable(text: str) -> str:

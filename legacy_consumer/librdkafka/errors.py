@@ -1,15 +1,15 @@
 """What only producing needs; the consumer's errors are in legacy_consumer.errors.
 
-KafkaError (legacy_consumer.errors)
+LegacyConsumerError (zk_layout.errors)
   ProduceError                      some records were not acknowledged
 """
 
 from __future__ import annotations
 
-from legacy_consumer.errors import KafkaError
+from zk_layout.errors import LegacyConsumerError
 
 
-class ProduceError(KafkaError):
+class ProduceError(LegacyConsumerError):
     """Some records were not acknowledged."""
 
     def __init__(self, topic: str, failed: int, produced: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The main job from nothing: real servers, real flights, a group that grows, loses a member and shrinks, and a proof."""
+"""The main job: real servers, real flights, a group that grows, loses a member and shrinks, and a proof."""
 
 from legacy_consumer.quickstart.errors import QuickstartError
 from legacy_consumer.quickstart.report import Report

@@ -29,7 +29,7 @@ class MemberState(Enum):
 
 
 class Member:
-    """One consumer process. It ends with this process, in order or not: its input ends then, and the keeper knows it."""
+    """One consumer process. It ends with this process in any case: its input ends then, and the keeper knows it."""
 
     def __init__(self, name: str, zookeeper: str, rate: float, workspace: Workspace) -> None:
         self.name = name

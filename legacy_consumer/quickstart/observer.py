@@ -27,7 +27,7 @@ _PREFIX = f"{GROUP}_"
 class Sight:
     """One look at the group; at: seconds of the monotonic clock.
 
-    members: by name, sorted. owners: {partition: member}, without those that nobody owns. committed: {partition: offset}.
+    members: by name, sorted. owners: {partition: member}, of those that are owned. committed: {partition: offset}.
     """
 
     at: float

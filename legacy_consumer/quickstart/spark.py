@@ -1,4 +1,4 @@
-"""The group's offsets as Spark sees them: `python -m spark_source` as a child process, since Spark stays out of here."""
+"""The group's offsets as Spark sees them: `python -m spark_source` as a child, since Spark itself stays out of here."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def read_offsets(
 
 def _rows(output: bytes) -> list[dict[str, object]]:
     try:
-        rows = json.loads(output)
-        return sorted(({**row} for row in rows), key=lambda row: int(row["partition"]))
+        rows: list[dict[str, object]] = [{**json.loads(line)} for line in output.splitlines()]
+        return sorted(rows, key=lambda row: int(str(row["partition"])))
     except (ValueError, TypeError, KeyError) as error:
         raise QuickstartError(f"{_PROGRAM} did not print rows of offsets: {error}") from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from legacy_consumer.config import ClusterConfig
@@ -22,9 +22,9 @@ from legacy_consumer.quickstart.members import Member, MemberState
 from legacy_consumer.quickstart.observer import Sight, expected_owners, look
 from legacy_consumer.quickstart.proof import Verdict, check_deliveries
 from legacy_consumer.quickstart.report import Happening, Report, Settling, Takeover
-from legacy_consumer.quickstart.screen import PartitionView, Screen, View
+from legacy_consumer.quickstart.screen import PartitionView, Screen, View, spell_settling
 from legacy_consumer.quickstart.spark import read_offsets
-from legacy_consumer.quickstart.worker import COMMIT_INTERVAL_MS, GROUP, SESSION_TIMEOUT_MS
+from legacy_consumer.quickstart.worker import GROUP, SESSION_TIMEOUT_MS
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition
 from zk_layout.settings import ZkSettings
@@ -37,6 +37,8 @@ MEMBERS = 4
 BRAKED_RATE = 2500.0
 """Flights a second and member while the group changes, so that there is something left to hand over."""
 
+_FLOW_FLIGHTS = 2500
+"""What every owner processes before the group changes again: a second's worth."""
 _POLL_S = 0.01
 _PATIENCE_S = 60.0
 _COUNT_EVERY = 10_000
@@ -82,7 +84,7 @@ class _Story:
         self._say(f"the group {GROUP} grows to {MEMBERS} members, each a process of its own")
         for number in range(1, MEMBERS + 1):
             self._join(f"member-{number}")
-        idle = tuple(name for name in self._sight.members if name not in self._sight.owners.values())
+        idle = tuple(name for name in self._sight.members if name not in self._owners())
         takeover = self._kill(self._choose_victim())
         for name in [name for name, member in reversed(self._members.items()) if member.is_running][:-1]:
             self._leave(name)
@@ -143,14 +145,13 @@ class _Story:
 
     def _join(self, name: str) -> None:
         self._begin(f"{name} joins")
-        before = self._sight.owners
         member = Member(name, self._zookeeper, BRAKED_RATE, self._workspace)
         self._stack.callback(member.close)
         self._members[name] = member
-        self._await_settled(f"{name} joined", before)
+        self._await_settled(f"{name} joined")
         self._note("joined", name)
         mine = [number for number, owner in self._sight.owners.items() if owner == name]
-        what = f"owns partition {_listed(mine)}" if mine else "finds no partition left and idles"
+        what = f"owns {_listed(mine)}" if mine else "finds no partition left and idles"
         self._say(f"{name} joined (process {member.pid}) and {what}{self._settled_words()}")
         self._await_flow()
 
@@ -161,22 +162,20 @@ class _Story:
 
     def _kill(self, name: str) -> Takeover:
         self._begin(f"{name} was killed with -9: ZooKeeper waits for the end of its session")
-        before = self._sight.owners
-        orphaned = tuple(number for number, owner in before.items() if owner == name)
+        orphaned = tuple(number for number, owner in self._sight.owners.items() if owner == name)
         killed_at = time.monotonic()
         self._members[name].kill()
-        self._say(f"{name} killed with -9: it leaves partition {_listed(orphaned)} uncommitted since at most "
-                  f"{COMMIT_INTERVAL_MS / 1000:g} s")  # fmt: skip
-        expired_at, owned_at = self._await_settled(f"{name} killed with -9", before)
+        self._say(f"{name} killed with -9: it leaves {_listed(orphaned)} without an owner")
+        expired_at, owned_at = self._await_settled(f"{name} killed with -9")
         self._note("killed", name)
         successors = {number: self._sight.owners[number] for number in orphaned}
 
         def flows_again(_: Sight) -> bool:
             return all(self._has_moved(number, owner, killed_at) for number, owner in successors.items())
 
-        self._await(flows_again, f"partition {_listed(orphaned)} does not flow again")
+        self._await(flows_again, f"{_listed(orphaned)}: no flights again")
+        # when the last of them began: a member says so at once
         flowed_at = max(self._members[owner].told_at.get(number, owned_at) for number, owner in successors.items())
-        # the moment when the last of them began; a member says so at once, and again ten times a second
         takeover = Takeover(
             member=name,
             partitions=orphaned,
@@ -193,9 +192,8 @@ class _Story:
 
     def _leave(self, name: str) -> None:
         self._begin(f"{name} leaves")
-        before = self._sight.owners
         self._members[name].leave()
-        self._await_settled(f"{name} left", before)
+        self._await_settled(f"{name} left")
         self._members[name].await_end()
         self._note("left", name)
         self._say(f"{name} left on SIGTERM{self._settled_words()}")
@@ -253,37 +251,47 @@ class _Story:
                 )
             self._pause.wait(_POLL_S)
 
-    def _await_settled(self, cause: str, before: object) -> tuple[float, float]:
-        """Wait until the running members are the group and own what is due; when each of the two was first seen."""
+    def _await_settled(self, cause: str) -> tuple[float, float]:
+        """Wait until the running members are the group and own what is due.
+
+        Returns: when a change was first seen, and when all was settled.
+        """
+        before = self._sight
         members = tuple(sorted(name for name, member in self._members.items() if member.is_running))
         due = expected_owners(members)
-        changed_at = self._await(lambda sight: sight.members == members, f"{cause}, but ZooKeeper does not show it").at
-        settled = self._sight
-        if settled.owners != due:
-            settled = self._await(lambda sight: sight.owners == due, f"{cause}, but the group does not settle")
-        was = dict(before) if isinstance(before, dict) else {}
-        moved = sum(1 for number, owner in due.items() if was.get(number) != owner)
-        self._rebalances.append(Settling(cause, len(members), moved, round(1000 * (settled.at - changed_at), 1)))
-        return changed_at, settled.at
+        changed_at: list[float] = []
+
+        def is_settled(sight: Sight) -> bool:
+            if (sight.members, sight.owners) != (before.members, before.owners):
+                changed_at.append(sight.at)
+            return sight.members == members and sight.owners == due
+
+        settled_at = self._await(is_settled, f"{cause}, but the group has not settled").at
+        moved = sum(1 for number, owner in due.items() if before.owners.get(number) != owner)
+        self._rebalances.append(Settling(cause, len(members), moved, round(1000 * (settled_at - changed_at[0]), 1)))
+        return changed_at[0], settled_at
 
     def _await_flow(self) -> None:
-        """Wait until every partition that has flights left has moved under its owner since now."""
-        since = time.monotonic()
-        owners = dict(self._sight.owners)
-        by_owner = {owner: [number for number, its in owners.items() if its == owner] for owner in owners.values()}
+        """Wait until every owner has processed some more flights, or has none left."""
+        partitions = {owner: [n for n, its in self._sight.owners.items() if its == owner] for owner in self._owners()}
+        enough = {owner: self._members[owner].processed + _FLOW_FLIGHTS for owner in partitions}
 
         def flows(_: Sight) -> bool:
-            # a braked member with several partitions takes what librdkafka has queued, one partition after the other
             return all(
-                any(self._has_moved(number, owner, since + 1.0) for number in numbers)
-                for owner, numbers in by_owner.items()
+                self._members[owner].processed >= enough[owner] or all(map(self._is_at_end, numbers))
+                for owner, numbers in partitions.items()
             )
 
-        self._await(flows, "not every member receives flights")
+        self._await(flows, "not every owner receives flights")
+
+    def _owners(self) -> set[str]:
+        return set(self._sight.owners.values())
+
+    def _is_at_end(self, number: int) -> bool:
+        return self._position(number) >= self._log[number][1]
 
     def _has_moved(self, number: int, owner: str, since: float) -> bool:
-        at_end = self._position(number) >= self._log[number][1]
-        return at_end or self._members[owner].told_at.get(number, 0.0) > since
+        return self._is_at_end(number) or self._members[owner].told_at.get(number, 0.0) > since
 
     # Telling.
 
@@ -297,7 +305,10 @@ class _Story:
 
     def _settled_words(self) -> str:
         last = self._rebalances[-1]
-        return f", settled in {last.settle_ms:.0f} ms" if last.moved else ", nothing moves"
+        if not last.moved:
+            return ", nothing moves"
+        # between two looks nobody knows
+        return f", settled in {spell_settling(last.settle_ms)}"
 
     def _note(self, event: str, name: str) -> None:
         sight = self._sight
@@ -327,8 +338,8 @@ class _Story:
             return f"{member.state.value}, {member.processed:,} flights"
         if member.name not in self._sight.members:
             return "starting"
-        if member.name not in self._sight.owners.values():
-            return f"idle, {member.processed:,} flights" if member.processed else "idle: three partitions, three owners"
+        if member.name not in self._owners():
+            return "idle: three partitions have three owners"
         return f"process {member.pid}, {member.processed:,} flights"
 
     def _position(self, number: int) -> int:
@@ -339,5 +350,5 @@ class _Story:
         return time.monotonic() - self._began
 
 
-def _listed(numbers: object) -> str:
-    return " ".join(map(str, numbers)) if isinstance(numbers, (list, tuple)) else str(numbers)
+def _listed(numbers: Sequence[int]) -> str:
+    return f"partition{'s' if len(numbers) > 1 else ''} {' '.join(map(str, numbers))}"

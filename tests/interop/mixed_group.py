@@ -195,6 +195,8 @@ class MixedGroup:
             self.produced[TopicPartition(topic, number)] = 0
         self.topics[topic] = partitions
         self.cluster.kafka.add_partitions(topic, partitions)
+        while len(self.cluster.producer.list_topics(topic, 10).topics[topic].partitions) < partitions:
+            time.sleep(POLL_S)
         self.settle("partitions come", "partitions")
 
     def close(self):

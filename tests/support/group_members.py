@@ -122,11 +122,11 @@ class Group:
             self.create_topic(topic, partitions)
 
     def create_topic(self, topic, partitions):
-        data = encode_topic(TopicAssignment({p: (0,) for p in range(partitions)}))
+        data = encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
         self.admin.create(f"/brokers/topics/{topic}", data, make_parents=True)
 
     def add_partitions(self, topic, partitions):
-        data = encode_topic(TopicAssignment({p: (0,) for p in range(partitions)}))
+        data = encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
         self.admin.set_data(f"/brokers/topics/{topic}", data)
 
     def join(self, name, subscription, **options):
@@ -137,7 +137,9 @@ class Group:
     def settle(self, turns=10_000):
         """Let everybody take turns until nobody has anything to do now."""
         for _ in range(turns):
-            if all([member.coordinator.turn() > 0 or member.coordinator.is_closed for member in self.members]):
+            # a list, so that everybody gets a turn, not only those before the first who has something to do
+            idle = [member.coordinator.turn() > 0 or member.coordinator.is_closed for member in self.members]
+            if all(idle):
                 return
         raise AssertionError("the group does not settle")
 

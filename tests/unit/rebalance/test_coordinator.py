@@ -99,7 +99,7 @@ def test_triggers_that_arrive_together_are_one_rebalance(group):
         member.coordinator.turn()
     group.settle()
     assert a.coordinator.status.rebalances - before <= 2
-    assert sorted(sum((member.owned for member in group.members), [])) == partitions("t", *range(8))
+    assert sorted(tp for member in group.members for tp in member.owned) == partitions("t", *range(8))
 
 
 def test_a_conflict_is_over_the_moment_the_owner_releases(group):

@@ -1,0 +1,93 @@
+"""A group goes over from the JVM to Python, one member after another, and back."""
+
+import threading
+
+import pytest
+
+from tests.interop.mixed_group import PYTHON
+from tests.support.jvm_member import Subscription
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
+def test_group_goes_over_to_python_and_back_without_a_gap_or_a_repeat(new_group, version):
+    name = f"over{version.replace('.', '')}"
+    group = new_group(name, {name: 4})
+    subscription = Subscription("static", f"{name}:1")
+    group.join(version, "j1", subscription)
+    group.join(version, "j2", subscription)
+    group.produce_round(20)
+    # names that sort after those of the JVM's, so that these lose and win partitions at each step
+    group.join("python", "p1", subscription)
+    group.produce_round(20)
+    group.leave("j1")
+    group.produce_round(20)
+    group.join("python", "p2", subscription)
+    group.leave("j2", by_signal=True)
+    assert {member.kind for member in group.living.values()} == {PYTHON}
+    group.produce_round(20)
+    group.join(version, "j3", subscription)
+    group.leave("p1", by_signal=True)
+    group.produce_round(20)
+    group.join(version, "j4", subscription)
+    group.leave("p2")
+    assert {member.kind for member in group.living.values()} == {version}
+    group.produce_round(20)
+
+    verdict = group.verdict()
+    for tp in group.partitions:
+        if not any(message[0] == tp for message in verdict.redelivered):
+            assert group.order_of(tp) == list(range(120))
+    group.leave("j3")
+    group.leave("j4")
+    assert {tp: group.committed(tp) for tp in group.partitions} == dict.fromkeys(group.partitions, 120)
+
+
+def test_group_whose_jvm_members_were_killed_goes_on_from_what_they_committed(new_group):
+    group = new_group("inherit", {"inherit": 3})
+    subscription = Subscription("static", "inherit:1")
+    group.join("1.1.1", "j1", subscription)
+    group.produce_round(10)
+    group.living["inherit_j1"].commit()
+    group.produce_round(10)
+    group.join("python", "p1", subscription)
+    group.kill("j1")
+    group.produce_round(10)
+    redelivered = group.verdict().redelivered
+    # j1 gave p1 one partition, and committed that; of the others it had committed ten
+    lost = {tp for tp, _ in redelivered}
+    assert {offset for _, offset in redelivered} == set(range(10, 20))
+    assert len(lost) == 2
+    group.leave("p1")
+    assert {group.committed(tp) for tp in group.partitions} == {30}
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "1.1.1"])
+def test_nothing_is_lost_while_messages_flow(new_group, version):
+    """Members come, leave and are killed while messages are produced without a pause."""
+    name = f"flow{version.replace('.', '')}"
+    group = new_group(name, {name: 6}, properties={"auto.commit.interval.ms": 500})
+    subscription = Subscription("static", f"{name}:2")
+    group.join("python", "b", subscription)
+    done = threading.Event()
+
+    def produce():
+        while not done.wait(0.01):
+            group.produce(5)
+
+    producing = threading.Thread(target=produce)
+    producing.start()
+    try:
+        group.join(version, "a", subscription)
+        group.join("python", "c", subscription)
+        group.leave("b")
+        group.kill("a")
+        group.join(version, "d", subscription)
+        group.leave("d", by_signal=True)
+        group.join(version, "e", subscription)
+        group.kill("c")
+    finally:
+        done.set()
+        producing.join()
+    group.verdict()

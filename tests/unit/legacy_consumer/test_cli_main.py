@@ -1,0 +1,262 @@
+"""The command line as a whole: its help, its exit codes, and one line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from legacy_consumer.cli import logs, main
+from legacy_consumer.cli.main import cli
+from zk_layout.errors import MissingChrootError
+
+ROOT = Path(__file__).parents[3]
+
+
+def commands_under(command, names=()):
+    """Every command with its name: (("groups", "list"), the command)."""
+    yield names, command
+    if isinstance(command, click.Group):
+        ctx = click.Context(command)
+        for name in command.list_commands(ctx):
+            yield from commands_under(command.get_command(ctx, name), (*names, name))
+
+
+ALL = dict(commands_under(cli))
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before():
+    root, kazoo = logging.getLogger(), logging.getLogger("kazoo")
+    before = root.level, kazoo.level, list(root.handlers)
+    yield
+    root.setLevel(before[0])
+    kazoo.setLevel(before[1])
+    root.handlers[:] = before[2]
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A command that raises what it is told to."""
+
+    def add(error):
+        @click.command()
+        def fail():
+            raise error
+
+        found = type(cli).get_command
+        monkeypatch.setattr(
+            type(cli), "get_command", lambda self, ctx, name: fail if name == "fail" else found(self, ctx, name)
+        )
+
+    return add
+
+
+def run(*args, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "legacy_consumer", *args],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        **options,
+    )
+
+
+def test_the_commands_of_this_program_are_there():
+    assert {("assign",), ("consume",), ("embedded", "up"), ("groups", "list"), ("groups", "describe")} <= set(ALL)
+
+
+@pytest.mark.parametrize("names", ALL, ids=" ".join)
+def test_every_help_ends_with_an_example_of_that_command(names, capsys):
+    assert main([*names, "--help"]) == 0
+    shown = capsys.readouterr().out
+    _, heading, example = re.split(r"(?m)^ *(Examples?:)$", shown)
+    assert heading
+    lines = [line.strip() for line in example.strip().splitlines()]
+    called = [line for line in lines if " ".join(("legacy-consumer", *names)) in line]
+    assert called
+    assert not [line for line in lines if line.startswith("-")], "options come before the example"
+
+
+@pytest.mark.parametrize("names", [n for n, c in ALL.items() if isinstance(c, click.Group)], ids=" ".join)
+def test_a_group_lists_its_commands_with_one_whole_line_each(names, capsys):
+    main([*names, "--help"])
+    shown = capsys.readouterr().out
+    for name in ALL[names].list_commands(click.Context(ALL[names])):
+        assert re.search(rf"(?m)^  {name} +\S.*\w\.?$", shown), name
+    assert "..." not in shown
+
+
+@pytest.mark.parametrize("names", [n for n in ALL if n and n[0] in {"consume", "groups"} and n != ("groups",)])
+def test_every_command_of_a_cluster_takes_the_same_options(names):
+    options = {option for param in ALL[names].params for option in param.opts}
+    assert {"--zookeeper", "--config", "--property", "--verbose"} <= options
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"legacy-consumer {importlib.metadata.version('legacy-consumer')}\n"
+
+
+def test_the_module_runs_as_the_command():
+    done = run("--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith("Usage: legacy-consumer ")
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["nonsense"], "No such command 'nonsense'"),
+        (["groups", "list"], "Say where ZooKeeper is: --zookeeper HOST:PORT"),
+        (["groups", "list", "--property", "x"], "'x' is not KEY=VALUE"),
+        (["consume", "--topic", "t"], "Say where ZooKeeper is"),
+        (["consume", "--zookeeper", "h:1"], "exactly one of --topic, --whitelist and --blacklist"),
+        (["consume", "--zookeeper", "h:1", "--topic", "t", "--whitelist", "t"], "exactly one of"),
+        (["consume", "--zookeeper", "h:1", "--topic", "t", "--max-messages", "0"], "--max-messages"),
+        (["consume", "--zookeeper", "h:1", "--topic", "t", "--key-separator", "\\x"], "--key-separator"),
+        (
+            "consume --zookeeper h:1 --topic t --from-beginning --property auto.offset.reset=largest".split(),
+            "--from-beginning contradicts auto.offset.reset=largest",
+        ),
+    ],
+)
+def test_misuse_ends_with_2(args, complaint, capsys):
+    assert main(args) == 2
+    assert complaint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        ("groups list --zookeeper h:1 --property zookeper.connect=x:1", "did you mean zookeeper.connect?"),
+        ("groups list --zookeeper h:1 --config /no/such/file", "/no/such/file: cannot be read"),
+        ("groups list --zookeeper h:nope", "'h:nope' is no host:port"),
+        ("groups describe a/b --zookeeper h:1", "group=a/b: is no name that a group can have"),
+        ("consume --zookeeper h:1 --topic t --group a*b", "group.id=a*b: may hold only letters"),
+        ("consume --zookeeper h:1 --whitelist a(b", "topic filter 'a(b': "),
+        ("consume --zookeeper h:1 --topic t --property zookeper.connect=x:1", "did you mean zookeeper.connect?"),
+    ],
+)
+def test_what_cannot_work_is_one_line_and_1_before_anything_is_connected_to(args, complaint, capsys):
+    assert main(args.split()) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    [line] = captured.err.splitlines()
+    assert line.startswith("Error: ")
+    assert complaint in line
+
+
+def test_a_zookeeper_that_does_not_answer_is_one_line_within_the_timeout():
+    done = run("groups", "list", "--zookeeper", "127.0.0.1:1", "--property", "zookeeper.connection.timeout.ms=300")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: no ZooKeeper answered at 127.0.0.1:1 within 300 ms: "
+        "check zookeeper.connect, or raise zookeeper.connection.timeout.ms\n"
+    )
+
+
+def test_an_error_of_this_project_is_one_line_and_1(failing, capsys):
+    failing(MissingChrootError("/kafka"))
+    assert main(["fail"]) == 1
+    assert capsys.readouterr().err == f"Error: {MissingChrootError('/kafka')}\n"
+
+
+def test_a_defect_is_one_line_and_70_and_a_traceback_on_demand(failing, capsys):
+    failing(KeyError("a\nb"))
+    assert main(["fail"]) == 70
+    assert capsys.readouterr().err == (
+        "Error: a defect of legacy-consumer: KeyError: 'a\\nb'; run again with -vv for the traceback\n"
+    )
+    assert main(["-vv", "fail"]) == 70
+    shown = capsys.readouterr().err
+    assert shown.startswith("Traceback (most recent call last):")
+    assert shown.endswith("Error: a defect of legacy-consumer: KeyError: 'a\\nb'\n")
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(failing, capsys):
+    failing(KeyboardInterrupt())
+    assert main(["fail"]) == 130
+    assert capsys.readouterr().err.strip() == ""
+
+
+def test_ctrl_c_while_connecting_ends_with_130():
+    with subprocess.Popen(
+        [sys.executable, "-m", "legacy_consumer", "-v", "groups", "list", "--zookeeper", "127.0.0.1:1"]
+        + ["--property", "zookeeper.connection.timeout.ms=60000"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        try:
+            first = process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            rest = process.communicate(timeout=30)[1]
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert "Traceback" not in first + rest
+
+
+def test_a_reader_that_goes_away_is_no_failure():
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -c '{MANY_LINES}' | head -1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("line\n0\n", "")
+
+
+MANY_LINES = """
+import sys, click
+from legacy_consumer.cli.main import cli, main
+@click.command()
+def many():
+    for _ in range(100000):
+        click.echo("line")
+type(cli).get_command = lambda self, ctx, name: many
+sys.exit(main(["many"]))
+""".replace("'", '"')
+
+
+@pytest.mark.parametrize(
+    ("verbosity", "lines"),
+    [
+        (0, ["WARNING two lines", "ERROR failed: ValueError: why"]),
+        (1, ["INFO said", "WARNING two lines", "ERROR failed: ValueError: why"]),
+    ],
+)
+def test_each_record_is_one_line_on_standard_error(verbosity, lines, capsys):
+    logs.set_up_logging(verbosity)
+    logs.set_up_logging(verbosity)  # does not double the lines
+    logger = logging.getLogger("anything")
+    logger.debug("not shown")
+    logger.info("said")
+    logger.warning("two\nlines")
+    try:
+        raise ValueError("why")
+    except ValueError:
+        logger.exception("failed")
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in captured.err.splitlines()] == lines
+    assert not logs.shows_tracebacks()
+
+
+def test_twice_verbose_shows_where_a_record_comes_from_and_its_traceback(capsys):
+    logs.set_up_logging(2)
+    logging.getLogger("anything").debug("shown")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d DEBUG anything: shown\n", capsys.readouterr().err)
+    assert logs.shows_tracebacks()
