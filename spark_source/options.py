@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from enum import Enum
 
 from legacy_consumer.config import PROPERTIES, ClusterConfig
-from legacy_consumer.config.properties import HINTS, IGNORED, RDKAFKA_PREFIX
+from legacy_consumer.config.properties import HINTS, IGNORED, PASSED_TO_LIBRDKAFKA, RDKAFKA_PREFIX
 from spark_source.patterns import NamePatterns
 from zk_layout.errors import ConfigError
 
@@ -53,7 +53,7 @@ _CLUSTER_ATTRIBUTES = {field.name for field in fields(ClusterConfig)}
 CLUSTER_OPTIONS = tuple(
     Option(known.name, known.default_text if known.name != "client.id" else "legacy-consumer", known.meaning)
     for known in PROPERTIES
-    if known.attribute in _CLUSTER_ATTRIBUTES
+    if known.attribute in _CLUSTER_ATTRIBUTES or known.name in PASSED_TO_LIBRDKAFKA
 )
 RDKAFKA_OPTION = Option(f"{RDKAFKA_PREFIX}*", "none", "`rdkafka.X` sets librdkafka's X in the questions to the brokers")
 

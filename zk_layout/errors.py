@@ -7,7 +7,7 @@ LegacyConsumerError                 retriable says whether doing the same again 
   ZooKeeperError
     ConnectionLostError             retriable; the request may or may not have been carried out
     ConnectTimeoutError             retriable; no server answered within zookeeper.connection.timeout.ms
-    SessionExpiredError             retriable, in a new session; every ephemeral and watch of the old one is gone
+    SessionExpiredError             retriable; another session begins, all ephemerals and watches of this one are gone
     AuthenticationError             ZooKeeper refused the credentials
     NotPermittedError               an ACL forbids it
     MissingChrootError              the chroot of zookeeper.connect does not exist

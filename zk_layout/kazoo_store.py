@@ -1,4 +1,4 @@
-"""ZkStore over kazoo; the only file that imports it.
+"""ZkStore over kazoo, which only the kazoo_* files of this room import.
 
 What kazoo leaves to its users, and this file does:
 
@@ -16,38 +16,30 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import select
-import socket
 import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any
 
-from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import (
     CheckVersion,
-    Connect,
     Create,
     Delete,
     Exists,
     GetChildren,
     GetData,
     SetData,
-    Transaction,
 )
-from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent, ZnodeStat
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from zk_layout.errors import (
     AuthenticationError,
-    BadVersionError,
     ConfigError,
     ConnectionLostError,
     ConnectTimeoutError,
@@ -55,15 +47,15 @@ from zk_layout.errors import (
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
-    NotEmptyError,
-    NotPermittedError,
     SessionExpiredError,
     ZooKeeperError,
 )
+from zk_layout.kazoo_client import ReadMany, Secret, StoreConnection, StoreHandler, Watch, Write, stop_client
+from zk_layout.kazoo_translation import BYSTANDERS, stat_of, translated
 from zk_layout.many_reads import ReadsMany, UnimplementedRequestError
-from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
+from zk_layout.multi_read import ReadKind
 from zk_layout.settings import ZkSettings
-from zk_layout.sockets import make_tls_context, open_socket
+from zk_layout.sockets import make_tls_context
 from zk_layout.store import (
     Acl,
     CheckOp,
@@ -76,8 +68,6 @@ from zk_layout.store import (
     SetOp,
     Stat,
     Watcher,
-    WatchEvent,
-    WatchKind,
     Znode,
     multi_size,
 )
@@ -88,7 +78,6 @@ MAX_MULTI_BYTES = 1_000_000
 """The server's jute.maxbuffer is 1,048,575 bytes by default, for a request and for the transaction made from it."""
 
 _PIPELINE_WINDOW = 64  # requests in flight: enough to keep a server busy; kazoo's wake-up pipe holds some hundred
-_CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
 _REVIVE_PAUSE_S = 1.0
 
 _CLOSED = "this ZooKeeper store is closed"
@@ -153,7 +142,7 @@ class KazooStore(ReadsMany):
             except BaseException:
                 self._client = None
                 self._session_id = 0
-                _stop(client)
+                stop_client(client)
                 raise
 
     def _root_stat(self, deadline: float) -> Stat | None:
@@ -170,7 +159,7 @@ class KazooStore(ReadsMany):
                 if isinstance(failure, ssl.SSLError):
                     raise AuthenticationError(f"TLS with {self._settings.connect} failed: {failure}") from failure
                 raise ConnectTimeoutError(self._settings.connect, self._settings.connection_timeout_ms) from failure
-            return None if found is None else _stat(found)
+            return None if found is None else stat_of(found)
 
     def close(self) -> None:
         """End the session; twice is harmless. No listener and no watcher is called by this or after it."""
@@ -184,7 +173,7 @@ class KazooStore(ReadsMany):
             client, self._client = self._client, None
             self._session_id = 0
             if client is not None:
-                _stop(client)
+                stop_client(client)
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """From now on call listener with every change of the session."""
@@ -198,19 +187,19 @@ class KazooStore(ReadsMany):
 
     def _new_client(self) -> Any:
         settings = self._settings
-        handler = _Handler(self._tls)
+        handler = StoreHandler(self._tls)
         try:
             client = KazooClient(
                 hosts=settings.connect,
                 timeout=settings.session_timeout_ms / 1000,
                 handler=handler,
-                auth_data=[(scheme, _Secret(credential)) for scheme, credential in settings.auth],
+                auth_data=[(scheme, Secret(credential)) for scheme, credential in settings.auth],
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
             )
         except ValueError as error:
             raise ConfigError("zookeeper.connect", settings.connect, str(error)) from error
         handler.hosts = len(client.hosts)
-        client._connection = _Connection(
+        client._connection = StoreConnection(
             client, client._conn_retry.copy(), logger=client.logger, sasl_options=self._sasl_options()
         )
         client._connection.granted_timeout_ms = settings.session_timeout_ms
@@ -273,22 +262,22 @@ class KazooStore(ReadsMany):
     def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
         """Read data and Stat, and watch the data."""
         data, stat = self._ask(GetData(self._full(path), self._data_watch(path, watcher)), path)
-        return Znode(data, _stat(stat))
+        return Znode(data, stat_of(stat))
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
         """The names of the children, sorted; and watch them."""
-        watch = None if watcher is None else _Watch("children", path, watcher, self._stopping())
+        watch = None if watcher is None else Watch("children", path, watcher, self._stopping())
         return tuple(sorted(self._ask(GetChildren(self._full(path), watch), path)))
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         """The Stat, or None; the watch is set either way."""
         found = self._ask(Exists(self._full(path), self._data_watch(path, watcher)), path)
-        return None if found is None else _stat(found)
+        return None if found is None else stat_of(found)
 
     def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
         """One request each; None and no watch where there is no znode."""
         read = self._pipeline((GetData(self._full(path), self._data_watch(path, watcher)), path) for path in paths)
-        return [None if reply is None else Znode(reply[0], _stat(reply[1])) for reply in read]
+        return [None if reply is None else Znode(reply[0], stat_of(reply[1])) for reply in read]
 
     def pipeline_children(self, paths: Iterable[str]) -> list[tuple[str, ...] | None]:
         """One request each, sorted; None where there is no znode."""
@@ -298,11 +287,11 @@ class KazooStore(ReadsMany):
     def pipeline_stats(self, paths: Iterable[str], watcher: Watcher | None) -> list[Stat | None]:
         """One request each; None where there is no znode, watched either way."""
         read = self._pipeline((Exists(self._full(path), self._data_watch(path, watcher)), path) for path in paths)
-        return [None if stat is None else _stat(stat) for stat in read]
+        return [None if stat is None else stat_of(stat) for stat in read]
 
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
         """One request for all."""
-        reply: bytes = self._ask(_ReadMany(kind, [self._full(path) for path in paths]), paths[0])
+        reply: bytes = self._ask(ReadMany(kind, [self._full(path) for path in paths]), paths[0])
         return reply
 
     def probe_multi_read(self) -> bool | None:
@@ -349,14 +338,14 @@ class KazooStore(ReadsMany):
     def _create(self, op: CreateOp) -> Stat:
         # servers before 3.5 have no create that replies with a Stat, so ask for it right behind
         deadline = self._deadline()
-        write = _Write(self._requests([op]), None)
+        write = Write(self._requests([op]), None)
         created = self._send(write, deadline)
         seen = self._send(Exists(self._full(op.path), None), deadline)
         self._written_one(write, created, op, deadline)
         stat = self._take(seen, op.path, deadline)
         if stat is None:
             raise ZooKeeperError(f"{op.path} was deleted as soon as it was created")
-        return _stat(stat)
+        return stat_of(stat)
 
     def ensure_path(self, path: str, *, acl: Acl = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
@@ -371,7 +360,7 @@ class KazooStore(ReadsMany):
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Write."""
-        return _stat(self._write_one(SetOp(path, data, version)))
+        return stat_of(self._write_one(SetOp(path, data, version)))
 
     def delete(self, path: str, version: int = -1) -> None:
         """Delete."""
@@ -388,22 +377,22 @@ class KazooStore(ReadsMany):
         if not ops:
             return []
         deadline = self._deadline()
-        write = _Write(self._requests(ops), session_id)
+        write = Write(self._requests(ops), session_id)
         replies = self._written(write, self._send(write, deadline), ops, deadline)
-        return [_stat(reply) if isinstance(op, SetOp) else None for op, reply in zip(ops, replies, strict=True)]
+        return [stat_of(reply) if isinstance(op, SetOp) else None for op, reply in zip(ops, replies, strict=True)]
 
     def _write_one(self, op: Op) -> Any:
         deadline = self._deadline()
-        write = _Write(self._requests([op]), None)
+        write = Write(self._requests([op]), None)
         return self._written_one(write, self._send(write, deadline), op, deadline)
 
-    def _written_one(self, write: _Write, result: Any, op: Op, deadline: float) -> Any:
+    def _written_one(self, write: Write, result: Any, op: Op, deadline: float) -> Any:
         try:
             return self._written(write, result, [op], deadline)[0]
         except MultiFailedError as failed:
             raise failed.cause from failed.__cause__
 
-    def _written(self, write: _Write, result: Any, ops: Sequence[Op], deadline: float) -> list[Any]:
+    def _written(self, write: Write, result: Any, ops: Sequence[Op], deadline: float) -> list[Any]:
         """The replies, one for each operation. Raises: the cause itself for one operation, else MultiFailedError."""
         try:
             replies: list[Any] = self._take(result, ops[0].path, deadline)
@@ -413,8 +402,8 @@ class KazooStore(ReadsMany):
         if write.refused:
             raise SessionExpiredError(_other_session(write.session_id or 0))
         for index, reply in enumerate(replies):
-            if isinstance(reply, Exception) and not isinstance(reply, _BYSTANDERS):
-                cause = _translated(reply, ops[index].path)
+            if isinstance(reply, Exception) and not isinstance(reply, BYSTANDERS):
+                cause = translated(reply, ops[index].path)
                 raise MultiFailedError(index, ops[index].path, cause) from reply
         return replies
 
@@ -445,8 +434,8 @@ class KazooStore(ReadsMany):
         client = self._client
         return threading.Event() if client is None else client.handler.stopping
 
-    def _data_watch(self, path: str, watcher: Watcher | None) -> _Watch | None:
-        return None if watcher is None else _Watch("data", path, watcher, self._stopping())
+    def _data_watch(self, path: str, watcher: Watcher | None) -> Watch | None:
+        return None if watcher is None else Watch("data", path, watcher, self._stopping())
 
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.operation_timeout_ms / 1000
@@ -478,7 +467,7 @@ class KazooStore(ReadsMany):
     def _send(self, request: Any, deadline: float) -> Any:
         """Hand a request to kazoo as soon as there is a connection."""
         client = self._connected_client(deadline)
-        if isinstance(request, _Write):
+        if isinstance(request, Write):
             request.client = client
         result = client.handler.async_result()
         client._call(request, result)
@@ -509,233 +498,8 @@ class KazooStore(ReadsMany):
             raise ConnectionLostError(f"{self._settings.connect} did not answer in time about {path}")
         if result.exception is None:
             return result.value
-        raise _translated(result.exception, path) from result.exception
-
-
-# ---------------------------------------------------------------------- what kazoo is given
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads and sockets, with connections that can be given up and callbacks in order."""
-
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
-        super().__init__()
-        self.stopping = threading.Event()
-        self.last_failure: OSError | None = None
-        self.hosts = 1
-        self._tls = tls
-
-    def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any
-    ) -> socket.socket:
-        try:
-            # a silent host must not use up the session's whole timeout while others would answer
-            return open_socket(address, hostname or address[0], timeout / self.hosts, self._tls, self.stopping)
-        except OSError as error:
-            self.last_failure = error
-            raise
-
-    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
-        reader, writer = super().create_socket_pair()
-        # a byte is in this pipe for each queued request, and kazoo's send blocks when it is full
-        writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-        return reader, writer
-
-    def select(self, rlist: Any, wlist: Any, _: Any, timeout: float | None = None) -> Any:
-        # bytes that TLS has decrypted already do not show in the socket underneath
-        decrypted = [sock for sock in rlist if isinstance(sock, ssl.SSLSocket) and sock.pending()]
-        if decrypted:
-            timeout = 0
-        # kazoo makes an epoll object for each of its several waits per request; this is what a request costs most
-        poll = select.poll()
-        for sock in rlist:
-            poll.register(sock, select.POLLIN)
-        for sock in wlist:
-            poll.register(sock, select.POLLOUT)
-        ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
-        readable = [sock for sock in rlist if sock.fileno() in ready or sock in decrypted]
-        return readable, [sock for sock in wlist if sock.fileno() in ready], []
-
-    def dispatch_callback(self, callback: Any) -> None:
-        try:
-            callback.func(*callback.args)
-        except Exception:
-            logger.exception("a watcher failed")
-
-
-class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's connection, remembering what it is told about the session."""
-
-    granted_timeout_ms = 0
-
-    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        reply = super()._invoke(timeout, request, xid)
-        if isinstance(request, Connect) and reply[0].time_out > 0:
-            self.granted_timeout_ms = reply[0].time_out
-        return reply
-
-    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
-        try:
-            super()._authenticate_with_sasl(host, timeout)
-        except kazoo_errors.SASLException as error:
-            # kazoo's thread would end with it, and nobody would know why
-            raise kazoo_errors.AuthFailedError(str(error)) from error
-
-
-class _Secret(str):
-    """A credential that kazoo's debug log does not show."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "'...'"
-
-
-@dataclass(frozen=True, slots=True)
-class _Watch:
-    """What kazoo calls; equal for the same watcher of the same thing, so that kazoo's sets keep it once."""
-
-    kind: str
-    path: str
-    watcher: Watcher
-    stopping: threading.Event = field(compare=False)
-
-    def __call__(self, event: WatchedEvent) -> None:
-        if not self.stopping.is_set():
-            self.watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
-
-
-_WATCH_KINDS = {
-    EventType.CREATED: WatchKind.CREATED,
-    EventType.DELETED: WatchKind.DELETED,
-    EventType.CHANGED: WatchKind.CHANGED,
-    EventType.CHILD: WatchKind.CHILDREN,
-    EventType.NONE: WatchKind.LOST,
-}
-
-
-class _Write:
-    """A multi that decides at the moment of sending whether it may still be sent; if not, it goes out empty.
-
-    session_id: the only session in which it may go out, or None. Every write is one, for this reason.
-    """
-
-    type: ClassVar[int] = Transaction.type
-    deserialize = staticmethod(Transaction.deserialize)
-
-    def __init__(self, operations: Sequence[Any], session_id: int | None) -> None:
-        self.operations = operations
-        self.session_id = session_id
-        self.client: Any = None
-        self.given_up = False
-        self.refused = False
-
-    def serialize(self) -> bytes:
-        other_session = self.session_id is not None and self.client._session_id != self.session_id
-        self.refused = self.given_up or other_session
-        return bytes(Transaction(() if self.refused else self.operations).serialize())
-
-    def __repr__(self) -> str:
-        return f"multi of {len(self.operations)}"
-
-
-class _ReadMany:
-    """kazoo lacks this request. The reply is decoded by the asking thread, not by the one that keeps the session."""
-
-    type: ClassVar[int] = MULTI_READ
-
-    def __init__(self, kind: ReadKind, paths: Sequence[str]) -> None:
-        self._kind = kind
-        self._paths = paths
-
-    def serialize(self) -> bytes:
-        return encode_multi_read(self._kind, self._paths)
-
-    @staticmethod
-    def deserialize(reply: bytes, offset: int) -> bytes:
-        return reply[offset:]
-
-    def __repr__(self) -> str:
-        return f"read of {len(self._paths)} znodes"
-
-
-def _stop(client: Any) -> None:
-    """End kazoo's threads and sockets, in any state of the connection, soon."""
-    client.handler.stopping.set()
-    cutter = threading.Thread(target=_cut_late, args=(client, _CLOSE_GRACE_S if client.connected else 0.0), daemon=True)
-    cutter.start()
-    try:
-        client.stop()
-    except kazoo_errors.KazooException:
-        logger.warning("kazoo did not stop", exc_info=True)
-    cutter.join()
-    client.close()
-
-
-def _cut_late(client: Any, grace_s: float) -> None:
-    """kazoo waits for the server as long as the session may last; take its socket away instead."""
-    stopped = client._connection.connection_stopped
-    wait_s = grace_s
-    while not stopped.wait(wait_s):
-        sock = client._connection._socket
-        if sock is not None:
-            with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
-        wait_s = 0.05
-
-
-# ---------------------------------------------------------------------- translation
-
-
-_BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What a failed multi reports for the operations before and after the one that failed."""
-
-_BY_PATH = {
-    kazoo_errors.NoNodeError: NoNodeError,
-    kazoo_errors.NodeExistsError: NodeExistsError,
-    kazoo_errors.BadVersionError: BadVersionError,
-    kazoo_errors.NotEmptyError: NotEmptyError,
-    kazoo_errors.NoAuthError: NotPermittedError,
-}
-
-
-def _translated(error: Exception, path: str) -> ZooKeeperError:
-    """The one place where kazoo's exceptions become ours."""
-    for foreign, ours in _BY_PATH.items():
-        if isinstance(error, foreign):
-            return ours(path)
-    match error:
-        case kazoo_errors.ConnectionClosedError() | kazoo_errors.ConnectionLoss():
-            return ConnectionLostError(f"the connection to ZooKeeper was lost while asking about {path}")
-        case kazoo_errors.OperationTimeoutError() | kazoo_errors.SessionMovedError():
-            return ConnectionLostError(f"ZooKeeper did not carry out the request about {path}")
-        case kazoo_errors.SessionExpiredError():
-            return SessionExpiredError("the ZooKeeper session has expired")
-        case kazoo_errors.AuthFailedError() | kazoo_errors.SessionClosedRequireSaslError():
-            return AuthenticationError("ZooKeeper refused the credentials")
-        case kazoo_errors.InvalidACLError():
-            return AuthenticationError(
-                f"{path}: ZooKeeper does not know whom the ACL should name, check the credentials"
-            )
-        case kazoo_errors.NoChildrenForEphemeralsError():
-            return ZooKeeperError(f"{path}: an ephemeral znode cannot have children")
-        case kazoo_errors.UnimplementedError():
-            return UnimplementedRequestError(f"this ZooKeeper cannot do what was asked about {path}")
-    return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())
+        raise translated(result.exception, path) from result.exception
 
 
 def _other_session(session_id: int) -> str:
     return f"session 0x{session_id:x} is over, nothing was written"
-
-
-def _stat(stat: ZnodeStat) -> Stat:
-    return Stat(
-        stat.czxid,
-        stat.mzxid,
-        stat.ctime,
-        stat.mtime,
-        stat.version,
-        stat.ephemeralOwner,
-        stat.dataLength,
-        stat.numChildren,
-    )

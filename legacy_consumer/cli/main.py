@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import click
 
+from legacy_consumer.cli.help_texts import example_last
 from legacy_consumer.cli.logs import set_up_logging, shows_tracebacks
 from legacy_consumer.cli.options import verbose_option
 from zk_layout.errors import LegacyConsumerError
@@ -72,7 +73,7 @@ class _Commands(click.Group):
         place = _COMMANDS[name]
         command = getattr(importlib.import_module(place.module), place.name)
         assert isinstance(command, click.Command)
-        return command
+        return example_last(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -76,7 +76,7 @@ class Report:
     @property
     def median_settle_ms(self) -> float:
         """Over the rebalances in which something moved and nobody had to be waited out."""
-        return statistics.median([one.settle_ms for one in self.rebalances if one.moved] or [0.0])
+        return round(statistics.median([one.settle_ms for one in self.rebalances if one.moved] or [0.0]), 1)
 
     @property
     def failures(self) -> tuple[str, ...]:

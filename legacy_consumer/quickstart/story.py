@@ -34,11 +34,11 @@ logger = logging.getLogger(__name__)
 
 KAFKA_VERSION = "1.1.1"
 MEMBERS = 4
-BRAKED_RATE = 2500.0
+BRAKED_RATE = 3500.0
 """Flights a second and member while the group changes, so that there is something left to hand over."""
 
-_FLOW_FLIGHTS = 2500
-"""What every owner processes before the group changes again: a second's worth."""
+_FLOW_FLIGHTS = 7000
+"""What every owner processes before the group changes again: two seconds' worth."""
 _POLL_S = 0.01
 _PATIENCE_S = 60.0
 _COUNT_EVERY = 10_000
@@ -150,9 +150,8 @@ class _Story:
         self._members[name] = member
         self._await_settled(f"{name} joined")
         self._note("joined", name)
-        mine = [number for number, owner in self._sight.owners.items() if owner == name]
-        what = f"owns {_listed(mine)}" if mine else "finds no partition left and idles"
-        self._say(f"{name} joined (process {member.pid}) and {what}{self._settled_words()}")
+        idles = "" if name in self._owners() else f", {name} idles"
+        self._say(f"{name} joined, process {member.pid}: {self._owners_words()}{idles}; {self._settled_words()}")
         self._await_flow()
 
     def _choose_victim(self) -> str:
@@ -196,7 +195,7 @@ class _Story:
         self._await_settled(f"{name} left")
         self._members[name].await_end()
         self._note("left", name)
-        self._say(f"{name} left on SIGTERM{self._settled_words()}")
+        self._say(f"{name} left on SIGTERM: {self._owners_words()}; {self._settled_words()}")
         self._await_flow()
 
     def _finish(self) -> None:
@@ -273,6 +272,8 @@ class _Story:
 
     def _await_flow(self) -> None:
         """Wait until every owner has processed some more flights, or has none left."""
+        owners = len(self._owners())
+        self._begin(f"{owners} member{'s' if owners > 1 else ''} of {len(self._sight.members)} at work")
         partitions = {owner: [n for n, its in self._sight.owners.items() if its == owner] for owner in self._owners()}
         enough = {owner: self._members[owner].processed + _FLOW_FLIGHTS for owner in partitions}
 
@@ -306,9 +307,14 @@ class _Story:
     def _settled_words(self) -> str:
         last = self._rebalances[-1]
         if not last.moved:
-            return ", nothing moves"
-        # between two looks nobody knows
-        return f", settled in {spell_settling(last.settle_ms)}"
+            return "nothing moves"
+        return f"settled in {spell_settling(last.settle_ms)}"
+
+    def _owners_words(self) -> str:
+        owned = {
+            owner: [n for n, its in self._sight.owners.items() if its == owner] for owner in sorted(self._owners())
+        }
+        return ", ".join(f"{owner} owns {' '.join(map(str, numbers))}" for owner, numbers in owned.items())
 
     def _note(self, event: str, name: str) -> None:
         sight = self._sight

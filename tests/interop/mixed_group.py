@@ -178,8 +178,7 @@ class MixedGroup:
         """Kill a member. What it had consumed and not committed may be consumed again."""
         member = self.living.pop(f"{self.name}_{name}")
         member.kill()
-        committed = {tp: self.committed(tp) for tp in {tp for tp, _, _ in member.consumed}}
-        self._forgiven |= {(tp, offset) for tp, offset, _ in member.consumed if offset >= committed[tp]}
+        self.forgive_uncommitted(member)
         return member
 
     def add_topic(self, topic, partitions):
@@ -384,6 +383,11 @@ class MixedGroup:
                 continue
             assert PYTHON not in kinds[1:], f"{message} was handed out again by a Python member: {kinds}"
         return Verdict(sum(self.produced.values()), redelivered)
+
+    def forgive_uncommitted(self, member):
+        """What a member consumed and did not commit may be consumed again: it was killed, or lost its session."""
+        committed = {tp: self.committed(tp) for tp in {tp for tp, _, _ in member.consumed}}
+        self._forgiven |= {(tp, offset) for tp, offset, _ in list(member.consumed) if offset >= committed[tp]}
 
     def order_of(self, tp):
         """The offsets of a partition in the order they were consumed, by whomever."""

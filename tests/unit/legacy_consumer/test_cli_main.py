@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
-import os
 import re
 import signal
 import subprocess
@@ -31,6 +30,7 @@ def commands_under(command, names=()):
 
 
 ALL = dict(commands_under(cli))
+CONSUME_T = ["consume", "--zookeeper", "h:1", "--topic", "t"]
 
 
 @pytest.fixture(autouse=True)
@@ -87,13 +87,19 @@ def test_every_help_ends_with_an_example_of_that_command(names, capsys):
     assert not [line for line in lines if line.startswith("-")], "options come before the example"
 
 
-@pytest.mark.parametrize("names", [n for n, c in ALL.items() if isinstance(c, click.Group)], ids=" ".join)
-def test_a_group_lists_its_commands_with_one_whole_line_each(names, capsys):
-    main([*names, "--help"])
-    shown = capsys.readouterr().out
-    for name in ALL[names].list_commands(click.Context(ALL[names])):
-        assert re.search(rf"(?m)^  {name} +\S.*\w\.?$", shown), name
-    assert "..." not in shown
+def test_the_program_lists_its_commands_with_one_line_each(capsys):
+    main(["--help"])
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in listed] == [name for (name, *more) in list(ALL)[1:] if not more]
+    assert all(line.endswith(".") and not line.endswith("...") for line in listed)
+
+
+@pytest.mark.parametrize("names", ["groups", "embedded"])
+def test_a_group_cuts_no_command_short(names, capsys):
+    main([names, "--help"])
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert listed
+    assert "..." not in listed
 
 
 @pytest.mark.parametrize("names", [n for n in ALL if n and n[0] in {"consume", "groups"} and n != ("groups",)])
@@ -121,11 +127,11 @@ def test_the_module_runs_as_the_command():
         (["groups", "list", "--property", "x"], "'x' is not KEY=VALUE"),
         (["consume", "--topic", "t"], "Say where ZooKeeper is"),
         (["consume", "--zookeeper", "h:1"], "exactly one of --topic, --whitelist and --blacklist"),
-        (["consume", "--zookeeper", "h:1", "--topic", "t", "--whitelist", "t"], "exactly one of"),
-        (["consume", "--zookeeper", "h:1", "--topic", "t", "--max-messages", "0"], "--max-messages"),
-        (["consume", "--zookeeper", "h:1", "--topic", "t", "--key-separator", "\\x"], "--key-separator"),
+        ([*CONSUME_T, "--whitelist", "t"], "exactly one of"),
+        ([*CONSUME_T, "--max-messages", "0"], "--max-messages"),
+        ([*CONSUME_T, "--key-separator", "\\x"], "--key-separator"),
         (
-            "consume --zookeeper h:1 --topic t --from-beginning --property auto.offset.reset=largest".split(),
+            [*CONSUME_T, "--from-beginning", "--property", "auto.offset.reset=largest"],
             "--from-beginning contradicts auto.offset.reset=largest",
         ),
     ],
@@ -190,22 +196,20 @@ def test_ctrl_c_ends_with_130_and_no_traceback(failing, capsys):
 
 
 def test_ctrl_c_while_connecting_ends_with_130():
+    command = "-vv groups list --zookeeper 127.0.0.1:1 --property zookeeper.connection.timeout.ms=60000"
     with subprocess.Popen(
-        [sys.executable, "-m", "legacy_consumer", "-v", "groups", "list", "--zookeeper", "127.0.0.1:1"]
-        + ["--property", "zookeeper.connection.timeout.ms=60000"],
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        [sys.executable, "-m", "legacy_consumer", *command.split()], stderr=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
         try:
-            first = process.stderr.readline()
+            for line in process.stderr:
+                if "Connecting to 127.0.0.1" in line:
+                    break
             process.send_signal(signal.SIGINT)
             rest = process.communicate(timeout=30)[1]
         finally:
             process.kill()
     assert process.returncode == 130
-    assert "Traceback" not in first + rest
+    assert "Traceback" not in rest
 
 
 def test_a_reader_that_goes_away_is_no_failure():

@@ -1,0 +1,192 @@
+"""The main job as a person runs it: it proves what it claims, and leaves nothing whenever and however it is ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.quickstart.flights import FLIGHTS
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+RUN = "LEGACY_CONSUMER_QUICKSTART_TEST"
+COMMAND = [sys.executable, "-c", "import sys; from legacy_consumer.cli import main; sys.exit(main())", "quickstart"]
+GONE_S = 15
+AT_SPARK = "has consumed and committed the rest"
+
+
+class Quickstart:
+    """A run in a session and a temporary folder of its own, which its processes are known by."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str):
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1", RUN: self.mark, **environment},
+            start_new_session=True,
+        )
+
+    def read_until(self, words: str) -> None:
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if words in line:
+                return
+        raise AssertionError(f"it ended without {words!r}: {self.lines}")
+
+    def read_rest(self) -> str:
+        self.lines += self.process.stdout
+        return "".join(self.lines)
+
+    def processes(self) -> list[str]:
+        """Everything that carries this run's mark and lives."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{RUN}={self.mark}".encode() in (folder / "environ").read_bytes():
+                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
+            except OSError:
+                continue
+        return found
+
+    def left(self) -> list[str]:
+        return self.processes() + [f"file {path.name}" for path in self.folder.iterdir()]
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def quickstart(tmp_path):
+    started = []
+
+    def start(*arguments, **environment):
+        started.append(Quickstart(tmp_path, *arguments, **environment))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+        wait_for(lambda each=each: not each.left(), GONE_S, lambda each=each: AssertionError(f"left: {each.left()}"))
+
+
+def test_it_proves_that_every_flight_was_delivered_and_that_the_fourth_member_idled(tmp_path):
+    done = subprocess.run(
+        [*COMMAND, "--json"], capture_output=True, text=True, env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+
+    assert (told["flights"], told["delivered"], told["lost"]) == (FLIGHTS, FLIGHTS, 0)
+    assert told["failures"] == []
+    # what was delivered twice is what the killed member had not committed, and nothing else
+    assert told["duplicated"] == told["duplicated_by_kill"] > 0
+    assert told["deliveries"] == sum(told["deliveries_by_member"].values()) == FLIGHTS + told["duplicated"]
+
+    grown = next(one for one in told["timeline"] if one["members"] == 4)
+    assert grown["event"] == "joined"
+    assert sorted(grown["owners"].values()) == ["member-1", "member-2", "member-3"]
+    assert told["idle"] == ["member-4"]
+    assert [one["members"] for one in told["timeline"]] == [1, 2, 3, 4, 3, 2, 1, 0]
+    assert [one["event"] for one in told["timeline"]] == ["joined"] * 4 + ["killed"] + ["left"] * 3
+    # the idle one steps in, and its partition flows again soon after its predecessor's session is over
+    assert set(told["kill"]["successors"].values()) == {"member-4"}
+    assert told["kill"]["expired_seconds"] <= told["kill_to_takeover_seconds"] < 20
+
+    assert [row["partition"] for row in told["offsets"]] == [0, 1, 2]
+    assert sum(row["committed_offset"] for row in told["offsets"]) == FLIGHTS
+    assert [row["lag"] for row in told["offsets"]] == [0, 0, 0]
+    assert {row["owner"] for row in told["offsets"]} == {"quickstart_member-1-0"}
+    assert told["lag"] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "starting ZooKeeper",
+        "ZooKeeper at",
+        "grows to",
+        "member-1 joined",
+        "member-4 joined",
+        "killed with -9",
+        AT_SPARK,
+        "Spark read",
+    ],
+)
+def test_ctrl_c_leaves_nothing_at_any_moment(quickstart, moment):
+    running = quickstart()
+    running.read_until(moment)
+    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
+    said = running.read_rest()
+    assert running.process.wait(GONE_S) == 130
+    assert "Traceback" not in said
+    assert running.left() == []
+
+
+def test_impatient_ctrl_c_does_not_end_the_cleaning_up(quickstart):
+    running = quickstart()
+    running.read_until("member-2 joined")
+    while running.process.poll() is None:
+        running.process.send_signal(signal.SIGINT)
+        try:
+            running.process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+    assert running.process.returncode == 130
+    assert "Traceback" not in running.read_rest()
+    wait_for(lambda: not running.left(), GONE_S, lambda: AssertionError(f"left: {running.left()}"))
+
+
+def test_sigterm_leaves_nothing(quickstart):
+    running = quickstart("--json")
+    running.read_until("member-1 joined")
+    running.process.terminate()
+    assert "Traceback" not in running.read_rest()
+    assert running.process.wait(GONE_S) == 143
+    assert running.left() == []
+
+
+@pytest.mark.parametrize("moment", ["grows to", "member-2 joined", AT_SPARK])
+def test_kill_9_leaves_nothing(quickstart, moment):
+    running = quickstart()
+    running.read_until(moment)
+    running.process.kill()
+    running.process.wait()
+    wait_for(lambda: not running.left(), GONE_S, lambda: AssertionError(f"left: {running.left()}"))
+
+
+def test_without_java_one_line_says_so(quickstart, tmp_path):
+    nowhere = tmp_path / "nowhere"
+    nowhere.mkdir()
+    running = quickstart(JAVA_HOME=str(nowhere))
+    said = running.read_rest()
+    nowhere.rmdir()
+    assert running.process.wait(GONE_S) == 1
+    assert said.splitlines()[-1].startswith("Error: ")
+    assert "Java 17" in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
+def test_two_runs_at_the_same_time_do_not_meet(quickstart):
+    both = [quickstart(), quickstart()]
+    for running in both:
+        running.read_until("member-2 joined")
+    for running in both:
+        running.process.send_signal(signal.SIGINT)
+    for running in both:
+        running.read_rest()
+        assert running.process.wait(GONE_S) == 130

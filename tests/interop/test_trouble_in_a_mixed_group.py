@@ -1,0 +1,158 @@
+"""What goes wrong in a group of Python and JVM members, and who gets over it."""
+
+import logging
+import threading
+import time
+
+import pytest
+
+from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
+from tests.interop.mixed_group import PYTHON
+from tests.support.jvm_member import Consumed, Subscription
+from tests.support.zk_wire import close_session
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.model import TopicPartition
+from zk_layout.paths import ConsumerIdPath, OwnerPath
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+VERSIONS = ["0.8.2.2", "0.10.2.2", "1.1.1"]
+
+
+class HereMember:
+    """A Python member in this process, whose connection a test can reach; it records what it consumed."""
+
+    kind = PYTHON
+
+    def __init__(self, group, name, subscription):
+        self.name = name
+        self.consumed = []
+        self.assignments = []
+        topic, _, streams = subscription.text.partition(":")
+        config = ConsumerConfig.load(overrides={**group.properties, "consumer.id": name})
+        self.store = KazooStore(config.zk_settings())
+        self.connector = ConsumerConnector(config, store=self.store)
+        group.everybody.append(self)
+        group.living[f"{group.name}_{name}"] = self
+        self._threads = [
+            threading.Thread(target=self._consume, args=(stream,))
+            for stream in self.connector.create_message_streams({topic: int(streams)})[topic]
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _consume(self, stream):
+        for message in stream:
+            tp = TopicPartition(message.topic(), message.partition())
+            self.consumed.append(Consumed(tp, message.offset(), time.time()))
+
+    def expire_session(self, cluster):
+        """End the session at the server, as it does when no heartbeat came for too long."""
+        session_id, password = self.store._client.client_id
+        host, _, port = cluster.kafka.zookeeper_connect.partition(":")
+        close_session((host, int(port)), session_id, password)
+
+    def log_tail(self):
+        return str(self.connector.status)
+
+    def await_end(self):
+        self.kill()
+
+    def shutdown(self):
+        self.connector.end_streams()
+        threading.Thread(target=self.connector.shutdown).start()
+
+    def kill(self):
+        self.connector.shutdown()
+        for thread in self._threads:
+            thread.join(30)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_expired_session_of_a_python_member_is_survived(new_group, cluster, version, caplog):
+    name = f"expiry{version.replace('.', '')}"
+    group = new_group(name, {name: 6})
+    subscription = Subscription("static", f"{name}:1")
+    group.join(version, "j1", subscription)
+    ours = HereMember(group, "p1", subscription)
+    group.settle()
+    group.join(version, "j2", subscription)
+    group.produce_round()
+    ours.connector.commit_offsets()
+    group.produce_round()
+    before = ours.connector.status.owned
+    first_session = ours.store.session_id
+    assert before
+
+    group.forgive_uncommitted(ours)
+    ours.expire_session(cluster)
+    assert ours.connector.wait_until(
+        lambda status: status.phase is Phase.STABLE and ours.store.session_id not in (0, first_session), 30
+    )
+    group.settle("Python's session expires", PYTHON)
+    group.produce_round()
+
+    redelivered = group.verdict().redelivered
+    assert {tp for tp, _ in redelivered} == set(before)
+    assert {offset for _, offset in redelivered} == set(range(5, 10))
+    assert "expired" in caplog.text
+    group.leave("p1")
+    group.produce_round()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_garbage_registration_stops_jvm_members_and_not_ours(new_group, cluster, version, caplog):
+    caplog.set_level(logging.WARNING)
+    name = f"garbage{version.replace('.', '')}"
+    group = new_group(name, {name: 4}, properties={"rebalance.max.retries": 2, "rebalance.backoff.ms": 300})
+    subscription = Subscription("static", f"{name}:1")
+    ours = HereMember(group, "p1", subscription)
+    group.settle()
+    garbage = ConsumerIdPath(name, "g").path
+    cluster.store.create(garbage, b"not a registration")
+
+    theirs = group.start(version, "j1", subscription)
+    assert "ConsumerRebalanceFailedException" in theirs.await_event("failed")
+    # registered, so half is to be its own, and ours gives that half up; it owns nothing
+    assert ours.connector.wait_until(lambda status: status.phase is Phase.STABLE and len(status.owned) == 2, 30)
+    assert sorted(group.member_ids()) == sorted(["g", f"{name}_j1", f"{name}_p1"])
+    assert {owner.rpartition("-")[0] for owner in group.owners().values()} == {f"{name}_p1"}
+    assert f"leaves out member g, which is unreadable: {garbage}" in caplog.text
+
+    group.produce(3, ours.connector.status.owned)
+    group.await_consumed({tp: range(3) for tp in ours.connector.status.owned})
+
+    # once it is gone the JVM member looks again, takes its share, and its streams go on
+    cluster.store.delete(garbage)
+    group.settle()
+
+
+def test_member_that_the_dialect_refuses_leaves_nothing_behind(new_group):
+    """0.8.2 divides round-robin only among equal subscriptions; ours says so, and the JVM members go on without it."""
+    group = new_group(
+        "refused", {"refused-a": 2, "refused-b": 2}, strategy="roundrobin", dialect="0.8.2",
+        properties={"rebalance.backoff.ms": 300},
+    )  # fmt: skip
+    both = Subscription("static", "refused-a:1,refused-b:1")
+    group.join("0.8.2.2", "j1", both)
+    group.produce_round()
+    ours = group.start("python", "p1", Subscription("static", "refused-a:1"))
+    assert "AssignmentRefusedError" in ours.await_event("failed")
+    assert ours.await_end() == 1
+    del group.living["refused_p1"]
+    group.settle("a refused member leaves", PYTHON)
+    group.produce_round()
+    group.verdict()
+
+
+def test_owner_znode_that_somebody_deletes_is_claimed_again(new_group, cluster):
+    """A JVM member that lost its session deletes owner znodes by path alone; the audit finds it."""
+    group = new_group("deleted", {"deleted": 4}, properties={})
+    subscription = Subscription("static", "deleted:1")
+    group.join("1.1.1", "j1", subscription)
+    group.join("python", "p1", subscription, **{"audit.interval.ms": 300})
+    group.produce_round()
+    (mine, *_) = sorted(tp for tp, owner in group.owners().items() if owner.startswith("deleted_p1"))
+    cluster.store.delete(OwnerPath("deleted", mine.topic, mine.partition).path)
+    group.settle("an owner znode is deleted", PYTHON)
+    group.produce_round()

@@ -1,0 +1,106 @@
+"""One Spark, one ZooKeeper and one Kafka for all tests of the data sources."""
+
+import json
+import socket
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.settings import ZkSettings
+from zk_layout.store import ZkStore
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    from pyspark.sql import SparkSession
+
+    from spark_source import register
+
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", f"-XX:+UseSerialGC -Djava.io.tmpdir={folder}")
+        .config("spark.local.dir", str(folder))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper():
+    with EmbeddedZooKeeper() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def kafka():
+    with EmbeddedKafka(chroot="/kafka") as started:
+        yield started
+
+
+@contextmanager
+def store_of(connect: str) -> Iterator[ZkStore]:
+    store = KazooStore(ZkSettings(connect, connection_timeout_ms=20_000))
+    store.start()
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def tree(zookeeper):
+    """An empty tree of its own: .connect, .store, and put(path, text)."""
+    chroot = f"/tree-{uuid.uuid4().hex}"
+    with store_of(zookeeper.connect) as root:
+        root.ensure_path(chroot)
+    with store_of(zookeeper.connect + chroot) as store:
+        yield Tree(zookeeper.connect + chroot, store)
+
+
+class Tree:
+    def __init__(self, connect: str, store: ZkStore) -> None:
+        self.connect = connect
+        self.store = store
+
+    def put(self, path: str, data: str | bytes | None = None) -> None:
+        self.store.create(path, data.encode() if isinstance(data, str) else data, make_parents=True)
+
+    def commit(self, group: str, topic: str, partition: int, offset: object) -> None:
+        self.put(f"/consumers/{group}/offsets/{topic}/{partition}", str(offset))
+
+    def own(self, group: str, topic: str, partition: int, owner: str | bytes) -> None:
+        self.put(f"/consumers/{group}/owners/{topic}/{partition}", owner)
+
+    def load_golden(self, version: str) -> list[dict]:
+        """Everything that a Kafka of this version left; returns the recorded znodes."""
+        znodes = json.loads((GOLDEN / f"kafka-{version}.json").read_text())["znodes"]
+        for znode in sorted(znodes, key=lambda z: z["path"]):
+            path, value = znode["path"], znode["value"]
+            if path != "/" and self.store.exists(path) is None:
+                self.put(path, value)
+        return znodes
+
+
+@pytest.fixture
+def unused_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: who connects is refused
+        yield taken.getsockname()[1]

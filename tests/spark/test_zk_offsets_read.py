@@ -1,0 +1,324 @@
+import logging
+import threading
+import time
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import Permissions, make_acl
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_source.batch import GroupsPartition, ZkOffsetsReader
+from spark_source.errors import reason_of
+from spark_source.offsets import COLUMNS, request_columns
+from spark_source.options import parse_options
+from zk_layout.errors import ConnectTimeoutError, NotPermittedError
+
+NO_LOG_COLUMNS = "group string, topic string, partition int, committed_offset bigint, owner string, error string"
+
+
+def read(spark, tree, schema=NO_LOG_COLUMNS, **options):
+    reader = spark.read.format("zk_offsets").options(**{"zookeeper.connect": tree.connect, **options})
+    return (reader.schema(schema) if schema else reader).load()
+
+
+def keys(frame):
+    return sorted((row["group"], row["topic"], row["partition"]) for row in frame.collect())
+
+
+def lock(tree, path):
+    """Nobody may read this znode any more: who tries fails."""
+    client = KazooClient(tree.connect)
+    client.start()
+    try:
+        may = Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
+        client.set_acls(path, [make_acl("world", "anyone", **_as_words(may))])
+    finally:
+        client.stop()
+        client.close()
+
+
+def _as_words(may):
+    return {
+        "create": bool(may & Permissions.CREATE),
+        "delete": bool(may & Permissions.DELETE),
+        "admin": bool(may & Permissions.ADMIN),
+    }
+
+
+@pytest.fixture
+def groups_with_one_locked(tree):
+    for group in ("web-1", "web-2", "batch"):
+        for topic in ("t1", "t2"):
+            for partition in range(2):
+                tree.commit(group, topic, partition, partition)
+    tree.commit("locked", "t1", 0, 0)
+    lock(tree, "/consumers/locked/offsets")
+    return tree
+
+
+# --- what a row says
+
+
+@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
+def test_what_real_groups_left_is_read_as_it_was_recorded(spark, tree, version):
+    recorded = {}
+    for znode in tree.load_golden(version):
+        match znode["path"].split("/"):
+            case ["", "consumers", group, "offsets", topic, partition]:
+                recorded.setdefault((group, topic, int(partition)), {})["offset"] = int(znode["value"])
+            case ["", "consumers", group, "owners", topic, partition]:
+                recorded.setdefault((group, topic, int(partition)), {})["owner"] = znode["value"]
+    rows = read(spark, tree).collect()
+    assert len(recorded) > 10
+    assert {
+        (row["group"], row["topic"], row["partition"]): (row["committed_offset"], row["owner"], row["error"])
+        for row in rows
+    } == {key: (found.get("offset"), found.get("owner"), None) for key, found in recorded.items()}
+
+
+def test_commit_time_is_when_zookeeper_wrote_the_offset(spark, tree):
+    tree.commit("g", "t", 0, 5)
+    tree.store.set_data("/consumers/g/offsets/t/0", b"6")
+    written_ms = tree.store.get_data("/consumers/g/offsets/t/0").stat.mtime_ms
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        frame = read(spark, tree, "commit_time timestamp")
+        assert [row[0] for row in frame.select(F.unix_millis("commit_time")).collect()] == [written_ms]
+    finally:
+        spark.conf.unset("spark.sql.session.timeZone")
+
+
+def test_an_owner_is_shown_as_whoever_wrote_it(spark, tree):
+    tree.own("g", "t", 0, "g_host-1416392398000-1a2b3c4d-0")
+    tree.own("g", "t", 1, "host:9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
+    tree.own("g", "t", 2, b"\xff")
+    tree.commit("g", "t", 3, 7)
+    rows = {row["partition"]: row for row in read(spark, tree).collect()}
+    assert [rows[n]["owner"] for n in range(4)] == [
+        "g_host-1416392398000-1a2b3c4d-0",
+        "host:9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",
+        "\\xff",
+        None,
+    ]
+    assert rows[0]["error"] is None
+    assert "/consumers/g/owners/t/2" in rows[2]["error"]
+    assert [rows[n]["committed_offset"] for n in range(4)] == [None, None, None, 7]
+
+
+def test_a_malformed_znode_is_an_error_in_its_row_and_not_of_the_job(spark, tree):
+    tree.commit("g", "t", 0, 5)
+    tree.commit("g", "t", 1, "five")
+    tree.put("/consumers/g/offsets/t/2", b"")
+    tree.commit("g", "t", 3, -1)
+    rows = {row["partition"]: row for row in read(spark, tree).collect()}
+    assert [rows[n]["committed_offset"] for n in range(4)] == [5, None, None, None]
+    assert rows[1]["error"].startswith("/consumers/g/offsets/t/1 holds b'five': ")
+    assert rows[2]["error"].startswith("/consumers/g/offsets/t/2 holds b'': ")
+    assert rows[0]["error"] is rows[3]["error"] is None
+
+
+def test_all_columns_come_without_a_schema_and_log_columns_are_null_without_brokers(spark, tree):
+    tree.commit("g", "t", 0, 5)
+    frame = read(spark, tree, None)
+    assert [(f.name, f.dataType.simpleString()) for f in frame.schema] == [(c.name, c.type.value) for c in COLUMNS]
+    [row] = frame.collect()
+    assert (row["committed_offset"], row["log_start"], row["log_end"], row["lag"]) == (5, None, None, None)
+
+
+@pytest.mark.kafka
+def test_lag_is_counted_against_the_brokers_logs(spark, kafka):
+    from legacy_consumer.librdkafka import produce_all
+    from tests.spark.conftest import Tree, store_of
+
+    kafka.create_topic("flights", partitions=2)
+    records = [(None, b"x", 0)] * 30 + [(None, b"x", 1)] * 10
+    produce_all("flights", records, {"bootstrap.servers": kafka.bootstrap_servers})
+    with store_of(kafka.zookeeper_connect) as store:
+        tree = Tree(kafka.zookeeper_connect, store)
+        tree.commit("lagging", "flights", 0, 12)
+        tree.own("lagging", "flights", 1, "lagging_host-1-0")
+        tree.commit("lagging", "deleted", 0, 3)
+    columns = "topic string, partition int, log_start bigint, log_end bigint, lag bigint"
+    frame = read(spark, tree, columns, groups="lagging")
+    assert sorted(tuple(row) for row in frame.where("topic = 'flights'").collect()) == [
+        ("flights", 0, 0, 30, 18),
+        ("flights", 1, 0, 10, None),
+    ]
+    assert [tuple(row) for row in frame.where("topic = 'deleted'").collect()] == [("deleted", 0, None, None, None)]
+
+
+# --- what is not read
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"groups": "web-1,batch"}, {"web-1", "batch"}),
+        ({"groups": "web-*"}, {"web-1", "web-2"}),
+        ({"groups": "nobody"}, set()),
+    ],
+)
+def test_options_choose_groups_and_the_others_are_not_read(spark, groups_with_one_locked, options, expected):
+    assert {key[0] for key in keys(read(spark, groups_with_one_locked, **options))} == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (F.col("group") == "web-1", {"web-1"}),
+        (F.col("group").isin("web-1", "batch"), {"web-1", "batch"}),
+        (F.col("group").startswith("web"), {"web-1", "web-2"}),
+        (F.col("group").like("%-2"), {"web-2"}),
+        (~F.col("group").isin("locked", "batch"), {"web-1", "web-2"}),
+        ((F.col("group") > "m") & (F.col("partition") == 1), {"web-1", "web-2"}),
+    ],
+    ids=["equal", "in", "starts", "ends", "not-in", "greater"],
+)
+def test_filters_reach_the_plan_and_pruned_groups_are_not_read(spark, groups_with_one_locked, condition, expected):
+    assert {key[0] for key in keys(read(spark, groups_with_one_locked).where(condition))} == expected
+
+
+def test_reading_the_locked_group_would_have_failed(spark, groups_with_one_locked):
+    with pytest.raises(PythonException) as caught:
+        read(spark, groups_with_one_locked).collect()
+    assert reason_of(caught.value) == str(NotPermittedError("/consumers/locked/offsets"))
+
+
+def test_pruned_topics_and_partitions_are_not_read(spark, tree):
+    for topic in ("open", "shut"):
+        for partition in range(2):
+            tree.commit("g", topic, partition, 1)
+    lock(tree, "/consumers/g/offsets/shut")
+    lock(tree, "/consumers/g/offsets/open/1")
+    assert keys(read(spark, tree, topics="o*").where("partition < 1")) == [("g", "open", 0)]
+    assert keys(read(spark, tree).where("topic = 'open' and partition in (0, 7)")) == [("g", "open", 0)]
+    with pytest.raises(PythonException):
+        read(spark, tree, topics="o*").collect()
+
+
+def test_a_filter_that_cannot_be_pushed_is_evaluated_by_spark(spark, tree):
+    for partition in range(4):
+        tree.commit("g", "t", partition, partition * 10)
+    assert keys(read(spark, tree).where("partition % 2 = 1 and committed_offset > 10")) == [("g", "t", 3)]
+
+
+def test_brokers_are_not_asked_for_columns_that_do_not_need_them(spark, tree):
+    tree.commit("g", "t", 0, 5)
+    # brokers that offer no PLAINTEXT listener: to ask them is an error
+    tree.put(
+        "/brokers/ids/0",
+        '{"listener_security_protocol_map":{"SSL":"SSL"},"endpoints":["SSL://127.0.0.1:9"],"jmx_port":-1,'
+        '"host":null,"timestamp":"1","port":-1,"version":4}',
+    )
+    assert keys(read(spark, tree)) == [("g", "t", 0)]
+    with pytest.raises(AnalysisException) as caught:
+        read(spark, tree, "lag bigint").collect()
+    assert "no broker offers a PLAINTEXT listener, only SSL" in reason_of(caught.value)
+
+
+def test_a_schema_chooses_columns_in_its_own_order_and_spelling(spark, tree):
+    tree.commit("g", "t", 0, 5)
+    frame = read(spark, tree, "Committed_Offset bigint, GROUP string")
+    assert [row.asDict() for row in frame.where("group = 'g'").collect()] == [{"Committed_Offset": 5, "GROUP": "g"}]
+
+
+# --- how it is divided
+
+
+def test_groups_are_divided_among_tasks(spark, tree):
+    for number in range(7):
+        tree.commit(f"g{number}", "t", 0, number)
+    frame = read(spark, tree, numPartitions="3")
+    assert frame.rdd.getNumPartitions() == 3
+    assert sorted(frame.rdd.glom().map(len).collect()) == [2, 2, 3]
+    assert keys(frame) == [(f"g{number}", "t", 0) for number in range(7)]
+    assert read(spark, tree).rdd.getNumPartitions() == 1
+
+
+def test_no_groups_at_all_are_an_empty_frame(spark, tree):
+    assert read(spark, tree).collect() == []
+    assert read(spark, tree, None).count() == 0
+
+
+# --- what is refused, and how it reads
+
+
+def load_error(spark, **options):
+    with pytest.raises(AnalysisException) as caught:
+        spark.read.format("zk_offsets").options(**options).load()
+    return reason_of(caught.value)
+
+
+def test_an_unknown_option_is_refused_at_load_with_the_near_miss(spark, tree):
+    options = {"zookeeper.connect": tree.connect, "grups": "a"}
+    assert load_error(spark, **options) == "grups: no such option of zk_offsets, did you mean groups?"
+
+
+def test_where_zookeeper_is_must_be_said_at_load(spark):
+    assert load_error(spark).startswith("zookeeper.connect: is required")
+
+
+def test_a_column_that_there_is_not_is_refused_when_planned(spark, tree):
+    schema = StructType([StructField("group", StringType()), StructField("offset", StringType())])
+    with pytest.raises(AnalysisException) as caught:
+        read(spark, tree, schema).collect()
+    assert reason_of(caught.value).startswith("column offset: there is no such column, only group, topic")
+
+
+def test_a_silent_zookeeper_is_one_line_within_its_timeout(spark, unused_port):
+    options = {"zookeeper.connect": f"127.0.0.1:{unused_port}", "zookeeper.connection.timeout.ms": "700"}
+    frame = spark.read.format("zk_offsets").options(**options).load()
+    started = time.monotonic()
+    with pytest.raises(AnalysisException) as caught:
+        frame.collect()
+    assert reason_of(caught.value) == str(ConnectTimeoutError(f"127.0.0.1:{unused_port}", 700))
+    assert time.monotonic() - started < 30
+
+
+def test_groups_that_do_not_exist_are_no_rows_or_an_error_as_asked(spark, tree):
+    tree.commit("g", "t", 0, 5)
+    assert keys(read(spark, tree, groups="g,nobody,x*")) == [("g", "t", 0)]
+    with pytest.raises(AnalysisException) as caught:
+        read(spark, tree, groups="g,nobody,x*", missingGroups="fail").collect()
+    assert reason_of(caught.value).startswith("no such group under /consumers: nobody, x*; ")
+
+
+# --- what a task leaves
+
+
+def reader_of(tree, *columns, **options):
+    types = {column.name: column.type.value for column in COLUMNS}
+    requested = request_columns((name, types[name], True) for name in columns)
+    return ZkOffsetsReader(parse_options({"zookeeper.connect": tree.connect, **options}), requested)
+
+
+def test_a_task_leaves_no_thread_whether_it_succeeds_or_fails(groups_with_one_locked):
+    before = set(threading.enumerate())
+    reader = reader_of(groups_with_one_locked, "group", "lag")
+    assert sum(batch.num_rows for batch in reader.read(GroupsPartition(("web-1", "web-2")))) == 8
+    with pytest.raises(NotPermittedError):
+        list(reader.read(GroupsPartition(("locked",))))
+    unfinished = reader.read(GroupsPartition(("web-1",)))
+    next(unfinished)
+    unfinished.close()
+    assert set(threading.enumerate()) - before == set()
+
+
+def test_a_group_that_vanished_since_the_plan_has_no_rows(tree):
+    [batch] = reader_of(tree, "group").read(GroupsPartition(("vanished",)))
+    assert batch.num_rows == 0
+
+
+def test_without_brokers_the_plan_says_why_log_columns_are_null(tree, caplog):
+    tree.commit("g", "t", 0, 5)
+    with caplog.at_level(logging.WARNING):
+        reader_of(tree, "lag").partitions()
+    assert "log_start, log_end and lag will be null: no broker is registered in ZooKeeper" in caplog.text
+
+
+def test_what_a_setting_cannot_do_is_said_when_planning(tree, caplog):
+    with caplog.at_level(logging.WARNING):
+        reader_of(tree, "group", **{"ssl.ca.location": "ca.pem"}).partitions()
+    assert "ssl.ca.location has no effect while security.protocol is PLAINTEXT" in caplog.text

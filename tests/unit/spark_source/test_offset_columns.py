@@ -1,0 +1,89 @@
+import pickle
+
+import pytest
+
+from legacy_consumer.admin.group_table import GroupPartition
+from spark_source.arrow import ColumnType
+from spark_source.errors import SchemaMismatchError
+from spark_source.offsets import COLUMNS, SCHEMA_DDL, LogEnd, LogEnds, needed_log_ends, request_columns
+from zk_layout.model import TopicPartition
+
+ROWS = [
+    GroupPartition("g", "t", 0, 40, 1_600_000_000_123, "g_host-1-0", 1_600_000_000_000),
+    GroupPartition("g", "t", 1, None, None, "pykafka:1", 5, "bad owner"),
+    GroupPartition("g", "t", 2, 500, 7),
+    GroupPartition("g", "gone", 0, 1, 7),
+]
+LOGS = LogEnds(
+    start={TopicPartition("t", n): 10 for n in range(3)}, end={TopicPartition("t", n): 100 for n in range(3)}
+)
+
+
+def every_column():
+    return request_columns((column.name, column.type.value, True) for column in COLUMNS)
+
+
+def values(name):
+    [requested] = request_columns([(name, next(c.type.value for c in COLUMNS if c.name == name), True)])
+    return requested.column.values(ROWS, LOGS)
+
+
+def test_lag_is_what_is_left_to_read_and_null_where_one_side_is_unknown():
+    assert values("lag") == [60, None, -400, None]
+
+
+def test_log_ends_are_null_where_no_broker_answered():
+    assert values("log_end") == [100, 100, 100, None]
+    assert values("log_start") == [10, 10, 10, None]
+
+
+def test_every_column_has_a_value_for_every_row():
+    for requested in every_column():
+        assert len(requested.column.values(ROWS, LOGS)) == len(ROWS), requested.name
+    assert values("owner") == ["g_host-1-0", "pykafka:1", None, None]
+    assert values("error") == [None, "bad owner", None, None]
+    assert values("commit_time") == [1_600_000_000_123, None, 7, 7]
+    assert values("committed_offset") == [40, None, 500, 1]
+
+
+def test_the_brokers_are_asked_only_for_what_a_column_needs():
+    def needs(*fields):
+        return needed_log_ends(request_columns([(*field, True) for field in fields]))
+
+    assert needs(("group", "string"), ("committed_offset", "bigint")) == frozenset()
+    assert needs(("lag", "bigint")) == {LogEnd.END}
+    assert needs(("log_start", "bigint")) == {LogEnd.START}
+    assert needed_log_ends(every_column()) == {LogEnd.START, LogEnd.END}
+
+
+def test_a_schema_chooses_and_orders_columns_and_keeps_its_spelling():
+    requested = request_columns([("LAG", "bigint", True), ("Group", "string", False)])
+    assert [(c.name, c.source, c.arrow.nullable) for c in requested] == [
+        ("LAG", "lag", True),
+        ("Group", "group", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "complaint"),
+    [
+        (("offset", "bigint", True), "there is no such column, only group, topic"),
+        (("partition", "bigint", True), "is a int and cannot be had as bigint"),
+        (("group", "string collate UTF8_LCASE", True), "cannot be had as string collate"),
+        (("lag", "bigint", False), "leave NOT NULL out"),
+    ],
+)
+def test_a_column_that_cannot_be_delivered_is_named(field, complaint):
+    with pytest.raises(SchemaMismatchError) as caught:
+        request_columns([("group", "string", True), field])
+    assert caught.value.column == field[0]
+    assert complaint in str(caught.value)
+
+
+def test_requested_columns_survive_the_way_to_the_executors():
+    assert pickle.loads(pickle.dumps(every_column())) == every_column()
+
+
+def test_the_schema_names_every_column():
+    assert SCHEMA_DDL.split(", ") == [f"{column.name} {column.type.value}" for column in COLUMNS]
+    assert {column.type for column in COLUMNS} == set(ColumnType)

@@ -1,0 +1,45 @@
+import pytest
+
+from spark_source.errors import reason_of
+
+AT_PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to create instance: Traceback (most recent call last):
+  File "source.py", line 43, in schema
+    raise ConfigError(key)
+zk_layout.errors.ConfigError: grops: no such option of zk_offsets, did you mean groups?
+ SQLSTATE: 38000"""
+
+WITH_CAUSE = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "socket.py", line 1, in connect
+ConnectionRefusedError: [Errno 111] Connection refused
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "batch.py", line 1, in read
+zk_layout.errors.ConnectTimeoutError: no ZooKeeper answered at h:1 within 1500 ms: check zookeeper.connect
+"""
+
+AFTER_RETRIES = """Job aborted due to stage failure: Task 0 failed 4 times, most recent failure: Lost task 0.3
+org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] Thrown: Traceback (most recent call last):
+  File "batch.py", line 1, in read
+zk_layout.errors.ConnectionLostError: connection lost
+ SQLSTATE: 38000
+\tat org.apache.spark.Thing(Thing.scala:1)
+
+Driver stacktrace:
+java.lang.IllegalStateException: of the driver"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (AT_PLANNING, "grops: no such option of zk_offsets, did you mean groups?"),
+        (WITH_CAUSE, "no ZooKeeper answered at h:1 within 1500 ms: check zookeeper.connect"),
+        (AFTER_RETRIES, "connection lost"),
+        ("[JAVA_GATEWAY_EXITED] Java gateway process exited", "[JAVA_GATEWAY_EXITED] Java gateway process exited"),
+        ("", "ValueError('')"),
+    ],
+)
+def test_the_line_that_says_what_went_wrong_is_found_in_sparks_text(text, reason):
+    assert reason_of(ValueError(text)) == reason

@@ -1,0 +1,120 @@
+import pickle
+
+import pytest
+
+from legacy_consumer.config import PROPERTIES
+from spark_source.options import OPTIONS, MissingGroups, parse_options
+from zk_layout.errors import ConfigError
+
+CONNECT = {"zookeeper.connect": "h:2181/kafka"}
+
+
+def test_without_options_every_group_and_topic_is_read():
+    options = parse_options(CONNECT)
+    assert options.groups.matches("any")
+    assert options.topics.matches("any")
+    assert (options.missing_groups, options.num_partitions) == (MissingGroups.IGNORE, None)
+    assert options.cluster.zookeeper_connect == "h:2181/kafka"
+
+
+def test_options_are_found_whatever_their_case():
+    given = {"ZOOKEEPER.connect": "h:1", "GROUPS": "a", "missinggroups": "FAIL", "numpartitions": "3"}
+    options = parse_options(given)
+    assert (options.groups.entries, options.missing_groups, options.num_partitions) == (("a",), MissingGroups.FAIL, 3)
+    assert options.cluster.zookeeper_connect == "h:1"
+
+
+def test_names_and_globs_are_separated_by_commas_and_blanks_around_them_do_not_count():
+    assert parse_options({**CONNECT, "groups": " a , b*,c[12] "}).groups.entries == ("a", "b*", "c[12]")
+
+
+def test_properties_of_the_cluster_reach_it():
+    cluster = parse_options(
+        {
+            **CONNECT,
+            "zookeeper.session.timeout.ms": "9000",
+            "zookeeper.auth.digest": "u:p",
+            "security.protocol": "sasl_ssl",
+            "ssl.ca.location": "ca.pem",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "u",
+            "sasl.password": "p",
+            "rdkafka.Socket.Keepalive.Enable": "true",
+        }
+    ).cluster
+    assert cluster.zookeeper_session_timeout_ms == 9000
+    assert cluster.zk_settings().auth == (("digest", "u:p"),)
+    assert cluster.security_protocol == "SASL_SSL"
+    assert dict(cluster.kafka_security)["ssl.ca.location"] == "ca.pem"
+    assert cluster.rdkafka == (("socket.keepalive.enable", "true"),)
+
+
+@pytest.mark.parametrize(
+    ("key", "complaint"),
+    [
+        ("group", "did you mean groups?"),
+        ("missingGroup", "did you mean missingGroups?"),
+        ("zookeper.connect", "did you mean zookeeper.connect?"),
+        ("zookeeper.session.timeout", "did you mean zookeeper.session.timeout.ms?"),
+        ("partitions", "did you mean numPartitions?"),
+        ("rdkafka.", "no such option of zk_offsets"),
+        ("qqqq", "no such option of zk_offsets"),
+        ("path", "call load() without one"),
+        ("group.id", "name them in groups"),
+        ("auto.offset.reset", "a property of consumers"),
+        ("bootstrap.servers", "brokers are found in ZooKeeper"),
+        ("sasl.jaas.config", "give sasl.username and sasl.password instead"),
+        ("zookeeper.clientcnxnsocket", "a Java class"),
+    ],
+)
+def test_an_unknown_option_is_named_with_what_was_meant(key, complaint):
+    with pytest.raises(ConfigError) as caught:
+        parse_options({**CONNECT, key: "x"})
+    assert caught.value.key == key
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("groups", ""),
+        ("groups", "a,,b"),
+        ("groups", "a/b"),
+        ("topics", " , "),
+        ("missingGroups", "warn"),
+        ("numPartitions", "0"),
+        ("numPartitions", "-1"),
+        ("numPartitions", "two"),
+        ("numPartitions", "10001"),
+        ("zookeeper.session.timeout.ms", "6s"),
+        ("zookeeper.connect", "h:port"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_its_option(option, value):
+    with pytest.raises(ConfigError) as caught:
+        parse_options({**CONNECT, option: value})
+    assert caught.value.key == option
+
+
+def test_where_zookeeper_is_must_be_said():
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect: is required"):
+        parse_options({"groups": "a"})
+
+
+def test_options_survive_the_way_to_the_executors():
+    options = parse_options({**CONNECT, "groups": "a*", "sasl.password": "p", "rdkafka.a": "1"})
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_every_option_that_is_documented_is_taken():
+    values = {known.name: known.default_text for known in PROPERTIES if known.default is not None}
+    values |= {"groups": "a", "topics": "t", "missingGroups": "fail", "numPartitions": "2", "rdkafka.*": "x"}
+    for option in OPTIONS:
+        value = values.get(option.name)
+        if value is not None:
+            parse_options({**CONNECT, option.name: value})
+
+
+def test_no_option_stands_twice_in_the_table():
+    names = [option.name.lower() for option in OPTIONS]
+    assert sorted(set(names)) == sorted(names)

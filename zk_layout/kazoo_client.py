@@ -1,0 +1,207 @@
+"""What kazoo is given to work with, so that it does what kazoo_store promises: sockets that can be given up, watchers
+that are called in order, writes that decide at the moment of sending, and an end that does not wait for a server.
+"""
+
+# ruff: noqa: SLF001 - kazoo's public API has no way to send other requests, to bound a stop, or to see the session id
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import Connect, Transaction
+from kazoo.protocol.states import EventType, WatchedEvent
+
+from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
+from zk_layout.sockets import open_socket
+from zk_layout.store import Watcher, WatchEvent, WatchKind
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
+
+
+class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads and sockets, with connections that can be given up and callbacks in order."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        super().__init__()
+        self.stopping = threading.Event()
+        self.last_failure: OSError | None = None
+        self.hosts = 1
+        self._tls = tls
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any
+    ) -> socket.socket:
+        """A connected socket, unless this is stopping by then."""
+        try:
+            # a silent host must not use up the session's whole timeout while others would answer
+            return open_socket(address, hostname or address[0], timeout / self.hosts, self._tls, self.stopping)
+        except OSError as error:
+            self.last_failure = error
+            raise
+
+    def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
+        """The pipe that wakes kazoo's thread."""
+        reader, writer = super().create_socket_pair()
+        # a byte is in this pipe for each queued request, and kazoo's send blocks when it is full
+        writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        return reader, writer
+
+    def select(self, rlist: Any, wlist: Any, _: Any, timeout: float | None = None) -> Any:
+        """What select.select returns."""
+        # bytes that TLS has decrypted already do not show in the socket underneath
+        decrypted = [sock for sock in rlist if isinstance(sock, ssl.SSLSocket) and sock.pending()]
+        if decrypted:
+            timeout = 0
+        # kazoo makes an epoll object for each of its several waits per request; this is what a request costs most
+        poll = select.poll()
+        for sock in rlist:
+            poll.register(sock, select.POLLIN)
+        for sock in wlist:
+            poll.register(sock, select.POLLOUT)
+        ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
+        readable = [sock for sock in rlist if sock.fileno() in ready or sock in decrypted]
+        return readable, [sock for sock in wlist if sock.fileno() in ready], []
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Call it here and now, on the connection's thread: so callbacks keep the order of the server's messages."""
+        try:
+            callback.func(*callback.args)
+        except Exception:
+            logger.exception("a watcher failed")
+
+
+class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's connection, remembering what it is told about the session."""
+
+    granted_timeout_ms = 0
+
+    def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        reply = super()._invoke(timeout, request, xid)
+        if isinstance(request, Connect) and reply[0].time_out > 0:
+            self.granted_timeout_ms = reply[0].time_out
+        return reply
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        try:
+            super()._authenticate_with_sasl(host, timeout)
+        except kazoo_errors.SASLException as error:
+            # kazoo's thread would end with it, and nobody would know why
+            raise kazoo_errors.AuthFailedError(str(error)) from error
+
+
+class Secret(str):
+    """A credential that kazoo's debug log does not show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'...'"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What kazoo calls; equal for the same watcher of the same thing, so that kazoo's sets keep it once."""
+
+    kind: str
+    path: str
+    watcher: Watcher
+    stopping: threading.Event = field(compare=False)
+
+    def __call__(self, event: WatchedEvent) -> None:
+        """The watch fired."""
+        if not self.stopping.is_set():
+            self.watcher(WatchEvent(_WATCH_KINDS[event.type], self.path))
+
+
+_WATCH_KINDS = {
+    EventType.CREATED: WatchKind.CREATED,
+    EventType.DELETED: WatchKind.DELETED,
+    EventType.CHANGED: WatchKind.CHANGED,
+    EventType.CHILD: WatchKind.CHILDREN,
+    EventType.NONE: WatchKind.LOST,
+}
+
+
+class Write:
+    """A multi that decides at the moment of sending whether it may still be sent; if not, it goes out empty.
+
+    session_id: the only session in which it may go out, or None. Every write is one, for this reason.
+    """
+
+    type: ClassVar[int] = Transaction.type
+    deserialize = staticmethod(Transaction.deserialize)
+
+    def __init__(self, operations: Sequence[Any], session_id: int | None) -> None:
+        self.operations = operations
+        self.session_id = session_id
+        self.client: Any = None
+        self.given_up = False
+        self.refused = False
+
+    def serialize(self) -> bytes:
+        """Called by kazoo as it sends."""
+        other_session = self.session_id is not None and self.client._session_id != self.session_id
+        self.refused = self.given_up or other_session
+        return bytes(Transaction(() if self.refused else self.operations).serialize())
+
+    def __repr__(self) -> str:
+        return f"multi of {len(self.operations)}"
+
+
+class ReadMany:
+    """kazoo lacks this request. The reply is decoded by the asking thread, not by the one that keeps the session."""
+
+    type: ClassVar[int] = MULTI_READ
+
+    def __init__(self, kind: ReadKind, paths: Sequence[str]) -> None:
+        self._kind = kind
+        self._paths = paths
+
+    def serialize(self) -> bytes:
+        """Called by kazoo as it sends."""
+        return encode_multi_read(self._kind, self._paths)
+
+    @staticmethod
+    def deserialize(reply: bytes, offset: int) -> bytes:
+        """The undecoded reply."""
+        return reply[offset:]
+
+    def __repr__(self) -> str:
+        return f"read of {len(self._paths)} znodes"
+
+
+def stop_client(client: Any) -> None:
+    """End kazoo's threads and sockets, in any state of the connection, soon."""
+    client.handler.stopping.set()
+    cutter = threading.Thread(target=_cut_late, args=(client, _CLOSE_GRACE_S if client.connected else 0.0), daemon=True)
+    cutter.start()
+    try:
+        client.stop()
+    except kazoo_errors.KazooException:
+        logger.warning("kazoo did not stop", exc_info=True)
+    cutter.join()
+    client.close()
+
+
+def _cut_late(client: Any, grace_s: float) -> None:
+    """kazoo waits for the server as long as the session may last; take its socket away instead."""
+    stopped = client._connection.connection_stopped
+    wait_s = grace_s
+    while not stopped.wait(wait_s):
+        sock = client._connection._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        wait_s = 0.05

@@ -1,0 +1,70 @@
+"""The one place where what kazoo returns and raises becomes ours."""
+
+from __future__ import annotations
+
+from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.states import ZnodeStat
+
+from zk_layout.errors import (
+    AuthenticationError,
+    BadVersionError,
+    ConnectionLostError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    NotPermittedError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zk_layout.many_reads import UnimplementedRequestError
+from zk_layout.store import Stat
+
+BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
+"""What a failed multi reports for the operations before and after the one that failed."""
+
+_BY_PATH = {
+    kazoo_errors.NoNodeError: NoNodeError,
+    kazoo_errors.NodeExistsError: NodeExistsError,
+    kazoo_errors.BadVersionError: BadVersionError,
+    kazoo_errors.NotEmptyError: NotEmptyError,
+    kazoo_errors.NoAuthError: NotPermittedError,
+}
+
+
+def translated(error: Exception, path: str) -> ZooKeeperError:
+    """The one place where kazoo's exceptions become ours."""
+    for foreign, ours in _BY_PATH.items():
+        if isinstance(error, foreign):
+            return ours(path)
+    match error:
+        case kazoo_errors.ConnectionClosedError() | kazoo_errors.ConnectionLoss():
+            return ConnectionLostError(f"the connection to ZooKeeper was lost while asking about {path}")
+        case kazoo_errors.OperationTimeoutError() | kazoo_errors.SessionMovedError():
+            return ConnectionLostError(f"ZooKeeper did not carry out the request about {path}")
+        case kazoo_errors.SessionExpiredError():
+            return SessionExpiredError("the ZooKeeper session has expired")
+        case kazoo_errors.AuthFailedError() | kazoo_errors.SessionClosedRequireSaslError():
+            return AuthenticationError("ZooKeeper refused the credentials")
+        case kazoo_errors.InvalidACLError():
+            return AuthenticationError(
+                f"{path}: ZooKeeper does not know whom the ACL should name, check the credentials"
+            )
+        case kazoo_errors.NoChildrenForEphemeralsError():
+            return ZooKeeperError(f"{path}: an ephemeral znode cannot have children")
+        case kazoo_errors.UnimplementedError():
+            return UnimplementedRequestError(f"this ZooKeeper cannot do what was asked about {path}")
+    return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())
+
+
+def stat_of(stat: ZnodeStat) -> Stat:
+    """Our Stat of kazoo's."""
+    return Stat(
+        stat.czxid,
+        stat.mzxid,
+        stat.ctime,
+        stat.mtime,
+        stat.version,
+        stat.ephemeralOwner,
+        stat.dataLength,
+        stat.numChildren,
+    )
