@@ -9,6 +9,7 @@ LegacyConsumerError (zk_layout.errors)
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
+    ProduceError                    some records were not acknowledged
     OffsetOutOfRangeError           the position lies outside the log
   OffsetError
     ForeignCommitError              another client moved an offset of a partition that is ours
@@ -118,6 +119,20 @@ class OffsetOutOfRangeError(KafkaError):
         return (
             f"{self.partition}: offset {self.offset} is outside the log, which holds {self.earliest} to {self.latest}"
         )
+
+
+class ProduceError(KafkaError):
+    """Some records were not acknowledged."""
+
+    def __init__(self, topic: str, failed: int, produced: int, reason: str) -> None:
+        super().__init__(topic, failed, produced, reason)
+        self.topic = topic
+        self.failed = failed
+        self.produced = produced
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.failed} of {self.produced} records were not acknowledged by {self.topic}: {self.reason}"
 
 
 class OffsetError(LegacyConsumerError):

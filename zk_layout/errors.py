@@ -11,6 +11,7 @@ LegacyConsumerError                 retriable says whether doing the same again 
     AuthenticationError             ZooKeeper refused the credentials
     NotPermittedError               an ACL forbids it
     MissingChrootError              the chroot of zookeeper.connect does not exist
+    UnimplementedRequestError       this server's version does not know the request
     NoNodeError, NodeExistsError, BadVersionError, NotEmptyError
     MultiFailedError                one operation of an all-or-nothing request failed; nothing was done
 
@@ -96,6 +97,10 @@ class SessionExpiredError(ZooKeeperError):
 
 class AuthenticationError(ZooKeeperError):
     """ZooKeeper refused the credentials, or TLS could not be set up with it."""
+
+
+class UnimplementedRequestError(ZooKeeperError):
+    """The server's version does not know the request."""
 
 
 class _PathError(ZooKeeperError):

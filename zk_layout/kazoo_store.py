@@ -48,11 +48,12 @@ from zk_layout.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    UnimplementedRequestError,
     ZooKeeperError,
 )
 from zk_layout.kazoo_client import ReadMany, Secret, StoreConnection, StoreHandler, Watch, Write, stop_client
 from zk_layout.kazoo_translation import BYSTANDERS, stat_of, translated
-from zk_layout.many_reads import ReadsMany, UnimplementedRequestError
+from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.settings import ZkSettings
 from zk_layout.sockets import make_tls_context

@@ -14,9 +14,9 @@ from zk_layout.errors import (
     NotEmptyError,
     NotPermittedError,
     SessionExpiredError,
+    UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.many_reads import UnimplementedRequestError
 from zk_layout.store import Stat
 
 BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 
-from zk_layout.errors import ConnectionLostError, NotPermittedError, ZooKeeperError
+from zk_layout.errors import ConnectionLostError, NotPermittedError, UnimplementedRequestError, ZooKeeperError
 from zk_layout.multi_read import (
     NO_AUTH,
     NO_NODE,
@@ -28,10 +28,6 @@ WORTH_A_PROBE = 16
 
 
 _DROP_WITHIN_S = 2.0
-
-
-class UnimplementedRequestError(ZooKeeperError):
-    """The server does not know this kind of request."""
 
 
 class ServedRequests:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from legacy_consumer.errors import ProduceError
 from legacy_consumer.librdkafka.brokers import read_brokers
-from legacy_consumer.librdkafka.errors import ProduceError
 from legacy_consumer.librdkafka.factory import LibrdkafkaFetchers, open_log_offsets
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.librdkafka.log_offsets import LibrdkafkaLogOffsets

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from legacy_consumer.errors import ProduceError
 from legacy_consumer.librdkafka.client import ProducerHandle
-from legacy_consumer.librdkafka.errors import ProduceError
 
 ANY_PARTITION = -1
 

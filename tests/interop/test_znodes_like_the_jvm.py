@@ -29,7 +29,8 @@ def tree_of(kazoo, group):
     def walk(path, shown):
         data, stat = kazoo.get(path)
         acls, _ = kazoo.get_acls(path)
-        said = _TIMESTAMP.sub(b'"timestamp":"T"', data.replace(group.encode(), b"GROUP"))
+        # no data and empty data are two things
+        said = data and _TIMESTAMP.sub(b'"timestamp":"T"', data.replace(group.encode(), b"GROUP"))
         found[shown] = (said, stat.ephemeralOwner != 0, tuple(acls))
         for child in sorted(kazoo.get_children(path)):
             walk(f"{path}/{child}", f"{shown}/{child.replace(group, 'GROUP')}")
