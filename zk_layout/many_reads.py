@@ -177,5 +177,5 @@ def _znode(result: ReadResult, path: str) -> Znode | None:
 
 def _children(result: ReadResult, path: str) -> tuple[str, ...] | None:
     found = _present(result, path)
-    assert found is None or isinstance(found, tuple)
+    assert not isinstance(found, Znode)
     return found

@@ -42,6 +42,11 @@ class ReadKind(IntEnum):
     CHILDREN = 8
 
 
+# an enum's members are too slow to compare with in a loop
+_DATA = int(ReadKind.DATA)
+_CHILDREN = int(ReadKind.CHILDREN)
+
+
 @dataclass(frozen=True, slots=True)
 class ReadFailure:
     """The server could not do this one read; code is ZooKeeper's."""
@@ -76,17 +81,23 @@ def decode_multi_read(reply: bytes) -> list[ReadResult]:
 
 def _results(reply: bytes) -> Iterator[ReadResult]:
     offset = 0
+    unpack_header, unpack_int, unpack_stat = _HEADER.unpack_from, _INT.unpack_from, _STAT.unpack_from
     while True:
-        kind, done, _ = _HEADER.unpack_from(reply, offset)
+        kind, done, _ = unpack_header(reply, offset)
         offset += _HEADER.size
         if done:
             return
-        if kind == ReadKind.DATA:
-            data, offset = _read_buffer(reply, offset)
-            yield Znode(data, read_stat(reply, offset))
+        if kind == _DATA:
+            # this branch runs a hundred thousand times for one look at a cluster
+            (length,) = unpack_int(reply, offset)
+            start = offset + _INT.size
+            offset = start + length if length > 0 else start
+            czxid, mzxid, ctime, mtime, version, _, _, owner, size, children, _ = unpack_stat(reply, offset)
+            data = reply[start:offset] if length >= 0 else None
+            yield Znode(data, Stat(czxid, mzxid, ctime, mtime, version, owner, size, children))
             offset += _STAT.size
-        elif kind == ReadKind.CHILDREN:
-            (count,) = _INT.unpack_from(reply, offset)
+        elif kind == _CHILDREN:
+            (count,) = unpack_int(reply, offset)
             offset += _INT.size
             names: list[str] = []
             for _ in range(count):
@@ -94,7 +105,7 @@ def _results(reply: bytes) -> Iterator[ReadResult]:
                 names.append((name or b"").decode())
             yield tuple(sorted(names))
         elif kind == -1:
-            yield ReadFailure(*_INT.unpack_from(reply, offset))
+            yield ReadFailure(*unpack_int(reply, offset))
             offset += _INT.size
         else:
             msg = f"unknown result type {kind} at byte {offset}"
@@ -111,12 +122,6 @@ def _read_buffer(reply: bytes, offset: int) -> tuple[bytes | None, int]:
         msg = f"{length} bytes announced at byte {offset}, {len(reply) - offset} there"
         raise ValueError(msg)
     return reply[offset:end], end
-
-
-def read_stat(reply: bytes, offset: int) -> Stat:
-    """A Stat as it stands in replies."""
-    czxid, mzxid, ctime, mtime, version, _, _, owner, length, children, _ = _STAT.unpack_from(reply, offset)
-    return Stat(czxid, mzxid, ctime, mtime, version, owner, length, children)
 
 
 @dataclass(slots=True)

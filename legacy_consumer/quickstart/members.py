@@ -14,6 +14,7 @@ from enum import Enum
 
 from legacy_consumer.embedded.process import Workspace
 from legacy_consumer.quickstart import worker
+from legacy_consumer.quickstart.children import start_guarded
 from legacy_consumer.quickstart.errors import QuickstartError
 from legacy_consumer.quickstart.record import Record, decode_record
 
@@ -42,21 +43,14 @@ class Member:
         self._record = workspace.folder / f"{name}.record"
         self._errors = workspace.folder / f"{name}.err"
         with self._errors.open("wb") as errors:
-            # a session of its own: Ctrl-C in the terminal is the story's to handle
-            self._process = subprocess.Popen(
+            self._process = start_guarded(
                 [sys.executable, "-m", worker.__name__, zookeeper, name, os.fspath(self._record), str(rate)],
-                stdin=subprocess.PIPE,
+                workspace,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                start_new_session=True,
             )
         self._listener = threading.Thread(target=self._listen, name=f"listen-to-{name}", daemon=True)
-        try:
-            workspace.guard(self._process.pid)
-            self._listener.start()
-        except BaseException:
-            self._process.kill()
-            raise
+        self._listener.start()
 
     @property
     def pid(self) -> int:

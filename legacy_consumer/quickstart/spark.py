@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from legacy_consumer.embedded.process import Workspace
+from legacy_consumer.quickstart.children import start_guarded
 from legacy_consumer.quickstart.errors import QuickstartError
 
 _PROGRAM = "spark_source"
@@ -44,18 +45,16 @@ def read_offsets(
         "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Djava.io.tmpdir={folder}".strip(),
     }
     with output.open("wb") as out, errors.open("wb") as err:
-        process = subprocess.Popen(
+        # the JVM ends by itself when the Python process that started it is gone
+        process = start_guarded(
             [sys.executable, "-m", _PROGRAM, "--zookeeper", zookeeper, "--group", group, "--json"],
-            stdin=subprocess.DEVNULL,
+            workspace,
             stdout=out,
             stderr=err,
-            start_new_session=True,
-            cwd=folder,
-            env=environment,
+            folder=folder,
+            environment=environment,
         )
     try:
-        # the JVM ends by itself when the Python process that started it is gone
-        workspace.guard(process.pid)
         deadline = time.monotonic() + _TIMEOUT_S
         while process.poll() is None:
             if time.monotonic() > deadline:
@@ -82,6 +81,8 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of the program and of what it started, and wait until it is gone."""
     process.kill()
     process.wait(_END_S)
+    if process.stdin is not None:
+        process.stdin.close()
     deadline = time.monotonic() + _END_S
     while (left := _living_in_session(process.pid)) and time.monotonic() < deadline:
         for pid in left:

@@ -161,7 +161,7 @@ class _Story:
 
     def _kill(self, name: str) -> Takeover:
         self._begin(f"{name} was killed with -9: ZooKeeper waits for the end of its session")
-        orphaned = tuple(number for number, owner in self._sight.owners.items() if owner == name)
+        orphaned = self._owned_by(name)
         killed_at = time.monotonic()
         self._members[name].kill()
         self._say(f"{name} killed with -9: it leaves {_listed(orphaned)} without an owner")
@@ -274,7 +274,7 @@ class _Story:
         """Wait until every owner has processed some more flights, or has none left."""
         owners = len(self._owners())
         self._begin(f"{owners} member{'s' if owners > 1 else ''} of {len(self._sight.members)} at work")
-        partitions = {owner: [n for n, its in self._sight.owners.items() if its == owner] for owner in self._owners()}
+        partitions = {owner: self._owned_by(owner) for owner in self._owners()}
         enough = {owner: self._members[owner].processed + _FLOW_FLIGHTS for owner in partitions}
 
         def flows(_: Sight) -> bool:

@@ -158,7 +158,7 @@ def test_the_next_run_goes_on_where_max_messages_ended(kafka, store, topic, grou
 
 @pytest.mark.parametrize(
     ("signal_number", "exit_code", "streams"),
-    [(signal.SIGTERM, 0, "1"), (signal.SIGINT, 130, "1"), (signal.SIGTERM, 0, "2")],
+    [(signal.SIGTERM, 0, "1"), (signal.SIGINT, 130, lambda: AssertionError("1")), (signal.SIGTERM, 0, "2")],
 )
 def test_a_signal_commits_exactly_what_was_printed(kafka, store, topic, group, signal_number, exit_code, streams):
     produce(kafka, topic, numbered(200_000))
@@ -184,7 +184,7 @@ def test_no_commit_runs_ahead_of_what_was_written(kafka, store, topic, group):
     options = ("--topic", topic, "--group", group, "--from-beginning", "--property", "auto.commit.interval.ms=50")
     with consuming(kafka, *options) as process:
         # nobody reads: the pipe fills up, and what did fit is committed
-        wait_for(lambda: bool(committed(store, group, topic)), 30, "a commit")
+        wait_for(lambda: bool(committed(store, group, topic)), 30, lambda: AssertionError("nothing is committed"))
         process.kill()
         written = process.stdout.read()
     whole = counts(written[: written.rfind(b"\n") + 1].splitlines())
@@ -212,13 +212,17 @@ def test_two_consumers_share_a_topic_and_the_survivor_takes_over(kafka, store, t
     produce(kafka, topic, numbered(400))
     options = ("--topic", topic, "--group", group, "--from-beginning")
     with consuming(kafka, *options) as first:
-        wait_for(lambda: sorted(owners().values()) == [4], 30, "the first to own all")
+        wait_for(lambda: sorted(owners().values()) == [4], 30, lambda: AssertionError("the first does not own all"))
         with consuming(kafka, *options) as second:
-            wait_for(lambda: sorted(owners().values()) == [2, 2], 30, "both to own two")
+            wait_for(
+                lambda: sorted(owners().values()) == [2, 2], 30, lambda: AssertionError("they do not own two each")
+            )
             second.terminate()
             out_of_second = second.stdout.read()
             assert second.wait(30) == 0
-        wait_for(lambda: sorted(owners().values()) == [4], 30, "the first to own all again")
+        wait_for(
+            lambda: sorted(owners().values()) == [4], 30, lambda: AssertionError("the first does not own all again")
+        )
         produce(kafka, topic, [(None, b"%d:more" % n, n) for n in range(4)])
         out_of_first = b""
         while out_of_first.count(b"more") < 4:
@@ -281,7 +285,11 @@ def test_from_beginning_refuses_a_group_with_offsets_until_they_may_be_deleted(k
 
 def test_what_a_living_group_has_written_is_not_deleted(kafka, store, topic, group):
     with consuming(kafka, "--topic", topic, "--group", group):
-        wait_for(lambda: store.exists(f"/consumers/{group}/owners/{topic}/0") is not None, 30, "a member")
+        wait_for(
+            lambda: store.exists(f"/consumers/{group}/owners/{topic}/0") is not None,
+            30,
+            lambda: AssertionError("nobody joins"),
+        )
         refused = consume(kafka, "--topic", topic, "--group", group, "--delete-consumer-offsets")
         assert refused.returncode == 1
         assert refused.stderr.startswith(f"Error: group '{group}' has 1 members: stop them first".encode())

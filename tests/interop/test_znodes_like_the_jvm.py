@@ -44,30 +44,42 @@ def tree_of(kazoo, group):
 def test_same_member_same_znodes(new_group, cluster, kazoo, kind, version):
     prefix = f"bytes-{kind}-{version.replace('.', '')}"
     topics = {f"{prefix}-x": 3, f"{prefix}-y": 2}
+    # what 1.1.1 escapes, only 1.0.1 and later write so (a reader of any version misreads it)
+    special = "" if version == "1.1.1" else '["/]?'
     subscription = {
         "static": Subscription("static", f"{prefix}-x:2,{prefix}-y:1"),
-        "whitelist": Subscription("whitelist", f" '{prefix}-x, {prefix}-[y\"/]' ", 2),
+        "whitelist": Subscription("whitelist", f" '{prefix}-x, {prefix}-y{special}' ", 2),
         "blacklist": Subscription(
             "blacklist", ",".join(t for t in cluster.store.get_children("/brokers/topics") if t not in topics), 2
         ),
     }[kind]
-    trees = {}
-    group = new_group(f"{prefix}-of-{version}", topics)
-    for side in (version, "python"):
-        name = f"{prefix}-of-{side}"
-        group = group if side == version else new_group(name, {})
-        group.topics = dict(topics)
-        group.produced = dict.fromkeys(group.partitions, 0)
-        member = group.join(side, "m", subscription)
-        if side == version:
-            group.produce(3)
-        for tp in group.partitions:
-            group.produced[tp] = 3
-        group.verdict()
-        member.commit()
-        trees[side] = tree_of(kazoo, name)
-        group.leave("m")
-        trees[f"{side}, left"] = tree_of(kazoo, name)
-    assert trees["python"] == trees[version]
-    assert trees["python, left"] == trees[f"{version}, left"]
-    assert trees["python"][f"/offsets/{prefix}-x/0"][0] == b"3"
+
+    theirs = new_group(f"{prefix}-of-jvm", topics)
+    member = theirs.join(version, "m", subscription)
+    theirs.produce(3)
+    theirs.verdict()
+    member.commit()
+    jvm = tree_of(kazoo, theirs.name)
+    (registration,) = theirs.snapshot().members.values()
+    theirs.leave("m")
+    jvm_left = tree_of(kazoo, theirs.name)
+
+    if kind == "static":  # the order of topics is that of a hash map, ours is the user's
+        subscription = Subscription("static", ",".join(f"{topic}:{n}" for topic, n in registration.subscription))
+    ours = new_group(f"{prefix}-of-python", {})
+    ours.topics, ours.produced = theirs.topics, theirs.produced
+    member = ours.join("python", "m", subscription)
+    ours.verdict()
+    member.commit()
+    python = tree_of(kazoo, ours.name)
+    ours.leave("m")
+    python_left = tree_of(kazoo, ours.name)
+
+    assert python[f"/offsets/{prefix}-x/0"][0] == b"3"
+    for tree in (jvm, jvm_left):
+        if version != "0.8.2.2":  # from 0.9 on the parents of a registration hold empty data; before, and ours, none
+            for path in ("", "/ids"):
+                assert tree[path][0] == b""
+                tree[path] = (None, *tree[path][1:])
+    assert python == jvm
+    assert python_left == jvm_left

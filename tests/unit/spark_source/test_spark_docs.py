@@ -1,8 +1,7 @@
+import re
 from pathlib import Path
 
-import pytest
-
-from spark_source.offsets import COLUMNS
+from spark_source.offsets import COLUMNS, needed_log_ends, request_columns
 from spark_source.options import OPTIONS
 
 DOCS = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
@@ -23,9 +22,7 @@ def test_the_documented_columns_are_the_columns():
     assert table("Columns") == [[f"`{c.name}`", c.type.value, c.meaning] for c in COLUMNS]
 
 
-@pytest.mark.parametrize("line", [line for line in DOCS.splitlines() if line.startswith("spark.read")])
-def test_a_documented_schema_can_be_had(line):
-    from spark_source.offsets import request_columns
-
-    fields = [field.split() for field in line.split('.schema("')[1].split('")')[0].split(", ")]
-    assert request_columns((name, kind, True) for name, kind in fields)
+def test_the_documented_schema_can_be_had():
+    [ddl] = re.findall(r'\.schema\("(.*)"\)', DOCS)
+    requested = request_columns((*field.split(), True) for field in ddl.split(", "))
+    assert needed_log_ends(requested) == frozenset()

@@ -1,0 +1,51 @@
+import json
+import subprocess
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from spark_source.offsets import COLUMNS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def run(folder: Path, *arguments: str):
+    """The command in a folder of its own; returns it and what it left in the folder."""
+    command = [sys.executable, "-m", "spark_source", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    return done, sorted(path.name for path in folder.iterdir())
+
+
+def test_a_group_is_printed_as_json_lines_and_nothing_is_left(tree, tmp_path):
+    tree.commit("g", "t", 1, 7)
+    tree.commit("g", "t", 0, 5)
+    tree.own("g", "t", 0, "g_host-1-0")
+    tree.commit("other", "t", 0, 9)
+    now = time.time()
+    done, left = run(tmp_path, "--zookeeper", tree.connect, "--group", "g", "--json")
+    assert (done.returncode, done.stderr, left) == (0, "", [])
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [list(row) for row in rows] == [[column.name for column in COLUMNS]] * 2
+    assert [(row["partition"], row["committed_offset"], row["owner"]) for row in rows] == [
+        (0, 5, "g_host-1-0"),
+        (1, 7, None),
+    ]
+    assert abs(datetime.fromisoformat(rows[0]["commit_time"]).timestamp() - now) < 60
+
+
+def test_a_table_for_people_names_broken_znodes_below_it(tree, tmp_path):
+    tree.commit("g", "flights", 0, "five")
+    done, left = run(tmp_path, "--zookeeper", tree.connect, "--group", "g")
+    assert (done.returncode, done.stderr, left) == (0, "", [])
+    assert "committed_offset" in done.stdout
+    assert "g flights/0: /consumers/g/offsets/flights/0 holds b'five'" in done.stdout
+
+
+def test_what_is_wrong_is_one_line(tree, tmp_path):
+    done, left = run(tmp_path, "--zookeeper", tree.connect, "--group", "nobody")
+    assert (done.returncode, done.stdout, left) == (1, "", [])
+    assert done.stderr.startswith("error: no such group under /consumers: nobody; ")
+    assert len(done.stderr.splitlines()) == 1
