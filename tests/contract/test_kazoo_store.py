@@ -19,6 +19,7 @@ from legacy_consumer.embedded import EmbeddedZooKeeper
 from tests.contract.backends import KazooBackend
 from tests.support.recorder import Recorder
 from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import eventually
 from zk_layout import kazoo_client, kazoo_store
 from zk_layout.errors import (
     AuthenticationError,
@@ -160,8 +161,7 @@ def test_closing_while_another_thread_starts_ends_the_start(silent_port: int):
     store = KazooStore(ZkSettings(f"127.0.0.1:{silent_port}", connection_timeout_ms=60_000))
     with ThreadPoolExecutor(1) as pool:
         start = pool.submit(store.start)
-        while store._client is None or not store._client.handler.running:
-            time.sleep(0)
+        eventually(lambda: store._client.handler.running)
         store.close()
         with pytest.raises(ConnectionLostError, match="closed"):
             start.result(5)

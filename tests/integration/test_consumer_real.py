@@ -150,7 +150,9 @@ def test_owner_and_registration_znodes_look_as_the_jvm_writes_them(topic):
     connector, _ = topic.stream()
     assert topic.owners() == dict.fromkeys(range(4), f"{connector.consumer_id}-0")
     data, stat = topic.zookeeper.get(f"/consumers/{topic.group}/ids/{connector.consumer_id}")
-    assert data.startswith(b'{"version":1,"subscription":{"%s":1},"pattern":"static","timestamp":"1' % topic.name.encode())
+    assert data.startswith(
+        b'{"version":1,"subscription":{"%s":1},"pattern":"static","timestamp":"1' % topic.name.encode()
+    )
     assert stat.ephemeralOwner != 0
 
 

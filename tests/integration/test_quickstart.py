@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -179,6 +180,17 @@ def test_without_java_one_line_says_so(quickstart, tmp_path):
     assert said.splitlines()[-1].startswith("Error: ")
     assert "Java 17" in said.splitlines()[-1]
     assert "Traceback" not in said
+
+
+def test_a_member_that_dies_by_itself_ends_the_run_with_one_line(quickstart):
+    running = quickstart()
+    running.read_until("member-1 joined")
+    pid = int(re.search(r"process (\d+)", running.lines[-1])[1])
+    os.kill(pid, signal.SIGKILL)
+    last = running.read_rest().splitlines()[-1]
+    assert last == "Error: member-1 ended by itself with signal SIGKILL: it said nothing"
+    assert running.process.wait(GONE_S) == 1
+    assert running.left() == []
 
 
 def test_two_runs_at_the_same_time_do_not_meet(quickstart):

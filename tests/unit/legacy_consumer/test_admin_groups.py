@@ -157,7 +157,7 @@ def test_to_delete_a_group_that_is_not_there_is_no_error(store):
 def test_a_group_with_members_is_not_deleted(store):
     put(store, "/consumers/g/ids/g_garbage", b"?")
     put(store, "/consumers/g/offsets/t/0", b"1")
-    with pytest.raises(ActiveGroupError, match="has 1 members: stop them first .g_garbage"):
+    with pytest.raises(ActiveGroupError, match=r"has 1 member: stop it first \(g_garbage\)"):
         delete_group(store, "g")
     assert store.exists("/consumers/g/offsets/t/0") is not None
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from legacy_consumer.cli import logs, main
-from legacy_consumer.cli.main import cli
+from legacy_consumer.cli import logs
+from legacy_consumer.cli import main as program
 from zk_layout.errors import MissingChrootError
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ def commands_under(command, names=()):
             yield from commands_under(command.get_command(ctx, name), (*names, name))
 
 
-ALL = dict(commands_under(cli))
+ALL = dict(commands_under(program))
 CONSUME_T = ["consume", "--zookeeper", "h:1", "--topic", "t"]
 
 
@@ -52,12 +52,19 @@ def failing(monkeypatch):
         def fail():
             raise error
 
-        found = type(cli).get_command
+        found = type(program).get_command
         monkeypatch.setattr(
-            type(cli), "get_command", lambda self, ctx, name: fail if name == "fail" else found(self, ctx, name)
+            type(program), "get_command", lambda self, ctx, name: fail if name == "fail" else found(self, ctx, name)
         )
 
     return add
+
+
+def main(args):
+    """Call the program in this process. Returns: its exit code."""
+    with pytest.raises(SystemExit) as end:
+        program(args)
+    return end.value.code
 
 
 def run(*args, **options):
@@ -224,14 +231,14 @@ def test_a_reader_that_goes_away_is_no_failure():
 
 
 MANY_LINES = """
-import sys, click
-from legacy_consumer.cli.main import cli, main
+import click
+from legacy_consumer.cli import main as program
 @click.command()
 def many():
     for _ in range(100000):
         click.echo("line")
-type(cli).get_command = lambda self, ctx, name: many
-sys.exit(main(["many"]))
+type(program).get_command = lambda self, ctx, name: many
+program(["many"])
 """.replace("'", '"')
 
 

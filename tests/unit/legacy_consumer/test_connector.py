@@ -30,7 +30,9 @@ class Cluster:
         self.connectors = []
 
     def create_topic(self, topic, partitions):
-        self.admin.create(f"/brokers/topics/{topic}", encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,)))))
+        self.admin.create(
+            f"/brokers/topics/{topic}", encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
+        )
 
     def connector(self, **properties):
         properties = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 2000, **properties}

@@ -284,7 +284,9 @@ def test_a_position_that_the_fetcher_had_to_look_up_counts_as_consumed(rig):
     rig.begin(P0, 3)
 
     class Placed:
-        next_offsets = {P0: 9}
+        @property
+        def next_offsets(self):
+            return {P0: 9}
 
         def __len__(self):
             return 0

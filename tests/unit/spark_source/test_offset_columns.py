@@ -68,7 +68,7 @@ def test_a_schema_chooses_and_orders_columns_and_keeps_its_spelling():
     ("field", "complaint"),
     [
         (("offset", "bigint", True), "there is no such column, only group, topic"),
-        (("partition", "bigint", True), "is a int and cannot be had as bigint"),
+        (("partition", "bigint", True), "has type int and cannot be had as bigint"),
         (("group", "string collate UTF8_LCASE", True), "cannot be had as string collate"),
         (("lag", "bigint", False), "leave NOT NULL out"),
     ],

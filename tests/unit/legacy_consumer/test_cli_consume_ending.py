@@ -1,0 +1,101 @@
+"""Signals, and what is counted as printed."""
+
+from __future__ import annotations
+
+import io
+import signal
+
+import pytest
+
+from legacy_consumer.cli.console_consumer import Printer
+from legacy_consumer.cli.ending import Ending
+from legacy_consumer.cli.message_lines import lines_in
+from tests.support.fake_kafka import FakeMessage
+from zk_layout.model import TopicPartition
+
+MESSAGES = [FakeMessage(TopicPartition("t", 0), n) for n in range(3)]
+
+
+class Out(io.BytesIO):
+    """Fails at the write or the flush of that number."""
+
+    def __init__(self, failing):
+        super().__init__()
+        self.failing = failing
+
+    def flush(self):
+        if self.failing == "flush":
+            raise BrokenPipeError
+
+    def write(self, data):
+        if self.failing == "write":
+            super().write(data[:2])
+            raise BrokenPipeError
+        return super().write(data)
+
+
+def handlers():
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_before_anything_has_begun_a_signal_ends_it_where_it_stands():
+    before, reached = handlers(), []
+    with Ending() as ending:
+        signal.raise_signal(signal.SIGTERM)
+        reached.append("behind")
+    assert reached == []
+    assert (ending.requested, ending.exit_code) == (True, 0)
+    assert handlers() == before
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_later_the_first_signal_is_a_request_and_the_second_ends_it(number, exit_code):
+    before, reached = handlers(), []
+    with Ending() as ending:
+        ending.wait_for_end()
+        assert not ending.requested
+        signal.raise_signal(number)
+        reached.append(ending.requested)
+        signal.raise_signal(signal.SIGTERM)
+        reached.append("behind the second")
+    assert reached == [True]
+    assert ending.exit_code == exit_code
+    assert handlers() == before
+
+
+def test_without_a_signal_the_exit_code_is_0():
+    with Ending() as ending:
+        pass
+    assert (ending.requested, ending.exit_code) == (False, 0)
+
+
+def test_an_error_passes_through_and_the_handlers_are_put_back():
+    before = handlers()
+    with pytest.raises(ValueError, match="real"), Ending():
+        raise ValueError("real")
+    assert handlers() == before
+
+
+@pytest.mark.parametrize("failing", ["write", "flush"])
+def test_a_batch_that_was_not_flushed_is_not_printed(failing):
+    printer = Printer(lines_in("value"), Out(None))
+    printer.print(MESSAGES)
+    assert (printer.printed, printer.is_stuck) == (3, False)
+    printer.out = Out(failing)
+    with pytest.raises(BrokenPipeError):
+        printer.print(MESSAGES)
+    assert (printer.printed, printer.is_stuck) == (3, True)
+
+
+def test_a_signal_that_ends_a_write_leaves_the_batch_unprinted():
+    class Blocked(Out):
+        def write(self, data):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            return len(data)
+
+    printer = Printer(lines_in("value"), Blocked(None))
+    with Ending() as ending:
+        ending.wait_for_end()
+        printer.print(MESSAGES)
+    assert (printer.printed, printer.is_stuck) == (0, True)

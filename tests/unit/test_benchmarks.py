@@ -1,0 +1,83 @@
+"""Benchmarks are never tests; what is checked here is that names, documents and results agree."""
+
+import fnmatch
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.comparison import Comparison, Result, summarise
+from benchmarks.registry import BENCHMARKS
+from benchmarks.report import LATEST, merged, table
+
+ROOT = Path(__file__).parents[2]
+SHAPE = {
+    "name": str,
+    "unit": str,
+    "ours": float | int,
+    "peer": float | int,
+    "ratio_min": float | int,
+    "ratio_median": float | int,
+    "ratio_max": float | int,
+    "better": str,
+}
+
+
+def result(name, median=1.0):
+    return Result(name, "s", 1.0, 1.0, median, median, median, "lower")
+
+
+def test_every_benchmark_that_a_document_names_exists():
+    named = re.compile(r"\b(?:consume|iterate|commit|join|leave|start|zk_requests)_(?:\w+_)?vs_\w+")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for name in named.findall(path.read_text(encoding="utf-8")):
+            assert fnmatch.filter(BENCHMARKS, name), f"{path.name} names {name}"
+
+
+def test_a_benchmark_is_listed_under_its_own_name():
+    assert all(name == comparison.name for name, comparison in BENCHMARKS.items())
+    listed = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "--list"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == list(BENCHMARKS)
+
+
+def test_an_unknown_name_is_refused_in_one_line():
+    asked = subprocess.run([sys.executable, "-m", "benchmarks", "nonsense"], cwd=ROOT, capture_output=True, text=True)
+    assert asked.returncode == 2
+    assert asked.stderr == "no benchmark is called nonsense: see python -m benchmarks --list\n"
+
+
+@pytest.mark.skipif(not LATEST.exists(), reason="no benchmark was run yet")
+def test_the_latest_results_have_their_shape():
+    entries = json.loads(LATEST.read_text(encoding="utf-8"))
+    assert entries
+    for entry in entries:
+        assert list(entry) == list(SHAPE)
+        assert all(isinstance(entry[key], kind) for key, kind in SHAPE.items())
+        assert entry["name"] in BENCHMARKS
+        assert entry["better"] in ("higher", "lower")
+        assert 0 < entry["ratio_min"] <= entry["ratio_median"] <= entry["ratio_max"]
+
+
+def test_a_ratio_is_of_one_round_not_of_two_medians():
+    comparison = Comparison("x_vs_y", "", None, None, None, "f", "s", "lower")
+    summary = summarise(comparison, [(1.0, 10.0), (8.0, 20.0), (9.0, 10.0)])
+    assert (summary.ours, summary.peer) == (8.0, 10.0)
+    assert (summary.ratio_min, summary.ratio_median, summary.ratio_max) == (0.1, 0.4, 0.9)
+
+
+def test_a_run_of_some_keeps_the_results_of_the_others():
+    earlier = [result("a"), result("b", 1.0), result("gone")]
+    assert merged(earlier, [result("b", 2.0)], ["b", "a", "c"]) == [result("b", 2.0), result("a")]
+
+
+def test_the_table_has_a_row_for_each_result():
+    name = "commit_vs_jvm"
+    rows = table([result(name, 21.5)], BENCHMARKS).splitlines()
+    assert len(rows) == 3
+    assert rows[2].startswith(f"| `{name}` |")
+    assert "**21.5**" in rows[2]
