@@ -2,8 +2,10 @@
 
 Each side has all its members in one process: ours in Python, the JVM's over kafka.javaapi.consumer.ConsumerConnector.
 Both processes stay for the whole stage, so the JVM has compiled what it needs after the first round, which is not
-measured. Members have the default settings of their side and one stream each, read by a thread; the topic is empty, and
-the group has committed offsets, so that a rebalance has none to write. Both sides change in the same way:
+measured. Members have the default settings of their side and one stream each, read by a thread. The group is new and
+the topic empty: each partition's first position is written when it is given up, as a group at work has to write how far
+it came. (A JVM member that finds a partition not yet given up backs off for two seconds: many of its figures are that.)
+Both sides change in the same way:
 
     N members start together -> settled -> one more joins -> settled -> it leaves -> settled -> all leave
 
@@ -64,9 +66,8 @@ class GroupStage:
         return self._processes[side]
 
     def new_group(self, side: Side) -> str:
-        """A group that has committed offsets and no members; those who join from now on join this one."""
+        """A group without members and offsets; those who join from now on join this one."""
         group = f"{side}-{next(self._groups)}"
-        self.observer.prepare(group)
         self.members(side).tell(f"group {group}")
         return group
 
@@ -166,6 +167,7 @@ class Commits:
         process.tell("join 1")
         stage.observer.wait_until_settled(group, 1)
         times = _COMMITS[self.side]
+        # the first creates the znodes
         process.tell("commit 2")
         seconds = float(process.tell(f"commit {times}"))
         process.tell("leave 1")

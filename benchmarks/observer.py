@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from legacy_consumer.embedded import four_letter_word
 from rebalance.assignors import ASSIGNORS
 from rebalance.snapshot import GroupSnapshot
-from zk_layout.codecs import encode_offset
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
-from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OffsetPath, OwnerPath, TopicOffsetsPath
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath
 from zk_layout.settings import ZkSettings
-from zk_layout.store import CreateOp, Znode
+from zk_layout.store import Znode
 
 _LOOK_EVERY_S = 0.1
 _STILL_FOR_S = 1.0
@@ -64,16 +63,6 @@ class Observer:
     def close(self) -> None:
         """Disconnect."""
         self._store.close()
-
-    def prepare(self, group: str) -> None:
-        """Commit offset 0 for every partition: members come to a group that has been at work, not to a new one."""
-        self._store.ensure_path(TopicOffsetsPath(group, self._topic).path)
-        self._store.multi(
-            [
-                CreateOp(OffsetPath(group, self._topic, number).path, encode_offset(0))
-                for number in range(self._partitions)
-            ]
-        )
 
     def registered_ms(self, group: str, member: int) -> int:
         """When a member wrote its registration."""

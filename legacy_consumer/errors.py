@@ -240,4 +240,5 @@ class ActiveGroupError(AdminError):
 
     def __str__(self) -> str:
         some = ", ".join(self.members[:3]) + (", ..." if len(self.members) > 3 else "")
-        return f"group {self.group!r} has {len(self.members)} members: stop them first ({some})"
+        them = "1 member: stop it" if len(self.members) == 1 else f"{len(self.members)} members: stop them"
+        return f"group {self.group!r} has {them} first ({some})"

@@ -196,16 +196,19 @@ class KafkaStream:
                 self._interrupted = True
 
     def end(self) -> None:
-        """Hand out nothing any more; the consuming thread's loop ends when it comes back."""
-        with self._lock:
-            self._ended = True
-            self._interrupted = True
-            self._opened.set()
-        self._fetcher.wake()
+        """Hand out nothing any more; the consuming thread's loop ends when it comes back, or within a poll's slice.
+
+        Sets plain attributes only, so that a signal handler may call it: a lock could be held by the thread that the
+        signal interrupts.
+        """
+        self._ended = True
+        self._interrupted = True
 
     def close(self) -> None:
         """End, and free the fetcher. Twice is harmless."""
         self.end()
+        self._opened.set()
+        self._fetcher.wake()
         self._fetcher.close()
 
     def is_consumed_by(self, thread_id: int) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from datetime import datetime
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -40,6 +42,7 @@ def main(zookeeper: str, group: str, pairs: tuple[str, ...], *, as_json: bool) -
         if not equals:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--option")
         options[key] = value
+    signal.signal(signal.SIGTERM, _end)
     try:
         rows = _read(options)
     except SparkReadError as error:
@@ -50,6 +53,10 @@ def main(zookeeper: str, group: str, pairs: tuple[str, ...], *, as_json: bool) -
             click.echo(json.dumps(row.asDict(), default=_as_json))
     else:
         _print_table(rows)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)  # as an exception, so that Spark and its folder go first
 
 
 def _read(options: dict[str, str]) -> list[Row]:

@@ -26,11 +26,10 @@ def local_spark(name: str, *, cores: int = 2) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(prefix="spark-", ignore_cleanup_errors=True) as folder:
         log = Path(folder) / "spark.log"
         with _stderr_to(log):
-            spark = _start(name, cores, Path(folder))
             try:
-                yield spark
+                yield _start(name, cores, Path(folder))
             finally:
-                _stop(spark)
+                _stop()  # also a Spark that was only half started
 
 
 def _start(name: str, cores: int, folder: Path) -> SparkSession:
@@ -40,7 +39,9 @@ def _start(name: str, cores: int, folder: Path) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         # little work in a short life: the optimising compiler would cost more than it gains
-        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={folder}",
+        "spark.driver.extraJavaOptions": " ".join(
+            ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", f"-Djava.io.tmpdir={folder}")
+        ),
         "spark.driver.memory": "512m",
         "spark.local.dir": str(folder),
         "spark.sql.catalogImplementation": "in-memory",
@@ -54,12 +55,21 @@ def _start(name: str, cores: int, folder: Path) -> SparkSession:
     return builder.config(map=settings).getOrCreate()
 
 
-def _stop(spark: SparkSession) -> None:
-    spark.stop()
-    gateway = SparkContext._gateway  # noqa: SLF001 - pyspark lets the JVM live until the process ends
+def _stop() -> None:
+    try:
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
+    finally:
+        _end_jvm()
+
+
+def _end_jvm() -> None:
+    """End what pyspark lets live as long as this process, and wait until its files are no longer written to."""
+    gateway = SparkContext._gateway  # noqa: SLF001 - there is no public way
     if gateway is None:
         return
-    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     process = gateway.proc
     process.stdin.close()  # the JVM takes the end of its input as the end of its driver
     try:
@@ -67,7 +77,7 @@ def _stop(spark: SparkSession) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    gateway.shutdown()
 
 
 @contextmanager

@@ -153,7 +153,7 @@ def request_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[RequestedC
         if column is None:
             raise SchemaMismatchError(name, f"there is no such column, only {', '.join(_BY_NAME)}")
         if type_name != column.type.value:
-            raise SchemaMismatchError(name, f"is a {column.type.value} and cannot be had as {type_name}")
+            raise SchemaMismatchError(name, f"has type {column.type.value} and cannot be had as {type_name}")
         if column.nullable and not nullable:
             raise SchemaMismatchError(name, "can be null: leave NOT NULL out of the schema")
         requested.append(RequestedColumn(name, column.name, nullable))

@@ -55,7 +55,15 @@ def main() -> None:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         count, _, began = consume(stream, int(wanted))
         ended = time.perf_counter()
-    print(json.dumps({"messages_per_s": count / (ended - began), "peak_mb": peak_mb()}))
+    print(
+        json.dumps(
+            {
+                "messages_per_s": count / (ended - began),
+                "peak_mb": peak_mb(),
+                "cpu_us_per_message": time.process_time() / count * 1e6,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

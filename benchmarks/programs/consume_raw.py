@@ -58,7 +58,15 @@ def main() -> None:
             size += len(message.value() or b"")
     ended = time.perf_counter()
     consumer.close()
-    print(json.dumps({"messages_per_s": count / (ended - began), "peak_mb": peak_mb()}))
+    print(
+        json.dumps(
+            {
+                "messages_per_s": count / (ended - began),
+                "peak_mb": peak_mb(),
+                "cpu_us_per_message": time.process_time() / count * 1e6,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

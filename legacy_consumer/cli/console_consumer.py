@@ -41,8 +41,11 @@ class Printer:
         """Write and flush. Raises: OSError, BrokenPipeError if nobody reads any more."""
         data = self.lines(messages)
         self.is_stuck = True
+        rest = memoryview(data)
+        while rest:
+            # an unbuffered output (PYTHONUNBUFFERED) takes less when a signal comes
+            rest = rest[self.out.write(rest) :]
         if data:
-            self.out.write(data)
             self.out.flush()
         self.is_stuck = False
         self.printed += len(messages)

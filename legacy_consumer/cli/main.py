@@ -7,13 +7,14 @@ program; 130 Ctrl-C. A reader that closes our standard output (`| head`) is no f
 from __future__ import annotations
 
 import errno
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import click
@@ -61,8 +62,11 @@ class _OutputClosedError(Exception):
     """Nobody reads our standard output any more. Not an OSError, which click would answer with exit code 1."""
 
 
-class _Commands(click.Group):
-    """Imports a command when it is asked for, so that one does not wait for the libraries of the others."""
+class _Program(click.Group):
+    """Imports a command when it is asked for, so that none waits for the libraries of the others.
+
+    Called as a program it ends the process with the exit codes above.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return [name for name, place in _COMMANDS.items() if importlib.util.find_spec(place.module)]
@@ -75,6 +79,18 @@ class _Commands(click.Group):
         assert isinstance(command, click.Command)
         return example_last(command)
 
+    @property  # type: ignore[override]  # click has a dictionary here, which would have to be full from the start
+    def commands(self) -> dict[str, click.Command]:
+        """All commands; this imports them."""
+        ctx = click.Context(self)
+        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        return {name: command for name, command in found.items() if command is not None}
+
+    @commands.setter
+    def commands(self, given: dict[str, click.Command]) -> None:
+        """Take what click's constructor sets, which is nothing."""
+        assert not given
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -86,6 +102,24 @@ class _Commands(click.Group):
         except BrokenPipeError as error:
             raise _OutputClosedError from error
 
+    def main(  # type: ignore[override]  # click's signature has overloads for its own way to end the process
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **extra: object,
+    ) -> object:
+        run = functools.partial(
+            super().main,
+            list(args) if args is not None else None,
+            prog_name or "legacy-consumer",
+            standalone_mode=False,
+            **extra,
+        )
+        if not standalone_mode:
+            return run()
+        sys.exit(_exit_code_of(run))
+
 
 def _version() -> str:
     try:
@@ -95,43 +129,35 @@ def _version() -> str:
 
 
 @click.group(
-    cls=_Commands,
+    cls=_Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EXAMPLE,
 )
 @click.version_option(_version(), message="legacy-consumer %(version)s")
 @verbose_option
-@click.pass_context
-def cli(ctx: click.Context) -> None:
+def main() -> None:
     """Kafka consumer groups that live in ZooKeeper: join them, and look at them."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns: the exit code."""
+def _exit_code_of(run: Callable[[], object]) -> int:
     set_up_logging(0)
+    code = 0
     try:
-        code = _run(argv)
+        result = run()
+        code = result if isinstance(result, int) else 0
         if sys.stdout is not None:
             sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = INTERRUPTED
     except (BrokenPipeError, _OutputClosedError):
         code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else FAILED
     except Exception as error:  # noqa: BLE001  (whatever it is, people get a line and not a traceback)
         code = _explain(error)
     _drop_unread_output()
     return code
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    try:
-        result = cli.main(list(argv) if argv is not None else None, prog_name="legacy-consumer", standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except click.Abort:
-        return INTERRUPTED
-    return result if isinstance(result, int) else 0
 
 
 def _explain(error: Exception) -> int:

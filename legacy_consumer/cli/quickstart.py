@@ -8,9 +8,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import TypeAlias
 
 import click
 from rich.console import Console
+
+_Handler: TypeAlias = "Callable[[int, FrameType | None], object] | int | None"
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -39,7 +42,8 @@ def quickstart(as_json: bool) -> None:
     Example:
       legacy-consumer quickstart --json
     """  # noqa: D301  (the escape is click's mark for lines that keep their breaks)
-    from legacy_consumer.quickstart import LiveScreen, PlainScreen, Screen, print_summary, run_story
+    from legacy_consumer.quickstart.screen import LiveScreen, PlainScreen, Screen, print_summary
+    from legacy_consumer.quickstart.story import run_story
 
     console = Console(stderr=as_json, emoji=False)
     try:
@@ -79,9 +83,13 @@ def _interrupted_by_signals() -> Iterator[Callable[[], None]]:
 
     # a terminal that goes away is not to end what nohup started
     numbers = [n for n in _SIGNALS if n is not signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    before: dict[signal.Signals, _Handler] = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield ignore
+    except _Interrupted:
+        # the process is about to end, and an impatient key press still on its way must not change its exit code
+        before = dict.fromkeys(before, signal.SIG_IGN)
+        raise
     finally:
         ignore()
         for number, handler in before.items():

@@ -13,11 +13,11 @@ import time
 from enum import Enum
 
 from legacy_consumer.embedded.process import Workspace
-from legacy_consumer.quickstart import worker
 from legacy_consumer.quickstart.children import start_guarded
 from legacy_consumer.quickstart.errors import QuickstartError
 from legacy_consumer.quickstart.record import Record, decode_record
 
+_PROGRAM = "legacy_consumer.quickstart.worker"
 _END_TIMEOUT_S = 30.0
 
 
@@ -44,7 +44,7 @@ class Member:
         self._errors = workspace.folder / f"{name}.err"
         with self._errors.open("wb") as errors:
             self._process = start_guarded(
-                [sys.executable, "-m", worker.__name__, zookeeper, name, os.fspath(self._record), str(rate)],
+                [sys.executable, "-m", _PROGRAM, zookeeper, name, os.fspath(self._record), str(rate)],
                 workspace,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -66,7 +66,7 @@ class Member:
         """Raises: QuickstartError if it ended by itself, with its last words."""
         code = self._process.poll()
         if self.is_running and code is not None:
-            raise QuickstartError(f"{self.name} ended by itself with exit code {code}: {self._last_words()}")
+            raise QuickstartError(f"{self.name} ended by itself with {_spell(code)}: {self._last_words()}")
 
     def set_rate(self, rate: float) -> None:
         """Flights a second, 0 = no limit."""
@@ -93,7 +93,7 @@ class Member:
         except subprocess.TimeoutExpired:
             raise QuickstartError(f"{self.name} did not leave within {_END_TIMEOUT_S:g} s of SIGTERM") from None
         if code != 0:
-            raise QuickstartError(f"{self.name} left with exit code {code}: {self._last_words()}")
+            raise QuickstartError(f"{self.name} left with {_spell(code)}: {self._last_words()}")
 
     def read_record(self) -> Record:
         """What it wrote down. Raises: QuickstartError."""
@@ -128,3 +128,7 @@ class Member:
     def _last_words(self) -> str:
         lines = self._errors.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+
+
+def _spell(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"

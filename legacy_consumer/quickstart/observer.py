@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from legacy_consumer.quickstart.flights import PARTITIONS, TOPIC
-from legacy_consumer.quickstart.worker import GROUP
+from legacy_consumer.quickstart.group import GROUP
 from rebalance.assignors import range_assign
 from rebalance.snapshot import GroupSnapshot
 from zk_layout.codecs import decode_offset, decode_owner

@@ -18,13 +18,13 @@ from legacy_consumer.embedded.process import Workspace
 from legacy_consumer.librdkafka import open_log_offsets, produce_all
 from legacy_consumer.quickstart.errors import QuickstartError
 from legacy_consumer.quickstart.flights import PARTITIONS, TOPIC, find_flights, read_flights
+from legacy_consumer.quickstart.group import GROUP, SESSION_TIMEOUT_MS
 from legacy_consumer.quickstart.members import Member, MemberState
 from legacy_consumer.quickstart.observer import Sight, expected_owners, look
 from legacy_consumer.quickstart.proof import Verdict, check_deliveries
 from legacy_consumer.quickstart.report import Happening, Report, Settling, Takeover
 from legacy_consumer.quickstart.screen import PartitionView, Screen, View, spell_settling
 from legacy_consumer.quickstart.spark import read_offsets
-from legacy_consumer.quickstart.worker import GROUP, SESSION_TIMEOUT_MS
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition
 from zk_layout.settings import ZkSettings
@@ -311,10 +311,11 @@ class _Story:
         return f"settled in {spell_settling(last.settle_ms)}"
 
     def _owners_words(self) -> str:
-        owned = {
-            owner: [n for n, its in self._sight.owners.items() if its == owner] for owner in sorted(self._owners())
-        }
-        return ", ".join(f"{owner} owns {' '.join(map(str, numbers))}" for owner, numbers in owned.items())
+        owned = ((owner, self._owned_by(owner)) for owner in sorted(self._owners()))
+        return ", ".join(f"{owner} owns {' '.join(map(str, numbers))}" for owner, numbers in owned)
+
+    def _owned_by(self, name: str) -> tuple[int, ...]:
+        return tuple(number for number, owner in self._sight.owners.items() if owner == name)
 
     def _note(self, event: str, name: str) -> None:
         sight = self._sight

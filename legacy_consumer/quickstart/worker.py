@@ -20,12 +20,9 @@ from pathlib import Path
 from legacy_consumer.connector import ConsumerConnector
 from legacy_consumer.fetcher import Message
 from legacy_consumer.quickstart.flights import TOPIC
+from legacy_consumer.quickstart.group import COMMIT_INTERVAL_MS, GROUP, SESSION_TIMEOUT_MS
 from legacy_consumer.quickstart.record import encode_batch
 from zk_layout.errors import LegacyConsumerError
-
-GROUP = "quickstart"
-SESSION_TIMEOUT_MS = 4000
-COMMIT_INTERVAL_MS = 1000
 
 _BATCH = 50
 """Small, so that a braked member comes back often: a rebalance waits for what is in hand."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -64,10 +65,15 @@ def consume(kafka, *args):
 
 
 @contextmanager
-def consuming(kafka, *args):
+def consuming(kafka, *args, unbuffered=""):
     """A consumer that runs until it is stopped."""
     with subprocess.Popen(
-        command(kafka, *args), stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, bufsize=0
+        command(kafka, *args),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        bufsize=0,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     ) as process:
         try:
             yield process
@@ -163,7 +169,7 @@ def test_the_next_run_goes_on_where_max_messages_ended(kafka, store, topic, grou
 def test_a_signal_commits_exactly_what_was_printed(kafka, store, topic, group, signal_number, exit_code, streams):
     produce(kafka, topic, numbered(200_000))
     options = ("--topic", topic, "--group", group, "--from-beginning", "--streams", streams)
-    with consuming(kafka, *options) as process:
+    with consuming(kafka, *options, unbuffered=unbuffered) as process:
         # it has printed something, and waits for us to read the rest
         printed = process.stdout.read(50_000)
         process.send_signal(signal_number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -9,7 +10,29 @@ import pytest
 
 from legacy_consumer.embedded import EmbeddedKafka
 from tests.interop.mixed_group import Cluster, MixedGroup
+from tests.interop.report import VERSIONS, Report
 from tests.support.jvm_member import JvmPrograms, KafkaTools
+
+report_key = pytest.StashKey[Report]()
+
+
+def report_of(config):
+    return config.stash.setdefault(report_key, Report())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    made = yield
+    if made.when == "call":
+        given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        versions = [value for value in given if value in VERSIONS]
+        report_of(item.config).note_test(item.originalname, versions, made.outcome, made.duration)
+    return made
+
+
+def pytest_sessionfinish(session):
+    if os.environ.get("INTEROP_REPORT") and report_key in session.config.stash:
+        report_of(session.config).write()
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +77,4 @@ def new_group(cluster, request):
     yield make
     for group in made:
         group.close()
+        report_of(request.config).note_group(group)

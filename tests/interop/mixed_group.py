@@ -181,6 +181,20 @@ class MixedGroup:
         self.forgive_uncommitted(member)
         return member
 
+    def freeze(self, name):
+        """Stop a member until its session is over, and wait until the group has settled without it."""
+        member = self.living.pop(f"{self.name}_{name}")
+        member.freeze()
+        self.forgive_uncommitted(member)
+        self.settle(f"{_side(member.kind)} is frozen", member.kind)
+        return member
+
+    def thaw(self, name, member):
+        """Let a frozen member go on, and wait until it is back in the group."""
+        self.living[f"{self.name}_{name}"] = member
+        member.thaw()
+        self.settle(f"{_side(member.kind)} is thawed", member.kind)
+
     def add_topic(self, topic, partitions):
         """Create a topic and wait until the group has settled."""
         self.topics[topic] = partitions
@@ -383,6 +397,10 @@ class MixedGroup:
                 continue
             assert PYTHON not in kinds[1:], f"{message} was handed out again by a Python member: {kinds}"
         return Verdict(sum(self.produced.values()), redelivered)
+
+    def forgive(self, messages):
+        """These (partition, offset) may be consumed again."""
+        self._forgiven |= set(messages)
 
     def forgive_uncommitted(self, member):
         """What a member consumed and did not commit may be consumed again: it was killed, or lost its session."""

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
+from legacy_consumer.embedded.waiting import wait_for
 from tests.interop.mixed_group import PYTHON
 from tests.support.jvm_member import Consumed, Subscription
 from tests.support.zk_wire import close_session
@@ -24,12 +25,13 @@ class HereMember:
 
     kind = PYTHON
 
-    def __init__(self, group, name, subscription):
+    def __init__(self, group, name, subscription, **properties):
         self.name = name
+        self.busy = threading.Lock()
         self.consumed = []
         self.assignments = []
         topic, _, streams = subscription.text.partition(":")
-        config = ConsumerConfig.load(overrides={**group.properties, "consumer.id": name})
+        config = ConsumerConfig.load(overrides={**group.properties, "consumer.id": name, **properties})
         self.store = KazooStore(config.zk_settings())
         self.connector = ConsumerConnector(config, store=self.store)
         group.everybody.append(self)
@@ -45,6 +47,8 @@ class HereMember:
         for message in stream:
             tp = TopicPartition(message.topic(), message.partition())
             self.consumed.append(Consumed(tp, message.offset(), time.time()))
+            with self.busy:
+                pass
 
     def expire_session(self, cluster):
         """End the session at the server, as it does when no heartbeat came for too long."""
@@ -156,3 +160,59 @@ def test_owner_znode_that_somebody_deletes_is_claimed_again(new_group, cluster):
     cluster.store.delete(OwnerPath("deleted", mine.topic, mine.partition).path)
     group.settle("an owner znode is deleted", PYTHON)
     group.produce_round()
+
+
+@pytest.mark.parametrize("frozen", ["1.1.1", "python"])
+def test_member_that_was_stopped_beyond_its_session_comes_back(new_group, frozen):
+    """It still believes to own its partitions when it wakes up; nothing is lost, and what it commits moves nothing.
+
+    What it hands out before it hears of its session's end is handed out twice, on either side.
+    """
+    name = f"frozen{frozen.replace('.', '')}"
+    group = new_group(name, {name: 4}, properties={"auto.commit.interval.ms": 700})
+    subscription = Subscription("static", f"{name}:1")
+    group.join(frozen, "f", subscription)
+    other = "python" if frozen == "1.1.1" else "1.1.1"
+    group.join(other, "o", subscription)
+    group.produce_round(20)
+    held = {tp for tp, owner in group.owners().items() if owner.startswith(f"{name}_f")}
+    member = group.freeze("f")
+    group.produce_round(20)
+    group.forgive((tp, offset) for tp in held for offset in range(20, 40))
+    group.thaw("f", member)
+    group.produce_round(20)
+    group.leave("f")
+    group.produce_round(5)
+    group.verdict()
+    group.leave("o")
+    assert {tp: group.committed(tp) for tp in group.partitions} == dict.fromkeys(group.partitions, 65)
+
+
+def test_member_that_restarts_with_its_name_waits_for_its_own_dead_session(new_group):
+    group = new_group("again", {"again": 4})
+    subscription = Subscription("static", "again:1")
+    group.join("1.1.1", "j", subscription)
+    group.join("python", "p", subscription)
+    group.produce_round()
+    group.begin_kill("p")
+    group.join("python", "p", subscription)
+    group.produce_round()
+    group.verdict()
+
+
+def test_slow_handler_holds_the_hand_over_no_longer_than_its_drain_timeout(new_group):
+    group = new_group("slow", {"slow": 2}, properties={"rebalance.backoff.ms": 500})
+    subscription = Subscription("static", "slow:1")
+    ours = HereMember(group, "z", subscription, **{"drain.timeout.ms": 1000})
+    group.settle()
+    group.produce_round(3)
+    ours.busy.acquire()
+    before = len(ours.consumed)
+    group.produce(1)
+    wait_for(lambda: len(ours.consumed) > before, 10, lambda: AssertionError("no message came"))
+    group.forgive_uncommitted(ours)
+    group.join("1.1.1", "a", subscription)
+    assert group.steps[-1].seconds < 5
+    ours.busy.release()
+    group.produce_round(3)
+    group.verdict()

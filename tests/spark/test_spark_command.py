@@ -1,4 +1,6 @@
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -7,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from legacy_consumer.embedded.waiting import wait_for
 from spark_source.offsets import COLUMNS
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -15,7 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def run(folder: Path, *arguments: str):
     """The command in a folder of its own; returns it and what it left in the folder."""
     command = [sys.executable, "-m", "spark_source", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
     return done, sorted(path.name for path in folder.iterdir())
 
 
@@ -49,3 +55,18 @@ def test_what_is_wrong_is_one_line(tree, tmp_path):
     assert (done.returncode, done.stdout, left) == (1, "", [])
     assert done.stderr.startswith("error: no such group under /consumers: nobody; ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_command_that_is_ended_takes_its_spark_with_it(tree, tmp_path):
+    tree.commit("g", "t", 0, 5)
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    command = [sys.executable, "-m", "spark_source", "--zookeeper", tree.connect, "--group", "g"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    child = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Spark has made its own folder beside its log: it runs
+    wait_for(lambda: any(folder.glob("spark-*/blockmgr-*")), 120, lambda: AssertionError("no Spark after 120 s"))
+    child.send_signal(signal.SIGTERM)
+    out, _ = child.communicate(timeout=60)
+    assert (child.returncode, out) == (128 + signal.SIGTERM, b"")
+    assert list(folder.iterdir()) == []

@@ -7,6 +7,7 @@ input ends it, so that none outlives the tests. tests/interop/java/Member.java s
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -108,6 +109,14 @@ class LineProcess:
     def terminate(self) -> None:
         """SIGTERM; do not wait."""
         self._process.terminate()
+
+    def freeze(self) -> None:
+        """SIGSTOP: alive, and deaf to everything until thaw."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone and everything it said is read."""
@@ -242,7 +251,7 @@ class ConsoleConsumer(LineProcess):
     """kafka.tools.ConsoleConsumer with --zookeeper: what an operator types in.
 
     It prints values only, so each must be `topic partition offset`. A partition without a committed offset is read from
-    its end, which this program decides and no property changes.
+    its end: told to begin at the smallest offset, it refuses to join a group that has offsets.
     """
 
     def __init__(
@@ -258,7 +267,8 @@ class ConsoleConsumer(LineProcess):
         self.assignments: list[dict[TopicPartition, ConsumerThreadId]] = []
         self.consumer_id = ""
         config = programs.folder / f"{name}.properties"
-        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()), encoding="ascii")
+        settings = {key: value for key, value in properties.items() if key != "auto.offset.reset"}
+        config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="ascii")
         chosen = {
             "static": ["--topic", subscription.text.partition(":")[0]],
             "whitelist": ["--whitelist", subscription.text],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer import errors as consumer
+from legacy_consumer.quickstart import errors as quickstart
 from rebalance import errors as rebalancing
 from zk_layout import errors as layout
 from zk_layout.model import TopicPartition
@@ -27,6 +28,7 @@ TP = TopicPartition("t", 3)
 
 SAMPLES = [
     layout.LegacyConsumerError("something failed"),
+    quickstart.QuickstartError("member-1 ended by itself"),
     layout.ConfigError("group.id", "a b", "may only hold letters, digits, '.', '_' and '-'"),
     layout.ConfigError("group.id", None, "is required"),
     layout.ZkLayoutError("not laid out so"),

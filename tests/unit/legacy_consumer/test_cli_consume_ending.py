@@ -87,6 +87,16 @@ def test_a_batch_that_was_not_flushed_is_not_printed(failing):
     assert (printer.printed, printer.is_stuck) == (3, True)
 
 
+def test_an_output_that_takes_less_than_it_is_given_gets_the_rest():
+    class Unbuffered(Out):
+        def write(self, data):
+            return super().write(data[:2])
+
+    printer = Printer(lines_in("value"), Unbuffered(None))
+    printer.print(MESSAGES)
+    assert printer.out.getvalue() == b"t/0@0\nt/0@1\nt/0@2\n"
+
+
 def test_a_signal_that_ends_a_write_leaves_the_batch_unprinted():
     class Blocked(Out):
         def write(self, data):

@@ -225,6 +225,22 @@ def test_shutdown_ends_a_loop_in_another_thread(cluster):
     thread.join(5)
 
 
+def test_a_signal_handler_can_end_the_streams_whatever_it_interrupts(cluster):
+    cluster.kafka.produce(TPS[0], 5)
+    connector = cluster.connector(consumer_timeout_ms=-1)
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    seen = []
+    # as if the signal came while the interrupted thread held the stream's lock
+    for message in stream:
+        seen.append(message.offset())
+        if len(seen) == 3:
+            with stream._lock:
+                connector.end_streams()
+    assert seen == [0, 1, 2]
+    connector.shutdown()
+    assert cluster.committed(TPS[0]) == 3
+
+
 def test_shutdown_inside_the_loop_does_not_wait_for_itself(cluster):
     cluster.kafka.produce(TPS[0], 5)
     connector = cluster.connector()

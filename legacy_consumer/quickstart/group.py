@@ -1,0 +1,7 @@
+"""What the members and whoever watches them agree on."""
+
+from __future__ import annotations
+
+GROUP = "quickstart"
+SESSION_TIMEOUT_MS = 4000
+COMMIT_INTERVAL_MS = 1000

@@ -1,0 +1,286 @@
+"""Judges a history, event by event: who owned what, who handed out what, who committed what.
+
+Nothing here looks inside a member. Ownership is what the owner znodes said at that moment; messages are what users
+got and came back from; offsets are what was written. A *life* is one member's ownership of one partition, from the
+owner znode's creation to its end.
+
+The fencing bound. A member may hand out messages of a partition that it has just lost only while it could not know:
+- its session ended: until its coordinator has come to rest after it was told (EXPIRED, or CONNECTED with a new id);
+- its connection was cut: until its coordinator has come to rest suspicion_ms or more after it was told SUSPENDED. In
+  a world whose members take their turns in time, that is always before the session can expire of the cut: there, not
+  one message comes later;
+- somebody deleted its owner znode by path, as a member of the JVM does: audit_ms and AUDIT_SLACK_S.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rebalance.machine import Phase
+from zk_layout.store import SessionKind
+
+AUDIT_SLACK_S = 20.0
+"""An audit waits until its member has settled: a drain, the tries of a conflict, an expiry."""
+
+
+class Violation(AssertionError):
+    """A promise was broken; check is its short name."""
+
+    def __init__(self, check, text):
+        super().__init__(f"{check}: {text}")
+        self.check = check
+
+
+@dataclass(slots=True)
+class Life:
+    """One ownership of one partition by one session."""
+
+    actor: str
+    session: int
+    began: float
+    starts: set
+    """The committed offsets from which it may begin to read."""
+    foreign: set = field(default_factory=set)
+    """Offsets that an operator or a member of the JVM wrote meanwhile."""
+    next_offset: int | None = None
+    """After the last message handed out."""
+    acked: int | None = None
+    """After the last message that its user came back from while the coordinator was at rest."""
+    ended: float | None = None
+    how: str = ""
+    informed: bool = False
+
+
+@dataclass(slots=True)
+class Actor:
+    """What is known of a member of ours."""
+
+    session: int = 0
+    suspended_at: float | None = None
+    told_of_end: bool = False
+    must_pause: bool = False
+    busy: bool = False
+
+
+class Checker:
+    """Raises Violation. members: the settings of our members, by name; all other actors are foreign."""
+
+    def __init__(self, history, settings):
+        self.settings = settings
+        self.actors = {}
+        self.owner_of_session = {}
+        self.owners = {}
+        """{partition: its life now}, of ours and of others."""
+        self.lives = {}
+        """{(actor, partition): the latest life}."""
+        self.offsets = {}
+        """{partition: (offset, written by)}."""
+        self.ends = {}
+        self.acked = {}
+        """{partition: offsets that somebody's user is done with, or that an operator skipped}."""
+        self.acked_up_to = {}
+        self.taken = {}
+        self.deliveries = 0
+        self.duplicates = 0
+        for kind in (
+            "session ended owner+ owner- offset told rest turn took acked produced member operator"
+        ).split():
+            history.observers[{"owner+": "owner+", "owner-": "owner-"}.get(kind, kind)] = getattr(
+                self, "on_" + kind.replace("+", "_created").replace("-", "_deleted")
+            )
+
+    # Membership and sessions.
+
+    def on_member(self, now, name):
+        self.actors[name] = Actor()
+
+    def on_session(self, now, name, session):
+        self.owner_of_session[session] = name
+
+    def on_ended(self, now, session, reason):
+        actor = self.actors.get(self.owner_of_session.get(session, ""))
+        if actor is None:
+            return
+        lawful = reason == "expired" and self.settings.punctual and not actor.busy
+        for life in self.lives.values():
+            if life.session == session and life.ended is None:
+                life.how = "its session expired" if lawful else "its session ended"
+
+    def on_told(self, now, name, kind, session):
+        actor = self.actors[name]
+        if kind is SessionKind.SUSPENDED:
+            if actor.suspended_at is None:
+                actor.suspended_at = now
+        elif kind is SessionKind.CONNECTED:
+            actor.suspended_at, actor.must_pause = None, False
+            if session != actor.session:
+                actor.told_of_end = actor.session != 0
+                actor.session = session
+        else:
+            actor.told_of_end = True
+
+    def on_turn(self, now, name):
+        self.actors[name].busy = True
+
+    def on_rest(self, now, name, phase, owned):
+        """The coordinator has nothing more to do now."""
+        actor = self.actors[name]
+        actor.busy = False
+        if actor.told_of_end:
+            actor.told_of_end = False
+            for (who, _), life in self.lives.items():
+                if who == name and life.session != actor.session:
+                    life.informed = True
+        if actor.suspended_at is not None and now >= actor.suspended_at + self.settings.suspicion_s - 1e-6:
+            actor.must_pause = True
+        if phase is Phase.STABLE and actor.suspended_at is None:
+            self._check_claims(name, actor, owned)
+
+    def _check_claims(self, name, actor, owned):
+        """All or nothing: a member that has settled has no owner znode that it does not know of."""
+        if actor.session not in self.owner_of_session:
+            return
+        for tp, life in self.owners.items():
+            if life.session == actor.session and tp not in owned:
+                raise Violation("half-made claim", f"{name} is settled and does not know that it owns {tp}")
+
+    # Ownership.
+
+    def on_owner_created(self, now, session, tp, text):
+        name = self.owner_of_session[session]
+        offset = self.offsets.get(tp, (0, ""))[0]
+        life = Life(name, session, now, {max(offset, 0)})
+        if tp in self.owners:
+            raise Violation("two owners", f"{tp} by {name} and {self.owners[tp].actor}")
+        self.owners[tp] = life
+        if name in self.actors:
+            self.lives[name, tp] = life
+
+    def on_owner_deleted(self, now, session, tp, how):
+        life = self.owners.pop(tp)
+        life.ended = now
+        if how == "session ended":
+            life.how = life.how or how
+        elif session != life.session:
+            life.how = "stolen"
+        else:
+            life.how = "released"
+            self._check_release(life, tp)
+
+    def _check_release(self, life, tp):
+        """Nobody gives up a partition without committing what its users are done with."""
+        if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None or life.foreign:
+            return
+        committed, by = self.offsets.get(tp, (0, ""))
+        if by in ("", life.actor) and committed < life.acked:
+            raise Violation("released uncommitted", f"{life.actor} released {tp} at {committed}, consumed {life.acked}")
+
+    # Messages.
+
+    def on_produced(self, now, tp, end):
+        self.ends[tp] = end
+
+    def on_took(self, now, name, tp, offset):
+        self.deliveries += 1
+        actor = self.actors.get(name)
+        taken = self.taken.setdefault(tp, set())
+        if offset in taken:
+            self.duplicates += 1
+        taken.add(offset)
+        if actor is None:
+            return
+        life = self.lives.get((name, tp))
+        if life is None:
+            raise Violation("never owned", f"{name} hands out {tp}@{offset}")
+        if actor.must_pause:
+            raise Violation("not paused", f"{name} hands out {tp}@{offset} though ZooKeeper is out of sight")
+        if life.ended is not None:
+            late = now - life.ended
+            told = f"{name} hands out {tp}@{offset}, {life.how} {late:.3f} s ago"
+            if life.how in ("released", "its session expired") or life.informed:
+                raise Violation("zombie delivery", told)
+            if life.how == "stolen" and late > self.settings.audit_s + AUDIT_SLACK_S:
+                raise Violation("zombie delivery", told)
+        expected = life.starts if life.next_offset is None else {life.next_offset}
+        if offset not in expected:
+            if offset in life.foreign and (self.settings.adopt or life.next_offset is None):
+                life.next_offset = offset + 1
+                return
+            what = "again" if life.next_offset is not None and offset < life.next_offset else "out of turn"
+            if life.next_offset is None:
+                what = "from the wrong place"
+            raise Violation("order", f"{name} hands out {tp}@{offset} {what}, expected {sorted(expected)}")
+        life.next_offset = offset + 1
+
+    def on_acked(self, now, name, tp, offset):
+        self._ack(tp, (offset,))
+        actor = self.actors.get(name)
+        life = self.lives.get((name, tp)) if actor is not None else None
+        # what comes back while the coordinator is at work may be too late for its commit
+        if life is not None and life.ended is None and not actor.busy and life.next_offset is not None:
+            if offset < life.next_offset:
+                life.acked = offset + 1
+
+    def _ack(self, tp, offsets):
+        done = self.acked.setdefault(tp, set())
+        done.update(offsets)
+        up_to = self.acked_up_to.get(tp, 0)
+        while up_to in done:
+            up_to += 1
+        self.acked_up_to[tp] = up_to
+
+    # Offsets.
+
+    def on_operator(self, now, what, *details):
+        """An operator's reset is announced before it is written."""
+        if what == "skips to":
+            tp, offset = details
+            self._ack(tp, range(offset))
+
+    def on_offset(self, now, session, tp, offset):
+        name = self.owner_of_session[session]
+        before, by = self.offsets.get(tp, (0, ""))
+        life = self.owners.get(tp)
+        if name in self.actors:
+            self._check_commit(now, name, session, tp, offset, before, by)
+            if life is not None and life.next_offset is None:
+                life.starts.add(offset)
+        elif life is not None:
+            life.foreign.add(offset)
+        for zombie in self.lives.values():
+            if zombie is not life and zombie.ended is not None and (zombie.actor, tp) in self.lives and (
+                self.lives[zombie.actor, tp] is zombie
+            ):
+                zombie.foreign.add(offset)
+        self.offsets[tp] = (offset, name)
+
+    def _check_commit(self, now, name, session, tp, offset, before, by):
+        life = self.owners.get(tp)
+        if life is None or life.session != session:
+            last = self.lives.get((name, tp))
+            stolen = last is not None and last.session == session and last.how == "stolen"
+            if not stolen or now - last.ended > self.settings.audit_s + AUDIT_SLACK_S:
+                raise Violation("zombie commit", f"{name} commits {offset} of {tp}, which it does not own")
+        if offset < before and by in self.actors:
+            raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")
+        if offset > self.acked_up_to.get(tp, 0):
+            missing = self.acked_up_to.get(tp, 0)
+            raise Violation("committed ahead", f"{name} commits {offset} of {tp}, nobody is done with {missing}")
+
+    # The end.
+
+    def check_everything_was_delivered(self):
+        for tp, end in sorted(self.ends.items()):
+            missing = [n for n in range(end) if n not in self.acked.get(tp, ())]
+            if missing:
+                raise Violation("lost", f"{tp}: nobody got {missing[:5]} of {end}")
+
+    def check_everything_was_left_in_order(self):
+        if self.owners:
+            raise Violation("left behind", f"owner znodes of {sorted(map(str, self.owners))}")
+        if not self.settings.auto_commit:
+            return
+        for tp, end in sorted(self.ends.items()):
+            committed, by = self.offsets.get(tp, (0, ""))
+            if committed != end and (by in self.actors or by == ""):
+                raise Violation("last commit", f"{tp}: committed {committed}, all {end} were consumed")

@@ -1,0 +1,46 @@
+"""Fetchers of a simulated world: the fake ones, without real waiting, and with room for others to act."""
+
+from __future__ import annotations
+
+from tests.support.fake_kafka import FakeBatch, FakeFetcher
+
+
+class PatientClock:
+    """A stream's view of the world's clock: waiting passes no time of the world's, only of the stream's patience."""
+
+    def __init__(self, clock):
+        self._clock = clock
+        self.waited = 0.0
+
+    def monotonic(self):
+        return self._clock.now + self.waited
+
+    def wall_ms(self):
+        return self._clock.wall_ms()
+
+    def wait(self, event, timeout_s):
+        self.waited += timeout_s
+        return event.is_set()
+
+
+class SimulatedFetcher(FakeFetcher):
+    """interlude: called when a poll has fetched and not returned yet."""
+
+    def __init__(self, kafka, clock, interlude):
+        super().__init__(kafka)
+        self._clock = clock
+        self.before_poll_returns = interlude
+
+    def poll(self, max_messages, timeout_s):
+        changes, self._changes = self._changes, []
+        for what, which in changes:
+            for tp in which:
+                if what == "unassign":
+                    self._positions.pop(tp, None)
+                else:
+                    self._positions[tp] = max(which[tp], 0)
+        messages = self._fetch(max_messages)
+        if not messages:
+            self._clock.waited += timeout_s
+        self.before_poll_returns()
+        return FakeBatch(messages) if messages else None

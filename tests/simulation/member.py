@@ -1,0 +1,253 @@
+"""A member of ours in a simulated world: the real coordinator and streams, and the users of the streams."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from legacy_consumer.errors import ConsumerTimeoutError, StreamError
+from legacy_consumer.offset_store import ZooKeeperOffsetStore
+from legacy_consumer.progress import Progress
+from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
+from rebalance.assignors import ASSIGNORS
+from rebalance.coordinator import Coordinator, Periods
+from rebalance.errors import ConsumerRebalanceFailedError, PartitionOwnedError, RebalanceError, RegistrationConflictError
+from rebalance.machine import CloseRequested, Drained, Phase, Policy
+from rebalance.ownership import Ownership
+from rebalance.registrar import Registrar
+from tests.simulation.checker import Violation
+from tests.simulation.fetching import PatientClock, SimulatedFetcher
+from tests.simulation.zookeeper import GROUP
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+
+MAX_TURNS = 200
+"""A coordinator that has not come to rest after so many turns at one moment never will."""
+
+
+class Crash(BaseException):
+    """A member dies where it stands; nothing of it runs any more."""
+
+
+class User:
+    """The thread that consumes one stream: takes, holds for a while, comes back, commits."""
+
+    def __init__(self, member, stream, ident, style):
+        self.member = member
+        self.stream = stream
+        self.ident = ident
+        self.style = style
+        self.hand = []
+        self.away_until = 0.0
+        self._iterator = None
+
+    def take(self, size):
+        """Come back, and take what comes next; True if there was something."""
+        self.done()
+        member = self.member
+        member.using = True
+        try:
+            messages = self._next(size)
+        finally:
+            member.using = False
+            self.stream._thread_id = self.ident
+            member.wake_at = 0.0
+        for message in messages:
+            member.world.record("took", member.name, message.tp, message.number)
+            self.hand.append((message.tp, message.number))
+        if member.settings.at_next:
+            self.done()
+        return bool(messages)
+
+    def _next(self, size):
+        if self.style == "batches":
+            return next(self.stream.batches(size, timeout=0.05), ())
+        try:
+            if self.style == "next":
+                return (next(self.stream),)
+            if self._iterator is None:
+                self._iterator = iter(self.stream)
+            return (next(self._iterator),)
+        except (ConsumerTimeoutError, StopIteration):
+            self._iterator = None
+            return ()
+
+    def done(self):
+        """What is in hand has been worked on."""
+        for tp, number in self.hand:
+            self.member.world.record("acked", self.member.name, tp, number)
+        self.hand.clear()
+
+    def commit(self):
+        """Say so to ZooKeeper."""
+        self.done()
+        member = self.member
+        member.using = member.committing = True
+        try:
+            member.delivery.commit_consumed(self.ident)
+        except LegacyConsumerError:
+            pass
+        finally:
+            member.using = member.committing = False
+            member.wake_at = 0.0
+
+
+class OurMember:
+    """One member: everything that ConsumerConnector wires together, without threads."""
+
+    def __init__(self, world, name, consumer_id, subscription):
+        self.world = world
+        self.settings = settings = world.settings
+        self.name = name
+        self.consumer_id = consumer_id
+        self.subscription = subscription
+        self.alive = True
+        self.turning = self.using = self.committing = False
+        self.closing = False
+        self.wake_at = 0.0
+        world.record("member", name)
+        self.store = world.server.connect(name)
+        self.progress = Progress()
+        self.delivery = StreamDelivery(
+            DeliverySettings(
+                consumer_id=consumer_id,
+                auto_commit=settings.auto_commit,
+                at_next=settings.at_next,
+                reset_to_earliest=True,
+                adopt_foreign_commits=settings.adopt,
+            ),
+            offsets=ZooKeeperOffsetStore(self.store, GROUP),
+            progress=self.progress,
+            log_offsets=lambda: world.fetchers,
+            streams=self,
+            session_id=lambda: self.coordinator.session_id,
+        )
+        registration = ConsumerRegistration(
+            SubscriptionPattern.STATIC, tuple(subscription.items()), world.clock.wall_ms()
+        )
+        self.coordinator = Coordinator(
+            store=self.store,
+            registrar=Registrar(self.store, GROUP, consumer_id, registration),
+            ownership=Ownership(self.store, GROUP, consumer_id),
+            delivery=self.delivery,
+            assign=lambda group: ASSIGNORS[settings.strategy](group, "1.0"),
+            exclude_internal_topics=True,
+            policy=Policy(
+                max_retries=settings.max_retries,
+                backoff_ms=settings.backoff_ms,
+                suspicion_ms=round(settings.suspicion_s * 1000),
+                drain_timeout_ms=settings.drain_timeout_ms,
+            ),
+            periods=Periods(
+                commit_ms=settings.commit_ms if settings.auto_commit else 0, audit_ms=round(settings.audit_s * 1000)
+            ),
+            clock=world.clock,
+        )
+        self._streams = {}
+        self.users = []
+        for topic, count in subscription.items():
+            for thread in range(count):
+                clock = PatientClock(world.clock)
+                stream = KafkaStream(
+                    fetcher=SimulatedFetcher(world.kafka, clock, partial(world.interlude, self)),
+                    progress=self.progress,
+                    clock=clock,
+                    consumer_timeout_ms=50,
+                    at_next=settings.at_next,
+                    on_drained=partial(self.coordinator.post, Drained()),
+                )
+                self._streams[topic, thread] = stream
+                style = world.rng.choice(("batches", "batches", "next", "iterate"))
+                self.users.append(User(self, stream, len(self.users) + 1, style))
+        self.store.add_session_listener(self._told)
+        self._told_first()
+        self.coordinator.open()
+
+    # legacy_consumer.stream_delivery.Streams
+
+    def all(self):
+        return self._streams.values()
+
+    def stream_of(self, tp, thread):
+        return self._streams[tp.topic, thread.thread]
+
+    # What the world lets it do.
+
+    def _told(self, event):
+        self.world.record("told", self.name, event.kind, event.session_id)
+        self.wake_at = 0.0
+
+    def _told_first(self):
+        from zk_layout.store import SessionKind
+
+        self.world.record("told", self.name, SessionKind.CONNECTED, self.store.session_id)
+
+    def turn(self):
+        """One turn of the coordinator. True if there is more to do now."""
+        self.turning = True
+        world = self.world
+        world.record("turn", self.name)
+        try:
+            wait_s = self.coordinator.turn()
+        except Crash:
+            world.bury(self)
+            return False
+        finally:
+            self.turning = False
+        if self.coordinator.is_closed:
+            self.leave()
+            return False
+        self.wake_at = world.clock.now + wait_s
+        if wait_s > 0:
+            status = self.coordinator.status
+            _look_for_defect(status.error)
+            world.record("rest", self.name, status.phase, status.owned)
+            return False
+        return True
+
+    def come_to_rest(self):
+        """All turns that are due."""
+        for _ in range(MAX_TURNS):
+            if not self.turn():
+                return
+        raise Violation("never rests", f"{self.name} is as busy after {MAX_TURNS} turns as before")
+
+    def ask_to_close(self):
+        """shutdown(), up to where its thread waits for the coordinator."""
+        self.closing = True
+        self.world.record("closes", self.name)
+        for user in self.users:
+            if self.world.rng.random() < 0.3 and not self.using:
+                self.delivery.let_go(user.ident)
+                user.hand.clear()
+        self.coordinator.post(CloseRequested(4000))
+        self.wake_at = 0.0
+
+    def leave(self):
+        """The rest of shutdown()."""
+        self.world.record("left", self.name)
+        self.alive = False
+        self.coordinator._store.remove_session_listener(self.coordinator.post)
+        for user in self.users:
+            user.stream.close()
+            user.hand.clear()
+        self.world.gone(self)
+        self.store.close()
+
+    @property
+    def is_settled(self):
+        return self.coordinator.status.phase is Phase.STABLE
+
+    @property
+    def owned(self):
+        return self.coordinator.status.owned
+
+
+def _look_for_defect(error):
+    if isinstance(error, RebalanceError) and not isinstance(
+        error, (PartitionOwnedError, ConsumerRebalanceFailedError, RegistrationConflictError)
+    ):
+        raise Violation("defect", str(error))
+
+
+__all__ = ["Crash", "OurMember", "StreamError", "TopicPartition", "User"]

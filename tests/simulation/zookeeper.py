@@ -1,0 +1,100 @@
+"""The in-memory ZooKeeper of a simulated world: it tells the history of everything that is written in it.
+
+Before each request of an actor the world may let others act, or end the actor: so members are interleaved between any
+two ZooKeeper operations, in one thread, by plain nesting of calls.
+"""
+
+from __future__ import annotations
+
+from zk_layout.codecs import decode_offset
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.memory_tree import MemoryTree
+from zk_layout.model import TopicPartition
+from zk_layout.store import CreateOp, DeleteOp, SetOp
+
+GROUP = "g"
+IDS = f"/consumers/{GROUP}/ids"
+OWNERS = f"/consumers/{GROUP}/owners"
+OFFSETS = f"/consumers/{GROUP}/offsets"
+SESSION_TIMEOUT_MS = 6000
+
+
+class RecordingTree(MemoryTree):
+    """Znodes whose owners, offsets and registrations leave a trace in the history."""
+
+    def __init__(self, wall_ms, record):
+        super().__init__(wall_ms)
+        self._record = record
+        self._known = {}
+        self.session_is_ending = False
+
+    def write(self, ops, session_id):
+        done = super().write(ops, session_id)
+        for op in ops:
+            kind, what = self._known.get(op.path) or self._learn(op.path)
+            if kind == "other":
+                continue
+            if isinstance(op, CreateOp):
+                if kind == "owner":
+                    self._record("owner+", session_id, what, (op.data or b"").decode())
+                elif kind == "offset":
+                    self._record("offset", session_id, what, decode_offset(op.path, op.data))
+                else:
+                    self._record("id+", session_id, what)
+            elif isinstance(op, SetOp):
+                if kind == "offset":
+                    self._record("offset", session_id, what, decode_offset(op.path, op.data))
+            elif isinstance(op, DeleteOp) and kind in ("owner", "id"):
+                self._record(kind + "-", session_id, what, "session ended" if self.session_is_ending else "deleted")
+        return done
+
+    def _learn(self, path):
+        parts = path.split("/")
+        known = ("other", None)
+        if path.startswith("/consumers/") and len(parts) == 6 and parts[3] in ("owners", "offsets"):
+            known = (parts[3][:-1], TopicPartition(parts[4], int(parts[5])))
+        elif path.startswith(IDS + "/"):
+            known = ("id", parts[4])
+        self._known[path] = known
+        return known
+
+
+class SimulatedZooKeeper(MemoryZooKeeper):
+    """record: takes the kind and the details of an event. before_request: see the module."""
+
+    def __init__(self, *, wall_ms, record, before_request, fault):
+        super().__init__(wall_ms=wall_ms, auto_deliver=False, fault=fault)
+        self.tree = RecordingTree(wall_ms, record)
+        self._record = record
+        self._before_request = before_request
+        self.actors = {}
+        """{store: the name of who uses it}."""
+        self.reason = "closed"
+        """Why a session ends that ends now."""
+
+    def connect(self, name):
+        """A started store for an actor."""
+        store = MemoryStore(self, session_timeout_ms=SESSION_TIMEOUT_MS)
+        self.actors[store] = name
+        store.start()
+        return store
+
+    def request(self, store, kind, carry_out):
+        self._before_request(store)
+        return super().request(store, kind, carry_out)
+
+    def is_alive(self, session_id):
+        return session_id in self._sessions
+
+    def _link(self, store):
+        before = store.server_session_id
+        super()._link(store)
+        if store.server_session_id != before:
+            self._record("session", self.actors[store], store.server_session_id)
+
+    def _end_session(self, session_id):
+        if session_id in self._sessions:
+            self._record("ended", session_id, self.reason)
+        self.tree.session_is_ending = True
+        super()._end_session(session_id)
+        self.tree.session_is_ending = False
