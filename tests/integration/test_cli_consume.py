@@ -163,10 +163,17 @@ def test_the_next_run_goes_on_where_max_messages_ended(kafka, store, topic, grou
 
 
 @pytest.mark.parametrize(
-    ("signal_number", "exit_code", "streams"),
-    [(signal.SIGTERM, 0, "1"), (signal.SIGINT, 130, lambda: AssertionError("1")), (signal.SIGTERM, 0, "2")],
+    ("signal_number", "exit_code", "streams", "unbuffered"),
+    [
+        pytest.param(signal.SIGTERM, 0, "1", "", id="SIGTERM"),
+        pytest.param(signal.SIGINT, 130, "1", "", id="SIGINT"),
+        pytest.param(signal.SIGTERM, 0, "2", "", id="two streams"),
+        pytest.param(signal.SIGTERM, 0, "1", "1", id="unbuffered output"),
+    ],
 )
-def test_a_signal_commits_exactly_what_was_printed(kafka, store, topic, group, signal_number, exit_code, streams):
+def test_a_signal_commits_exactly_what_was_printed(
+    kafka, store, topic, group, signal_number, exit_code, streams, unbuffered
+):
     produce(kafka, topic, numbered(200_000))
     options = ("--topic", topic, "--group", group, "--from-beginning", "--streams", streams)
     with consuming(kafka, *options, unbuffered=unbuffered) as process:

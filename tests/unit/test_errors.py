@@ -12,6 +12,7 @@ import pytest
 from legacy_consumer import errors as consumer
 from legacy_consumer.quickstart import errors as quickstart
 from rebalance import errors as rebalancing
+from spark_source import errors as spark
 from zk_layout import errors as layout
 from zk_layout.model import TopicPartition
 
@@ -29,6 +30,10 @@ TP = TopicPartition("t", 3)
 SAMPLES = [
     layout.LegacyConsumerError("something failed"),
     quickstart.QuickstartError("member-1 ended by itself"),
+    spark.SparkSourceError("cannot be made"),
+    spark.SchemaMismatchError("lag", "can be null"),
+    spark.MissingGroupsError(("a", "b*")),
+    spark.SparkReadError("no ZooKeeper answered"),
     layout.ConfigError("group.id", "a b", "may only hold letters, digits, '.', '_' and '-'"),
     layout.ConfigError("group.id", None, "is required"),
     layout.ZkLayoutError("not laid out so"),

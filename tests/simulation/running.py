@@ -1,0 +1,120 @@
+"""Runs many worlds, on several processes, and tells of the ones that break a promise."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import multiprocessing
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.simulation.world import World, run_world
+
+DEFAULT_SEEDS = 10_000
+_CHUNK = 100
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a range of seeds. failures: {seed: (check, text)}."""
+
+    schedules: int = 0
+    events: int = 0
+    deliveries: int = 0
+    duplicates: int = 0
+    failures: dict[int, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, other):
+        self.schedules += other.schedules
+        self.events += other.events
+        self.deliveries += other.deliveries
+        self.duplicates += other.duplicates
+        self.failures.update(other.failures)
+
+
+def run_seeds(seeds):
+    """Run the worlds of these seeds, in this process."""
+    outcome = Outcome()
+    for seed in seeds:
+        try:
+            world, violation = run_world(seed)
+        except Exception as error:
+            outcome.failures[seed] = (type(error).__name__, traceback.format_exc(limit=-4))
+            continue
+        outcome.schedules += 1
+        outcome.events += len(world.history.events)
+        outcome.deliveries += world.checker.deliveries
+        outcome.duplicates += world.checker.duplicates
+        if violation is not None:
+            outcome.failures[seed] = (violation.check, str(violation))
+    return outcome
+
+
+def run_many(first, count, processes, stop_after):
+    """The worlds of `count` seeds from `first` on; ends early after so many failures."""
+    chunks = [range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)]
+    total = Outcome()
+    if processes == 1:
+        for chunk in chunks:
+            total.add(run_seeds(chunk))
+            if len(total.failures) >= stop_after:
+                break
+        return total
+    with multiprocessing.get_context("fork").Pool(processes, initializer=_be_quiet) as pool:
+        # in order, so that the first failure is the same with any number of processes
+        for outcome in pool.imap(run_seeds, chunks):
+            total.add(outcome)
+            if len(total.failures) >= stop_after:
+                pool.terminate()
+                break
+    return total
+
+
+def _be_quiet():
+    logging.disable(logging.CRITICAL)
+
+
+def history_of(seed):
+    """What happens in the world of a seed, as lines."""
+    world, violation = run_world(seed)
+    return [*world.history.lines(), *([] if violation is None else [f"           {violation}"])]
+
+
+def main(arguments=None):
+    """The command line; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one world and print its history")
+    parser.add_argument("-v", "--verbose", action="store_true", help="with the members' own log")
+    parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, help="how many worlds (default %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (default %(default)s)")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--stop-after", type=int, default=1, help="failures (default %(default)s)")
+    chosen = parser.parse_args(arguments)
+    if chosen.seed is not None:
+        if chosen.verbose:
+            logging.basicConfig(level=logging.DEBUG, format="%(message)s")
+        else:
+            _be_quiet()
+        world = World(chosen.seed)
+        print(world.settings)
+        lines = history_of(chosen.seed)
+        print("\n".join(lines))
+        return int(run_world(chosen.seed)[1] is not None)
+    _be_quiet()
+    began = time.monotonic()
+    outcome = run_many(chosen.first, chosen.seeds, chosen.processes, chosen.stop_after)
+    for seed, (check, text) in sorted(outcome.failures.items())[: chosen.stop_after]:
+        print(f"seed {seed}: {text}")
+    if outcome.failures:
+        seed = min(outcome.failures)
+        checks = Counter(check for check, _ in outcome.failures.values())
+        print("\n".join(itertools.islice(history_of(seed), 2000)) if chosen.stop_after == 1 else dict(checks))
+        print(f"replay: python -m tests.simulation --seed {seed} -v")
+    print(
+        f"{outcome.schedules} schedules in {time.monotonic() - began:.1f} s, {outcome.events} events, "
+        f"{outcome.deliveries} deliveries of which {outcome.duplicates} again, {len(outcome.failures)} failures"
+    )
+    return int(bool(outcome.failures))

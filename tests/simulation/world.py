@@ -1,0 +1,495 @@
+"""A world: one ZooKeeper, logs, members of ours and of the JVM, users, an operator, faults, and one seed.
+
+Everything that happens is one choice of the seeded generator after another, and time is a number that only a choice
+moves. After `steps` choices the faults stop, and the world must settle within SETTLE_S; then everything must have been
+delivered, and everybody leaves in order.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect
+from itertools import accumulate
+
+from rebalance.assignors import ASSIGNORS
+from rebalance.snapshot import GroupSnapshot
+from tests.simulation.checker import Checker, Violation
+from tests.simulation.history import History
+from tests.simulation.jvm import JvmMember
+from tests.simulation.member import Crash, OurMember
+from tests.simulation.settings import draw_settings
+from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS, SESSION_TIMEOUT_MS, SimulatedZooKeeper
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.group_members import FakeClock
+from zk_layout.codecs import decode_registration, encode_offset, encode_topic
+from zk_layout.errors import NoNodeError
+from zk_layout.memory_store import Fault
+from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.store import SessionEvent, SessionKind
+
+TIMEOUT_S = SESSION_TIMEOUT_MS / 1000
+NETWORK_S = 1.0
+"""The longest that an event is under way."""
+NOTICE_S = TIMEOUT_S * 2 / 3
+"""A client has noticed by then that its connection is dead."""
+SETTLE_S = 40.0
+"""Sessions end (9 s), conflicts are tried (4 x 2 s), users are waited for (3 s), audits come round (10 s), and again."""
+DEPTH = 2
+"""How many actors may be interrupted between two of their operations at one time."""
+
+# how long a choice of time lasts, from the wink between two requests to longer than a session
+_PAUSES = (0.01, 0.05, 0.2, 0.5, 0.5, 1.0, 1.6, 3.1, 4.5)
+
+
+class World:
+    """seed: everything follows from it."""
+
+    def __init__(self, seed):
+        self.seed = seed
+        self.rng = rng = random.Random(seed)
+        self.settings = settings = draw_settings(rng)
+        self.clock = FakeClock()
+        self.history = History(self.clock)
+        self.record = self.history.record
+        self.checker = Checker(self.history, settings)
+        self.server = SimulatedZooKeeper(
+            wall_ms=self.clock.wall_ms, record=self.record, before_request=self._before_request, fault=self._fault
+        )
+        self.kafka = FakeKafka()
+        self.fetchers = FakeFetchers(self.kafka)
+        self.admin = self.server.connect("operator")
+        self.partitions = dict(settings.topics)
+        self.members = []
+        self.jvms = []
+        self.by_store = {}
+        self.faults = False
+        self._depth = 0
+        self._cut = {}
+        self._orphans = {}
+        self._due = {}
+        self._incarnations = 0
+        self._crashed_ids = []
+        for topic in self.partitions:
+            self._write_topic(topic)
+        self._actions = [
+            (22, self._turn),
+            (16, self._deliver),
+            (24, self._use),
+            (9, self._pass_time),
+            (7, self._produce),
+            (1, self._join),
+            (1, self._leave),
+            (2, self._cut_connection),
+            (3, self._heal_connection),
+            (1, self._forget_session),
+            (1, self._crash),
+            (1, self._add_partitions),
+            (1, self._reset),
+            (1, self._steal),
+            (18 if settings.jvm_members else 0, self._resume_jvm),
+        ]
+        self._weights = list(accumulate(weight for weight, _ in self._actions))
+
+    # The story.
+
+    def run(self):
+        """Raises Violation."""
+        for _ in range(self.settings.members):
+            self._join(always=True)
+            if self.rng.random() < 0.5:
+                self._calm_down(20.0, must=False)
+        for _ in range(self.settings.jvm_members):
+            self._join_jvm()
+        self.faults = True
+        for _ in range(self.settings.steps):
+            self._step()
+        self.faults = False
+        self.record("faults end")
+        self._heal_everything()
+        self._calm_down(SETTLE_S, must=True)
+        self._jvms_leave()
+        self._deliver_everything()
+        self._everybody_leaves()
+
+    def _step(self):
+        chosen = bisect(self._weights, self.rng.random() * self._weights[-1])
+        self._actions[chosen][1]()
+
+    # What others are asked in between.
+
+    def _before_request(self, store):
+        member = self.by_store.get(store)
+        if member is None or not self.faults or self._depth >= DEPTH:
+            return
+        rng = self.rng
+        if rng.random() < self.settings.crash:
+            raise Crash
+        if rng.random() < self.settings.interleave:
+            self.interlude(member)
+
+    def interlude(self, member):
+        """Others act while this member is in the middle of something."""
+        if not self.faults or self._depth >= DEPTH:
+            return
+        self._depth += 1
+        for _ in range(self.rng.choice((1, 1, 2, 4))):
+            self._step()
+        self._depth -= 1
+        if not member.alive:
+            raise Crash
+
+    def _fault(self, session_id, kind):
+        if not self.faults or self.rng.random() >= self.settings.lose:
+            return None
+        name = self.checker.owner_of_session.get(session_id)
+        if name == "operator":
+            return None
+        fault = self.rng.choice((Fault.LOSE_REQUEST, Fault.LOSE_REPLY))
+        self.record("fault", name, fault.value, kind)
+        return fault
+
+    # Members.
+
+    def _join(self, *, always=False, everything=False):
+        if not always and (len(self.members) > 4 or self.rng.random() < 0.5):
+            return
+        self._incarnations += 1
+        name = f"m{self._incarnations}"
+        consumer_id = f"{GROUP}_{name}"
+        if self.settings.same_ids and self._crashed_ids and self.rng.random() < 0.8:
+            consumer_id = self._crashed_ids.pop()
+        topics = sorted(self.partitions)
+        if self.rng.random() < 0.2 and len(topics) > 1 and not everything:
+            topics = topics[1:]
+        subscription = {topic: self.rng.randint(1, self.settings.streams) for topic in topics}
+        self.record("joins", name, consumer_id, subscription)
+        member = OurMember(self, name, consumer_id, subscription)
+        self.members.append(member)
+        self.by_store[member.store] = member
+
+    def _join_jvm(self):
+        self._incarnations += 1
+        jvm = JvmMember(self, f"jvm{self._incarnations}", dict.fromkeys(sorted(self.partitions), 1))
+        self.record("joins", jvm.name, jvm.consumer_id, jvm.subscription)
+        self.jvms.append(jvm)
+
+    def gone(self, member):
+        """A member is about to close its store."""
+        if member in self.members:
+            self.members.remove(member)
+        self.by_store.pop(member.store, None)
+        self._forget_store(member.store)
+
+    def _forget_store(self, store):
+        self._due.pop(store, None)
+        self._cut.pop(store, None)
+        if not store.linked and self.server.is_alive(store.server_session_id):
+            self._orphans[store.server_session_id] = self.clock.now + TIMEOUT_S
+
+    def bury(self, member):
+        """A member has died; its session lives on for a while."""
+        self.record("dies", member.name)
+        member.alive = False
+        self.members.remove(member)
+        self.by_store.pop(member.store)
+        self.server._stores.remove(member.store)
+        member.store.linked = False
+        self._forget_store(member.store)
+        self._crashed_ids.append(member.consumer_id)
+
+    # Choices.
+
+    def _one_of(self, candidates):
+        return candidates[int(self.rng.random() * len(candidates))] if candidates else None
+
+    def _turn(self):
+        member = self._one_of(self.members)
+        if member is None or member.turning or member.committing:
+            return
+        for _ in range(self.rng.choice((1, 1, 3, 10))):
+            if not member.turn():
+                return
+
+    def _deliver(self):
+        waiting = [store for store in self.server._stores if store.queue]
+        store = self._one_of(waiting)
+        if store is not None:
+            self.server.deliver_next(store)
+
+    def _use(self):
+        if self.jvms and self.rng.random() < 0.2:
+            self._one_of(self.jvms).take()
+            return
+        member = self._one_of(self.members)
+        if member is None or member.using:
+            return
+        user = self._one_of(member.users)
+        if user.away_until > self.clock.now:
+            return
+        chance = self.rng.random()
+        try:
+            if chance < 0.1 and not member.turning and not member.closing:
+                user.commit()
+            elif chance < 0.1 + self.settings.slow_users * 0.3:
+                user.away_until = self.clock.now + self.rng.choice((0.5, 2.0, 5.0, 60.0))
+            elif not member.closing or user.hand:
+                user.take(self.rng.randint(1, 4))
+        except Crash:
+            if member.alive:
+                self.bury(member)
+
+    def _produce(self):
+        topic = self._one_of(sorted(self.partitions))
+        tp = TopicPartition(topic, int(self.rng.random() * self.partitions[topic]))
+        self.kafka.ends[tp] += self.rng.randint(1, 3)
+        self.record("produced", tp, self.kafka.ends[tp])
+
+    def _leave(self):
+        member = self._one_of(self.members)
+        if member is not None and len(self.members) > 1 and not member.closing and self.rng.random() < 0.6:
+            if not (member.turning or member.using):
+                member.ask_to_close()
+
+    def _cut_connection(self):
+        store = self._one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
+        if store is not None and store.linked and self.rng.random() < 0.5:
+            self.record("cut", self.server.actors[store])
+            self.server.suspend(store)
+            # the server's own ticks make a session last somewhat longer than its timeout
+            self._cut[store] = self.clock.now + TIMEOUT_S * (1 + self.rng.random() / 2)
+
+    def _heal_connection(self):
+        store = self._one_of(list(self._cut))
+        if store is not None:
+            self._heal(store)
+
+    def _heal(self, store):
+        self.record("healed", self.server.actors[store])
+        del self._cut[store]
+        self.server.resume(store)
+
+    def _forget_session(self):
+        store = self._one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
+        if store is not None and store.linked and self.rng.random() < 0.4:
+            self._end_session(store.server_session_id, "forgotten")
+
+    def _end_session(self, session_id, reason):
+        self.server.reason = reason
+        self.server.expire(session_id)
+        self.server.reason = "closed"
+
+    def _crash(self):
+        member = self._one_of(self.members)
+        if member is None or member.turning or member.using or self.rng.random() < 0.5:
+            return
+        self.bury(member)
+
+    def _add_partitions(self):
+        topic = self._one_of(sorted(self.partitions))
+        if self.partitions[topic] < 6:
+            self.partitions[topic] += 1
+            self.record("partitions", topic, self.partitions[topic])
+            self._write_topic(topic)
+
+    def _write_topic(self, topic):
+        path = f"/brokers/topics/{topic}"
+        data = encode_topic(TopicAssignment(dict.fromkeys(range(self.partitions[topic]), (0,))))
+        if self.admin.exists(path) is None:
+            self.admin.create(path, data, make_parents=True)
+        else:
+            self.admin.set_data(path, data)
+
+    def _reset(self):
+        tp = self._one_of(sorted(self.kafka.ends))
+        if tp is None or self.rng.random() < 0.5:
+            return
+        offset = self.rng.randint(0, self.kafka.ends[tp])
+        before = self.checker.offsets.get(tp, (0, ""))[0]
+        self.record("operator", "skips to" if offset > before else "goes back to", tp, offset)
+        path = f"{OFFSETS}/{tp.topic}/{tp.partition}"
+        if self.admin.exists(path) is None:
+            self.admin.create(path, encode_offset(offset), make_parents=True)
+        else:
+            self.admin.set_data(path, encode_offset(offset))
+
+    def _steal(self):
+        tp = self._one_of(sorted(self.checker.owners))
+        if tp is not None and self.rng.random() < 0.4:
+            self.record("operator", "deletes the owner of", tp)
+            self.admin.delete(f"{OWNERS}/{tp.topic}/{tp.partition}")
+
+    def _resume_jvm(self):
+        jvm = self._one_of(self.jvms)
+        for _ in range(self.rng.choice((1, 3, 10))):
+            jvm.resume()
+
+    # Time.
+
+    def _pass_time(self):
+        if self._depth:
+            self.advance(self.rng.choice(_PAUSES[:3]))
+        else:
+            self.advance(self.rng.choice(_PAUSES))
+
+    def advance(self, seconds):
+        """Move the clock; what cannot wait any longer happens on the way."""
+        end = self.clock.now + seconds
+        while True:
+            for store in self.server._stores:
+                if not store.queue:
+                    self._due.pop(store, None)
+                elif store not in self._due:
+                    first = store.queue[0].event
+                    lost = isinstance(first, SessionEvent) and first.kind is SessionKind.SUSPENDED
+                    self._due[store] = self.clock.now + (NOTICE_S if lost else NETWORK_S)
+            now = min(
+                end, *self._due.values(), *self._cut.values(), *self._orphans.values(), self._next_alarm()
+            )
+            self.clock.now = max(now, self.clock.now)
+            self._let_happen(self.clock.now)
+            if self.clock.now >= end:
+                return
+
+    def _next_alarm(self):
+        at = [member.wake_at for member in self.members if not (member.turning or member.committing)]
+        return max(min(at, default=1e12), self.clock.now + 0.001)
+
+    def _let_happen(self, now):
+        for store, due in list(self._due.items()):
+            if due <= now and self._due.pop(store, None) is not None and store in self.server._stores:
+                store.deliver()
+        for session_id, due in list(self._orphans.items()):
+            if due <= now:
+                del self._orphans[session_id]
+                self._end_session(session_id, "expired")
+        for store, due in list(self._cut.items()):
+            if due <= now and store in self._cut:
+                # it stays cut, and its client does not know
+                self._cut[store] = 1e12
+                self._end_session(store.server_session_id, "expired")
+        for member in list(self.members):
+            if member.wake_at <= now and member.alive and not (member.turning or member.committing):
+                if self.settings.punctual or not self.faults or self.rng.random() < 0.5:
+                    member.come_to_rest()
+
+    # The end.
+
+    def _heal_everything(self):
+        for store in list(self._cut):
+            self._heal(store)
+
+    def _calm_down(self, limit_s, *, must):
+        """Everybody gets his turns until the group has settled."""
+        end = self.clock.now + limit_s
+        while not self._is_settled():
+            if self.clock.now > end:
+                if must:
+                    raise Violation("not settled", self._describe())
+                return
+            self._let_everybody_act()
+            self.advance(0.5)
+
+    def _let_everybody_act(self):
+        for store in list(self.server._stores):
+            store.deliver()
+        for member in list(self.members):
+            if member.alive:
+                member.come_to_rest()
+        for jvm in self.jvms:
+            for _ in range(200):
+                if self.clock.now < jvm.sleeping_until or not jvm.has_work:
+                    break
+                jvm.resume()
+        for member in list(self.members):
+            for user in member.users:
+                if user.away_until <= self.clock.now and self.rng.random() < 0.7:
+                    user.take(3)
+
+    def _is_settled(self):
+        if self._orphans or self._cut or any(member.closing or not member.is_settled for member in self.members):
+            return False
+        if any(jvm.has_work for jvm in self.jvms):
+            return False
+        expected = self._expected()
+        # a member of the JVM gives up after its tries, and never looks whether its owner znodes are still there
+        helpless = {jvm.consumer_id for jvm in self.jvms}
+        for tp, thread in expected.items():
+            owner = self.checker.owners.get(tp)
+            if owner is None and thread.consumer_id in helpless:
+                continue
+            if owner is None or self._id_of(owner.actor) != thread.consumer_id:
+                return False
+        for member in self.members:
+            mine = {tp: thread for tp, thread in expected.items() if thread.consumer_id == member.consumer_id}
+            if dict(member.owned) != mine:
+                return False
+        return True
+
+    def _id_of(self, name):
+        for member in (*self.members, *self.jvms):
+            if member.name == name:
+                return member.consumer_id
+        return None
+
+    def _expected(self):
+        """The assignors' answer to what ZooKeeper says now."""
+        tree = self.server.tree
+        members = {}
+        try:
+            for name in tree.children(IDS):
+                path = f"{IDS}/{name}"
+                members[name] = decode_registration(path, tree.read(path).data)
+        except NoNodeError:
+            return {}
+        partitions = {topic: tuple(range(count)) for topic, count in self.partitions.items()}
+        return ASSIGNORS[self.settings.strategy](GroupSnapshot(GROUP, members, partitions), "1.0")
+
+    def _describe(self):
+        phases = ", ".join(
+            f"{m.name} {m.coordinator.status.phase.value} {sorted(map(str, m.owned))} {m.coordinator.status.error or ''}"
+            for m in self.members
+        )
+        owners = {str(tp): life.actor for tp, life in sorted(self.checker.owners.items())}
+        expected = {str(tp): str(thread) for tp, thread in self._expected().items()}
+        return f"{phases}; owners {owners}; expected {expected}; members of the JVM {[j.gave_up for j in self.jvms]}"
+
+    def _jvms_leave(self):
+        if not self.jvms:
+            return
+        for jvm in list(self.jvms):
+            self.jvms.remove(jvm)
+            self.record("leaves", jvm.name)
+            jvm.stop()
+        self._calm_down(SETTLE_S, must=True)
+
+    def _deliver_everything(self):
+        if {topic for member in self.members for topic in member.subscription} < self.partitions.keys():
+            self._join(always=True, everything=True)
+            self._calm_down(SETTLE_S, must=True)
+        for member in self.members:
+            for user in member.users:
+                user.away_until = 0.0
+                while user.take(4):
+                    pass
+        self.checker.check_everything_was_delivered()
+
+    def _everybody_leaves(self):
+        for member in list(self.members):
+            member.ask_to_close()
+        end = self.clock.now + 10.0
+        while self.members:
+            if self.clock.now > end:
+                raise Violation("never leaves", self._describe())
+            self._let_everybody_act()
+            self.advance(0.2)
+        self.checker.check_everything_was_left_in_order()
+
+
+def run_world(seed):
+    """The world of a seed, at its end; and the Violation that ended it, or None."""
+    world = World(seed)
+    try:
+        world.run()
+    except Violation as violation:
+        return world, violation
+    return world, None
