@@ -142,6 +142,8 @@ class GroupReader:
             for registration in self._registrations.values()
             if not is_wildcard(registration)
             for topic, _ in registration.subscription
+            # no such topic can exist, and ZooKeeper would refuse to look for it
+            if topic and "/" not in topic and topic not in {".", ".."}
         }
         wildcards = [r for r in self._registrations.values() if is_wildcard(r)]
         if not wildcards:

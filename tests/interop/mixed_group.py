@@ -9,11 +9,12 @@ the owner of each has consumed them, and nobody else.
 
 from __future__ import annotations
 
-import statistics
+import contextlib
 import sys
+import threading
 import time
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -97,8 +98,10 @@ class Verdict:
     """What became of everything that was produced."""
 
     produced: int
-    redelivered: dict[tuple[TopicPartition, int], list[str]] = field(default_factory=dict)
+    redelivered: dict[tuple[TopicPartition, int], list[str]]
     """{message: the kinds of members it was handed to, in order}, of those handed out more than once."""
+    read_too_early: set[tuple[TopicPartition, int]]
+    """Of these, those that a JVM member handed out again because it had read the offset before its claim."""
 
 
 class MixedGroup:
@@ -122,6 +125,8 @@ class MixedGroup:
         self.everybody: list[MemberProcess | ConsoleConsumer] = []
         self.produced: dict[TopicPartition, int] = dict.fromkeys(self.partitions, 0)
         self.steps: list[Step] = []
+        self.judged: Verdict | None = None
+        self._subscriptions: dict[str, Subscription] = {}
         self._forgiven: set[tuple[TopicPartition, int]] = set()
         for topic, partitions in self.topics.items():
             cluster.kafka.create_topic(topic, partitions)
@@ -145,6 +150,7 @@ class MixedGroup:
         else:
             member = JvmMember(programs, kind, label, subscription, settings)
         self.everybody.append(member)
+        self._subscriptions[f"{self.name}_{name}"] = subscription
         self.living[f"{self.name}_{name}"] = member
         return member
 
@@ -159,6 +165,10 @@ class MixedGroup:
         member = self.begin_leave(name, by_signal=by_signal)
         self.settle(f"{_side(member.kind)} leaves", member.kind)
         member.await_end()
+
+    def subscription_of(self, name):
+        """What a living member subscribes to."""
+        return self._subscriptions[f"{self.name}_{name}"]
 
     def begin_leave(self, name, *, by_signal=False):
         """Have a member leave in order, without waiting."""
@@ -361,6 +371,24 @@ class MixedGroup:
         assert self.cluster.producer.flush(30) == 0
         assert not failed
 
+    @contextlib.contextmanager
+    def flow(self):
+        """Produce to every partition all the time; afterwards wait until all of it is consumed."""
+        done = threading.Event()
+
+        def produce():
+            while not done.wait(0.02):
+                self.produce(2)
+
+        producing = threading.Thread(target=produce)
+        producing.start()
+        try:
+            yield
+        finally:
+            done.set()
+            producing.join()
+        self.await_consumed({tp: range(count) for tp, count in self.produced.items()})
+
     def await_consumed(self, wanted, timeout_s=SETTLE_TIMEOUT_S):
         """Wait until each of these offsets was consumed by somebody: {partition: offsets}."""
         missing = {(tp, offset) for tp, offsets in wanted.items() for offset in offsets}
@@ -396,7 +424,8 @@ class MixedGroup:
             if message in self._forgiven:
                 continue
             assert PYTHON not in kinds[1:], f"{message} was handed out again by a Python member: {kinds}"
-        return Verdict(sum(self.produced.values()), redelivered)
+        self.judged = Verdict(sum(self.produced.values()), redelivered, redelivered.keys() - self._forgiven)
+        return self.judged
 
     def forgive(self, messages):
         """These (partition, offset) may be consumed again."""
@@ -414,15 +443,3 @@ class MixedGroup:
 
 def _side(kind):
     return "Python" if kind == PYTHON else "JVM"
-
-
-def medians(steps):
-    """{(what, kind): (how many, median seconds, longest)}."""
-    times = defaultdict(list)
-    for step in steps:
-        times[step.what, step.kind].append(step.seconds)
-    return {key: (len(values), statistics.median(values), max(values)) for key, values in sorted(times.items())}
-
-
-def count_redelivered(verdict):
-    return Counter(kinds[-1] for kinds in verdict.redelivered.values())

@@ -50,7 +50,8 @@ class Report:
     def __init__(self) -> None:
         self._outcomes: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
         self._seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self._redelivered: Counter[str] = Counter()
+        self._produced: Counter[str] = Counter()
+        self._early: Counter[str] = Counter()
         self.tests = 0
         self.seconds = 0.0
 
@@ -64,6 +65,9 @@ class Report:
         versions = {member.kind.removeprefix("console ") for member in group.everybody} & set(VERSIONS)
         if len(versions) == 1:
             (version,) = versions
+            self._produced[version] += sum(group.produced.values())
+            if group.judged is not None:
+                self._early[version] += len(group.judged.read_too_early)
             for step in group.steps:
                 self._seconds[step.what][version].append(step.seconds)
 
@@ -80,8 +84,14 @@ class Report:
             self._row(f"settled after {words}", [self._time(what, version) for version in VERSIONS])
             for what, words in _STEPS.items()
         ]
+        counts = self._row("messages produced", [str(self._produced[version]) for version in VERSIONS])
+        counts += self._row("lost", ["0"] * len(VERSIONS))
+        counts += self._row(
+            "handed out twice, since a JVM member reads the offset before it claims the partition",
+            [str(self._early[version]) for version in VERSIONS],
+        )
         took = f"{self.tests} tests, {self.seconds:.0f} s of test time.\n\n"
-        return took + head + "".join(rows) + f"\n{head}" + "".join(settled)
+        return took + head + "".join(rows) + counts + f"\n{head}" + "".join(settled)
 
     def _row(self, words: str, cells: list[str]) -> str:
         return f"| {words} | {' | '.join(cells)} |\n"

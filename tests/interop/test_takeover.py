@@ -1,7 +1,5 @@
 """A group goes over from the JVM to Python, one member after another, and back."""
 
-import threading
-
 import pytest
 
 from tests.interop.mixed_group import PYTHON
@@ -68,15 +66,7 @@ def test_nothing_is_lost_while_messages_flow(new_group, version):
     group = new_group(name, {name: 6}, properties={"auto.commit.interval.ms": 500})
     subscription = Subscription("static", f"{name}:2")
     group.join("python", "b", subscription)
-    done = threading.Event()
-
-    def produce():
-        while not done.wait(0.01):
-            group.produce(5)
-
-    producing = threading.Thread(target=produce)
-    producing.start()
-    try:
+    with group.flow():
         group.join(version, "a", subscription)
         group.join("python", "c", subscription)
         group.leave("b")
@@ -85,7 +75,4 @@ def test_nothing_is_lost_while_messages_flow(new_group, version):
         group.leave("d", by_signal=True)
         group.join(version, "e", subscription)
         group.kill("c")
-    finally:
-        done.set()
-        producing.join()
     group.verdict()

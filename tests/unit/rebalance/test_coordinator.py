@@ -262,6 +262,14 @@ def test_a_member_nobody_can_read_is_left_out_and_named(group, caplog):
     assert "g_odd" in caplog.text
 
 
+def test_a_registration_with_impossible_topic_names_stops_nobody(group):
+    odd = b'{"version":1,"subscription":{"":1,"a/b":1,"..":1,"t":1},"pattern":"static","timestamp":"1"}'
+    group.admin.create("/consumers/g/ids/g_odd", odd, ephemeral=True, make_parents=True)
+    a = group.join("a", {"t": 1})
+    group.settle()
+    assert a.owned == partitions("t", 0, 1, 2, 3)
+
+
 def test_a_claim_whose_reply_was_lost_is_found_again(group):
     from zk_layout.memory_store import Fault
 
