@@ -13,9 +13,6 @@ from benchmarks.registry import BENCHMARKS
 from benchmarks.runner import run
 from zk_layout.errors import LegacyConsumerError
 
-_REPEATS = 5
-_QUICK_REPEATS = 2
-
 
 def main() -> int:
     """Run what was asked for, print it, and write the results."""
@@ -24,9 +21,7 @@ def main() -> int:
         description="Compare this project with its peers, both in the same run, and print ours / peer.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run, * and ? allowed; default: all")
-    parser.add_argument(
-        "--repeat", type=_positive, metavar="N", help=f"rounds (default {_REPEATS}, quick {_QUICK_REPEATS})"
-    )
+    parser.add_argument("--repeat", type=_positive, metavar="N", help="rounds, instead of the usual three to five")
     parser.add_argument("--quick", action="store_true", help="less work: shows that all runs; writes no results")
     parser.add_argument("--list", action="store_true", help="name the benchmarks and what each compares")
     options = parser.parse_args()
@@ -40,9 +35,8 @@ def main() -> int:
     except LookupError as error:
         print(error.args[0], file=sys.stderr)
         return 2
-    repeats = options.repeat or (_QUICK_REPEATS if options.quick else _REPEATS)
     try:
-        results = run([BENCHMARKS[name] for name in chosen], Effort(repeats, options.quick))
+        results = run([BENCHMARKS[name] for name in chosen], Effort(options.repeat, options.quick))
     except LegacyConsumerError as error:
         print(error, file=sys.stderr)
         return 1

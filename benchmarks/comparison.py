@@ -16,6 +16,8 @@ Better = Literal["higher", "lower"]
 Figures = Mapping[str, float]
 """What one measurement of a contender brought: {figure: value}."""
 
+_QUICK_ROUNDS = 2
+
 S = TypeVar("S")
 S_contra = TypeVar("S_contra", contravariant=True)
 S_co = TypeVar("S_co", covariant=True)
@@ -23,10 +25,17 @@ S_co = TypeVar("S_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to do. A quick run tells whether it works; only a full one gives figures to quote."""
+    """How much to do. A quick run tells whether it works; only a full one gives figures to quote.
 
-    repeats: int
+    repeats: rounds, when they were asked for.
+    """
+
+    repeats: int | None
     quick: bool
+
+    def rounds(self, usual: int) -> int:
+        """How many rounds a scene gets that usually has so many."""
+        return self.repeats or (min(usual, _QUICK_ROUNDS) if self.quick else usual)
 
     def choose(self, full: int, quick: int) -> int:
         """A quantity of work."""
@@ -43,6 +52,11 @@ class Contender(Protocol[S_contra]):
 
 class Scene(Protocol[S_co]):
     """How a stage is set; hashable, equal scenes share one stage."""
+
+    @property
+    def rounds(self) -> int:
+        """How often each contender is measured, unless asked for otherwise."""
+        ...
 
     def open(self, effort: Effort) -> AbstractContextManager[S_co]:
         """Start all that contenders need."""

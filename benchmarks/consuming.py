@@ -69,6 +69,7 @@ class ConsumingScene:
     message_bytes: int = 100
     partitions: int = 4
     kafka_version: str = "1.1.1"
+    rounds: int = 5
 
     def __str__(self) -> str:
         return f"consuming ({self.message_bytes} bytes, {self.partitions} partitions, Kafka {self.kafka_version})"

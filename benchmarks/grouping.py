@@ -1,10 +1,10 @@
 """How long a group of N members on one topic of P partitions takes to change, ours and one of Kafka's Scala consumers.
 
 Each side has all its members in one process: ours in Python, the JVM's over kafka.javaapi.consumer.ConsumerConnector.
-Both processes stay for the whole stage, so the JVM has compiled what it needs after the first round, which is not
-measured. Members have the default settings of their side and one stream each, read by a thread. The group is new and
-the topic empty: each partition's first position is written when it is given up, as a group at work has to write how far
-it came. (A JVM member that finds a partition not yet given up backs off for two seconds: many of its figures are that.)
+Both processes stay for the whole stage, and what each does first there is not measured: the JVM compiles meanwhile.
+Members have the default settings of their side and one stream each, read by a thread. The group is new and the topic
+empty: each partition's first position is written when it is given up, as a group at work has to write how far it came.
+(A JVM member that finds a partition not yet given up backs off for two seconds: many of its figures are that.)
 Both sides change in the same way:
 
     N members start together -> settled -> one more joins -> settled -> it leaves -> settled -> all leave
@@ -40,6 +40,8 @@ _DURABLE = {"forceSync": "yes", "preAllocSize": "65536"}
 """ZooKeeper as it comes: each transaction is on the disk before it is answered, which an embedded one leaves out."""
 _COMMITS = {"ours": 40, "jvm": 4}
 """Enough for a figure; the JVM takes half a second for one."""
+_COMMITS_BEFORE = {"ours": 20, "jvm": 2}
+"""The first of them creates the znodes. The rest warms up the server, which gets 500 requests for one of the JVM's."""
 
 
 class GroupStage:
@@ -52,7 +54,7 @@ class GroupStage:
         self._workspace = workspace
         self._processes: dict[Side, MembersProcess] = {}
         self._groups = itertools.count()
-        self.warm: set[object] = set()
+        self.warm: set[Side] = set()
 
     def members(self, side: Side) -> MembersProcess:
         """The process of this side."""
@@ -83,6 +85,7 @@ class GroupScene:
 
     partitions: int
     zookeeper_version: str = "3.9"
+    rounds: int = 3
 
     def __str__(self) -> str:
         return f"groups ({self.partitions} partitions, ZooKeeper {self.zookeeper_version})"
@@ -114,9 +117,9 @@ class Changes:
         return f"{self.side}, {self.members} members"
 
     def measure(self, stage: GroupStage) -> Figures:
-        """Seconds and requests of each change; the first time ever is done twice."""
-        if self not in stage.warm:
-            stage.warm.add(self)
+        """Seconds and requests of each change; what a side does first on a stage is done twice."""
+        if self.side not in stage.warm:
+            stage.warm.add(self.side)
             self._change(stage)
         return self._change(stage)
 
@@ -167,8 +170,7 @@ class Commits:
         process.tell("join 1")
         stage.observer.wait_until_settled(group, 1)
         times = _COMMITS[self.side]
-        # the first creates the znodes
-        process.tell("commit 2")
+        process.tell(f"commit {_COMMITS_BEFORE[self.side]}")
         seconds = float(process.tell(f"commit {times}"))
         process.tell("leave 1")
         return {COMMITS_PER_S: times / seconds}

@@ -59,7 +59,7 @@ def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
         bound = "at least" if result.better == "higher" else "at most"
         wanted = f"{bound} {target:g}" if target is not None else f"{result.better} is better"
         rows.append(
-            f"| `{result.name}` | {result.ours:,.4g} | {result.peer:,.4g} | {result.unit} "
+            f"| `{result.name}` | {_shown(result.ours)} | {_shown(result.peer)} | {result.unit} "
             f"| {result.ratio_min:.3g}, **{result.ratio_median:.3g}**, {result.ratio_max:.3g} | {wanted} |"
         )
     return "\n".join(rows)
@@ -75,7 +75,11 @@ def lines(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
             reached = result.ratio_median >= target if result.better == "higher" else result.ratio_median <= target
             met = f"  {'reached' if reached else 'MISSED'}: {target:g}"
         shown.append(
-            f"{result.name:32} ours {result.ours:>10,.4g}  peer {result.peer:>10,.4g} {result.unit:28} ratio "
+            f"{result.name:32} ours {_shown(result.ours):>10}  peer {_shown(result.peer):>10} {result.unit:28} ratio "
             f"{result.ratio_min:.3g} / {result.ratio_median:.3g} / {result.ratio_max:.3g}{met}"
         )
     return shown
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

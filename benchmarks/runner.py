@@ -26,11 +26,12 @@ def run(comparisons: Iterable[Comparison[Any]], effort: Effort) -> list[Result]:
 def _run_scene(scene: Scene[Any], comparisons: list[Comparison[Any]], effort: Effort) -> list[Result]:
     contenders = list(dict.fromkeys(side for one in comparisons for side in (one.ours, one.peer)))
     began = time.monotonic()
+    repeats = effort.rounds(scene.rounds)
     _say(f"{scene}: setting up")
     rounds: list[dict[Contender[Any], Figures]] = []
     with scene.open(effort) as stage:
-        _say(f"{scene}: {len(contenders)} contenders, {effort.repeats} rounds")
-        for number in range(effort.repeats):
+        _say(f"{scene}: {len(contenders)} contenders, {repeats} rounds")
+        for number in range(repeats):
             # every other round backwards, so that nobody always runs behind the same one
             order = contenders if number % 2 == 0 else contenders[::-1]
             figures: dict[Contender[Any], Figures] = {}

@@ -80,7 +80,10 @@ class KafkaStream:
         self._lock = threading.Lock()
         self._opened = threading.Event()
         self._opened.set()
-        self._live: dict[TopicPartition, int] = {}
+        # replaced, never changed: whoever holds one knows whether it still stands
+        self._live: Mapping[TopicPartition, int] = {}
+        self._consumed: dict[TopicPartition, int] = {}
+        self._consumed_epochs: Mapping[TopicPartition, int] = self._live
         self._hand: _Hand | None = None
         self._left: _Hand | None = None
         self._interrupted = False
@@ -136,19 +139,20 @@ class KafkaStream:
     def begin(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Hand out messages of these partitions from their positions on."""
         with self._lock:
-            self._live.update(epochs)
+            self._live = {**self._live, **epochs}
             self._fetcher.assign(positions)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing more of these; see undrained for what is in hand."""
         with self._lock:
-            going = [tp for tp in partitions if self._live.pop(tp, None) is not None]
+            going = self._live.keys() & partitions
             if not going:
                 return
+            self._live = {tp: epoch for tp, epoch in self._live.items() if tp not in going}
             self._fetcher.unassign(going)
             hand = self._hand
             if hand is not None:
-                touched = hand.next_offsets.keys() & set(going)
+                touched = hand.next_offsets.keys() & going
                 if touched:
                     hand.barred |= touched
                     self._interrupted = True
@@ -169,10 +173,12 @@ class KafkaStream:
         with self._lock:
             if self._hand is not None:
                 self._note(self._hand, with_in_hand=self._at_next)
+            self._tell_progress()
 
     def acknowledge(self) -> None:
         """The user says that what is in hand is done; what was not handed out yet goes back to the gate."""
         self._come_back()
+        self.note_progress()
 
     def pause(self) -> None:
         """Hand out nothing until resume."""
@@ -194,6 +200,7 @@ class KafkaStream:
                 self._note(self._hand, with_in_hand=self._at_next)
                 self._hand = None
                 self._interrupted = True
+            self._tell_progress()
 
     def end(self) -> None:
         """Hand out nothing any more; the consuming thread's loop ends when it comes back, or within a poll's slice.
@@ -221,22 +228,28 @@ class KafkaStream:
         """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
         self._thread_id = threading.get_ident()
         self._come_back()
+        hand = self._take(max_messages)
+        if hand is not None:
+            return hand
         began = self._clock.monotonic()
+        limit = self._patience(timeout)
+        slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit)
         while not self._ended:
-            hand = self._take(max_messages)
-            if hand is not None:
-                return hand
-            waited = self._clock.monotonic() - began
-            limit = self._patience(timeout)
-            if limit is not None and waited >= limit:
-                if timeout is not None:
-                    return _Hand((), {}, {})
-                raise ConsumerTimeoutError(self._consumer_timeout_ms)
-            slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit - waited)
             if self._paused:
                 self._clock.wait(self._opened, slice_s)
             elif self._left is None:
                 self._left = self._poll(max_messages, slice_s)
+            hand = self._take(max_messages)
+            if hand is not None:
+                return hand
+            if limit is None:
+                continue
+            waited = self._clock.monotonic() - began
+            slice_s = max(0.0, min(_SLICE_S, limit - waited))
+            if waited >= limit:
+                if timeout is not None:
+                    return _Hand((), {}, {})
+                raise ConsumerTimeoutError(self._consumer_timeout_ms)
         return None
 
     def _patience(self, timeout: float | None) -> float | None:
@@ -263,8 +276,7 @@ class KafkaStream:
     def _poll(self, max_messages: int, slice_s: float) -> _Hand | None:
         # A poll applies what was handed in before it began, and nothing later: so whatever it returns was fetched for
         # the lives that the partitions have now.
-        with self._lock:
-            epochs = dict(self._live)
+        epochs = self._live
         batch = self._fetcher.poll(max_messages, slice_s)
         if batch is None:
             return None
@@ -278,15 +290,16 @@ class KafkaStream:
                 # neither handed out nor thrown away while ZooKeeper is out of sight
                 return None
             self._left = None
-            gone = {tp for tp in left.next_offsets if self._live.get(tp) != left.epochs.get(tp, 0)}
-            if gone:
-                left = _hand_of([m for m in left.messages if _partition_of(m) not in gone], left.epochs)
+            if left.epochs is not self._live:
+                gone = {tp for tp in left.next_offsets if self._live.get(tp) != left.epochs.get(tp, 0)}
+                if gone:
+                    left = _hand_of([m for m in left.messages if _partition_of(m) not in gone], left.epochs)
             if len(left.messages) > max_messages:
                 self._left = _Hand(left.messages[max_messages:], left.next_offsets, left.epochs)
                 left = _hand_of(left.messages[:max_messages], left.epochs)
             if not left.messages:
                 # a fetcher says so where it put partitions whose position was not known, or lay outside the log
-                self._progress.note_consumed(left.next_offsets, left.epochs)
+                self._count_consumed(left.next_offsets, left.epochs)
                 return None
             self._interrupted = False
             self._hand = left
@@ -298,8 +311,20 @@ class KafkaStream:
             # the last one handed out is in the user's hands, or the whole batch is
             count = 0 if hand.whole else max(0, count - 1)
         if count > hand.noted:
-            self._progress.note_consumed(hand.offsets_up_to(count), hand.epochs)
+            self._count_consumed(hand.offsets_up_to(count), hand.epochs)
             hand.noted = count
+
+    def _count_consumed(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Keep it here until somebody asks: Progress would cost as much as all else that a batch costs."""
+        if epochs is not self._consumed_epochs:
+            self._tell_progress()
+            self._consumed_epochs = epochs
+        self._consumed.update(offsets)
+
+    def _tell_progress(self) -> None:
+        if self._consumed:
+            self._progress.note_consumed(self._consumed, self._consumed_epochs)
+            self._consumed = {}
 
 
 def _partition_of(message: Message) -> TopicPartition:

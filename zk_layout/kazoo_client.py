@@ -18,10 +18,11 @@ from typing import Any, ClassVar
 from kazoo import exceptions as kazoo_errors
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Connect, Transaction
+from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType, WatchedEvent
 
 from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
+from zk_layout.multi_write import MULTI_WRITE, NOTHING
 from zk_layout.sockets import open_socket
 from zk_layout.store import Watcher, WatchEvent, WatchKind
 
@@ -137,14 +138,14 @@ _WATCH_KINDS = {
 class Write:
     """A multi that decides at the moment of sending whether it may still be sent; if not, it goes out empty.
 
-    session_id: the only session in which it may go out, or None. Every write is one, for this reason.
+    body: as encode_multi makes it. session_id: the only session in which it may go out, or None. Every write is one,
+    for this reason. The reply is decoded by the asking thread, not by the one that keeps the session.
     """
 
-    type: ClassVar[int] = Transaction.type
-    deserialize = staticmethod(Transaction.deserialize)
+    type: ClassVar[int] = MULTI_WRITE
 
-    def __init__(self, operations: Sequence[Any], session_id: int | None) -> None:
-        self.operations = operations
+    def __init__(self, body: bytes, session_id: int | None) -> None:
+        self.body = body
         self.session_id = session_id
         self.client: Any = None
         self.given_up = False
@@ -154,10 +155,15 @@ class Write:
         """Called by kazoo as it sends."""
         other_session = self.session_id is not None and self.client._session_id != self.session_id
         self.refused = self.given_up or other_session
-        return bytes(Transaction(() if self.refused else self.operations).serialize())
+        return NOTHING if self.refused else self.body
+
+    @staticmethod
+    def deserialize(reply: bytes, offset: int) -> list[bytes]:
+        """The undecoded reply, in a list: kazoo takes the chroot off the texts of one."""
+        return [reply[offset:]]
 
     def __repr__(self) -> str:
-        return f"multi of {len(self.operations)}"
+        return f"multi of {len(self.body)} bytes"
 
 
 class ReadMany:

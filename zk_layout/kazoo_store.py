@@ -27,13 +27,9 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
-    CheckVersion,
-    Create,
-    Delete,
     Exists,
     GetChildren,
     GetData,
-    SetData,
 )
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
@@ -52,14 +48,14 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.kazoo_client import ReadMany, Secret, StoreConnection, StoreHandler, Watch, Write, stop_client
-from zk_layout.kazoo_translation import BYSTANDERS, stat_of, translated
+from zk_layout.kazoo_translation import encode_acl, failure_of, stat_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
+from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
 from zk_layout.settings import ZkSettings
 from zk_layout.sockets import make_tls_context
 from zk_layout.store import (
     Acl,
-    CheckOp,
     CreateOp,
     DeleteOp,
     Op,
@@ -99,7 +95,7 @@ class KazooStore(ReadsMany):
         self._chroot = settings.chroot
         self._tls = None if settings.tls is None else make_tls_context(settings.tls)
         secure = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.secure_acl else OPEN_ACL_UNSAFE
-        self._acls = {Acl.OPEN: OPEN_ACL_UNSAFE, Acl.SECURE: secure}
+        self._acls = {Acl.OPEN: encode_acl(OPEN_ACL_UNSAFE), Acl.SECURE: encode_acl(secure)}
         self._lifecycle = threading.Lock()
         self._changed = threading.Condition()
         self._listeners: tuple[SessionListener, ...] = ()
@@ -339,7 +335,7 @@ class KazooStore(ReadsMany):
     def _create(self, op: CreateOp) -> Stat:
         # servers before 3.5 have no create that replies with a Stat, so ask for it right behind
         deadline = self._deadline()
-        write = Write(self._requests([op]), None)
+        write = self._write([op], None)
         created = self._send(write, deadline)
         seen = self._send(Exists(self._full(op.path), None), deadline)
         self._written_one(write, created, op, deadline)
@@ -361,7 +357,9 @@ class KazooStore(ReadsMany):
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Write."""
-        return stat_of(self._write_one(SetOp(path, data, version)))
+        stat = self._write_one(SetOp(path, data, version))
+        assert stat is not None
+        return stat
 
     def delete(self, path: str, version: int = -1) -> None:
         """Delete."""
@@ -378,57 +376,44 @@ class KazooStore(ReadsMany):
         if not ops:
             return []
         deadline = self._deadline()
-        write = Write(self._requests(ops), session_id)
-        replies = self._written(write, self._send(write, deadline), ops, deadline)
-        return [stat_of(reply) if isinstance(op, SetOp) else None for op, reply in zip(ops, replies, strict=True)]
+        write = self._write(ops, session_id)
+        return self._written(write, self._send(write, deadline), ops, deadline)
 
-    def _write_one(self, op: Op) -> Any:
+    def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
+        for op in ops:
+            _check_absolute(op.path)
+        return Write(encode_multi(ops, self._chroot, self._acls), session_id)
+
+    def _write_one(self, op: Op) -> Stat | None:
         deadline = self._deadline()
-        write = Write(self._requests([op]), None)
+        write = self._write([op], None)
         return self._written_one(write, self._send(write, deadline), op, deadline)
 
-    def _written_one(self, write: Write, result: Any, op: Op, deadline: float) -> Any:
+    def _written_one(self, write: Write, result: Any, op: Op, deadline: float) -> Stat | None:
         try:
             return self._written(write, result, [op], deadline)[0]
         except MultiFailedError as failed:
             raise failed.cause from failed.__cause__
 
-    def _written(self, write: Write, result: Any, ops: Sequence[Op], deadline: float) -> list[Any]:
-        """The replies, one for each operation. Raises: the cause itself for one operation, else MultiFailedError."""
+    def _written(self, write: Write, result: Any, ops: Sequence[Op], deadline: float) -> list[Stat | None]:
+        """One for each operation. Raises: MultiFailedError, SessionExpiredError."""
         try:
-            replies: list[Any] = self._take(result, ops[0].path, deadline)
+            (reply,) = self._take(result, ops[0].path, deadline)
         except ConnectionLostError:
             write.given_up = True
             raise
         if write.refused:
             raise SessionExpiredError(_other_session(write.session_id or 0))
-        for index, reply in enumerate(replies):
-            if isinstance(reply, Exception) and not isinstance(reply, BYSTANDERS):
-                cause = translated(reply, ops[index].path)
-                raise MultiFailedError(index, ops[index].path, cause) from reply
-        return replies
-
-    def _requests(self, ops: Sequence[Op]) -> list[Any]:
-        requests: list[Any] = []
-        for op in ops:
-            full = self._full(op.path)
-            match op:
-                case CreateOp(_, data, ephemeral, acl):
-                    requests.append(Create(full, data, self._acls[acl], int(ephemeral)))
-                case SetOp(_, data, version):
-                    requests.append(SetData(full, data, version))
-                case DeleteOp(_, version):
-                    requests.append(Delete(full, version))
-                case CheckOp(_, version):
-                    requests.append(CheckVersion(full, version))
-        return requests
+        outcome = decode_multi(reply)
+        if isinstance(outcome, FailedWrite):
+            path = ops[outcome.index].path
+            raise MultiFailedError(outcome.index, path, failure_of(outcome.code, path))
+        return outcome
 
     # ------------------------------------------------------------------ requests
 
     def _full(self, path: str) -> str:
-        if not path.startswith("/"):
-            msg = f"{path!r} is no absolute path"
-            raise ValueError(msg)
+        _check_absolute(path)
         return (self._chroot + path.rstrip("/")) or "/"
 
     def _stopping(self) -> threading.Event:
@@ -500,6 +485,12 @@ class KazooStore(ReadsMany):
         if result.exception is None:
             return result.value
         raise translated(result.exception, path) from result.exception
+
+
+def _check_absolute(path: str) -> None:
+    if not path.startswith("/"):
+        msg = f"{path!r} is no absolute path"
+        raise ValueError(msg)
 
 
 def _other_session(session_id: int) -> str:

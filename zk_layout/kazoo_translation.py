@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kazoo import exceptions as kazoo_errors
+from kazoo.protocol.serialization import int_struct, write_string
 from kazoo.protocol.states import ZnodeStat
+from kazoo.security import ACL
 
 from zk_layout.errors import (
     AuthenticationError,
@@ -18,9 +22,6 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.store import Stat
-
-BYSTANDERS = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""What a failed multi reports for the operations before and after the one that failed."""
 
 _BY_PATH = {
     kazoo_errors.NoNodeError: NoNodeError,
@@ -54,6 +55,17 @@ def translated(error: Exception, path: str) -> ZooKeeperError:
         case kazoo_errors.UnimplementedError():
             return UnimplementedRequestError(f"this ZooKeeper cannot do what was asked about {path}")
     return ZooKeeperError(f"{path}: {type(error).__name__} {error}".rstrip())
+
+
+def failure_of(code: int, path: str) -> ZooKeeperError:
+    """Our error for one of ZooKeeper's codes."""
+    return translated(kazoo_errors.EXCEPTIONS[code](), path)
+
+
+def encode_acl(entries: Sequence[ACL]) -> bytes:
+    """A list of ACL entries as it stands in requests."""
+    encoded = [int_struct.pack(e.perms) + write_string(e.id.scheme) + write_string(e.id.id) for e in entries]
+    return bytes(int_struct.pack(len(encoded)) + b"".join(encoded))
 
 
 def stat_of(stat: ZnodeStat) -> Stat:

@@ -33,6 +33,7 @@ _LAST = _HEADER.pack(-1, 1, -1)
 _INT = struct.Struct("!i")
 # czxid mzxid ctime mtime version cversion aversion ephemeralOwner dataLength numChildren pzxid
 _STAT = struct.Struct("!qqqqiiiqiiq")
+STAT_BYTES = _STAT.size
 
 
 class ReadKind(IntEnum):
@@ -122,6 +123,12 @@ def _read_buffer(reply: bytes, offset: int) -> tuple[bytes | None, int]:
         msg = f"{length} bytes announced at byte {offset}, {len(reply) - offset} there"
         raise ValueError(msg)
     return reply[offset:end], end
+
+
+def read_stat(reply: bytes, offset: int) -> Stat:
+    """A Stat as it stands in replies. Raises: struct.error if it is cut off."""
+    czxid, mzxid, ctime, mtime, version, _, _, owner, size, children, _ = _STAT.unpack_from(reply, offset)
+    return Stat(czxid, mzxid, ctime, mtime, version, owner, size, children)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from tests.contract.backends import KazooBackend
 from tests.support.recorder import Recorder
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
-from zk_layout import kazoo_client, kazoo_store
+from zk_layout import kazoo_store
 from zk_layout.errors import (
     AuthenticationError,
     ConfigError,
@@ -279,10 +279,10 @@ def test_a_write_is_checked_once_more_at_the_moment_of_sending(kazoo: KazooBacke
     store.start()
     path = new_root()
     deadline = time.monotonic() + 30
-    write = kazoo_client.Write(store._requests([CreateOp(path, b"")]), store.session_id + 1)
+    write = store._write([CreateOp(path, b"")], store.session_id + 1)
     with pytest.raises(SessionExpiredError):
         store._written(write, store._send(write, deadline), [CreateOp(path, b"")], deadline)
-    given_up = kazoo_client.Write(store._requests([CreateOp(path, b"")]), None)
+    given_up = store._write([CreateOp(path, b"")], None)
     given_up.given_up = True
     store._send(given_up, deadline).wait(30)
     assert store.exists(path) is None
