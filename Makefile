@@ -21,6 +21,7 @@ QUICKSTART_ARGS ?=
 TESTS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+SEEDS ?= 1000000
 
 bin := .venv/bin
 declared := pyproject.toml constraints.txt
@@ -36,7 +37,7 @@ touch $@
 endef
 
 .NOTPARALLEL:
-.PHONY: help environment .venv quickstart test lint format bench clean
+.PHONY: help environment .venv quickstart test lint format bench simulate mutants clean
 .ONESHELL:
 
 help: ## this list
@@ -80,6 +81,12 @@ format: .venv/.dev ## rewrite the code in the project's format, mend what can be
 
 bench: .venv/.dev ## every benchmark against its peer (BENCH_ARGS=name for one); results in benchmarks/results
 	@exec $(bin)/python -m benchmarks $(BENCH_ARGS)
+
+simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000)
+	@exec $(bin)/python -m tests.simulation --seeds $(SEEDS) --processes 2
+
+mutants: .venv/.dev ## the code broken on purpose: does the simulation notice?
+	@exec $(bin)/python -m tests.simulation.mutants
 
 clean: ## remove the environment and everything that was made, but not downloaded jars
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -10,6 +10,7 @@ from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.connector import ConsumerConnector
 from legacy_consumer.errors import (
     BrokersUnavailableError,
+    CommitFailedError,
     ConsumerClosedError,
     ConsumerTimeoutError,
     FetchError,
@@ -19,8 +20,9 @@ from legacy_consumer.errors import (
 )
 from legacy_consumer.fetcher import Message
 from legacy_consumer.listener import RebalanceListener
-from legacy_consumer.offset_store import CommitResult
+from legacy_consumer.offsets import CommitResult
 from legacy_consumer.progress import Committed, PartitionProgress
+from legacy_consumer.simple_consumer import SimpleConsumer
 from legacy_consumer.stream import KafkaStream
 from rebalance.coordinator import Status
 from rebalance.machine import Phase
@@ -32,6 +34,7 @@ __all__ = [
     "Blacklist",
     "BrokersUnavailableError",
     "ClusterConfig",
+    "CommitFailedError",
     "CommitResult",
     "Committed",
     "ConfigError",
@@ -50,6 +53,7 @@ __all__ = [
     "PartitionProgress",
     "Phase",
     "RebalanceListener",
+    "SimpleConsumer",
     "Status",
     "TopicPartition",
     "Whitelist",

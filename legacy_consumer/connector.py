@@ -19,17 +19,29 @@ from legacy_consumer.config.sources import Value
 from legacy_consumer.consumer_id import make_consumer_id
 from legacy_consumer.errors import ConsumerClosedError, MessageStreamsExistError, OffsetError
 from legacy_consumer.fetcher import FetcherFactory
-from legacy_consumer.librdkafka import LibrdkafkaFetchers
+from legacy_consumer.librdkafka import LibrdkafkaFetchers, open_group_offsets
 from legacy_consumer.listener import RebalanceListener
-from legacy_consumer.offset_store import CommitResult, ZooKeeperOffsetStore
+from legacy_consumer.offsets import (
+    CommitResult,
+    DualOffsetStore,
+    GroupOffsets,
+    KafkaOffsetStore,
+    OffsetStore,
+    RetrySettings,
+    ZooKeeperOffsetStore,
+)
+from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.progress import PartitionProgress, Progress
 from legacy_consumer.stream import KafkaStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS, Dialect
 from rebalance.clock import Clock, SystemClock
 from rebalance.coordinator import Coordinator, Periods, Status
+from rebalance.errors import StrategyMismatchError
+from rebalance.group_strategy import Strategy, find_mismatch
 from rebalance.machine import Drained, Phase, Policy
 from rebalance.ownership import Ownership
+from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
 from rebalance.subscription import TopicFilter
 from zk_layout.errors import ConfigError
@@ -64,6 +76,7 @@ class ConsumerConnector:
         *,
         store: ZkStore | None = None,
         fetchers: FetcherFactory | None = None,
+        group_offsets: GroupOffsets | None = None,
         clock: Clock | None = None,
         **properties: Value,
     ) -> None:
@@ -80,6 +93,7 @@ class ConsumerConnector:
         self._coordinator: Coordinator | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self._offsets = self._make_offset_store(group_offsets)
         self._delivery = StreamDelivery(
             DeliverySettings(
                 consumer_id=self.consumer_id,
@@ -87,8 +101,12 @@ class ConsumerConnector:
                 at_next=self._config.delivery_rule == "at_next",
                 reset_to_earliest=self._config.auto_offset_reset == "smallest",
                 adopt_foreign_commits=self._config.commit_conflict == "adopt",
+                retries=RetrySettings(
+                    self._config.offsets_commit_max_retries, self._config.offsets_channel_backoff_ms / 1000
+                ),
+                last_commit_timeout_s=self._config.drain_timeout_ms / 1000,
             ),
-            offsets=ZooKeeperOffsetStore(self._store, self._config.group_id),
+            offsets=self._offsets,
             progress=self._progress,
             log_offsets=self._fetchers.log_offsets,
             streams=self,
@@ -102,7 +120,8 @@ class ConsumerConnector:
 
         Returns: {topic: its streams, by thread number}. A stream without partitions waits for some. If others hold
         partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
-        Raises: MessageStreamsExistError the second time; errors of ZooKeeper; ConfigError for a count below 1.
+        Raises: MessageStreamsExistError the second time; StrategyMismatchError, with nothing left in ZooKeeper; errors
+        of ZooKeeper; ConfigError for a count below 1.
         """
         for topic, count in topic_counts.items():
             _check_count(count, f"streams of topic {topic}")
@@ -131,7 +150,8 @@ class ConsumerConnector:
         """Commit what was consumed, the messages in this thread's hands included; or the offsets given.
 
         Given offsets ({partition: next offset to read}) may name partitions that are not mine, and move no position.
-        Returns: what became of each partition. Raises: OffsetError for a negative offset, ZooKeeperError.
+        Returns: what became of each partition. Raises: OffsetError for a negative offset, ZooKeeperError; with
+        offsets.storage=kafka CommitFailedError after all tries, though what ZooKeeper took stands.
         """
         self._check_open()
         if offsets is None:
@@ -183,6 +203,7 @@ class ConsumerConnector:
             self._closed = True
         if timeout is None:
             timeout = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S
+        self._delivery.begin_closing()
         self._delivery.let_go(threading.get_ident())
         if self._coordinator is not None:
             self._coordinator.close(timeout)
@@ -191,6 +212,7 @@ class ConsumerConnector:
         for stream in self.all():
             stream.close()
         self._fetchers.close()
+        self._offsets.close()
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -227,6 +249,7 @@ class ConsumerConnector:
             logger.warning("%s: %s", self.consumer_id, warning)
         try:
             self._store.start()
+            self._check_strategy()
             registration = ConsumerRegistration(pattern, subscription, self._clock.wall_ms())
             coordinator = self._coordinator = self._make_coordinator(registration)
             for key in streams:
@@ -246,6 +269,42 @@ class ConsumerConnector:
             raise status.error
         if status.phase is Phase.CLOSED:
             raise ConsumerClosedError
+        if status.phase is Phase.DEGRADED and (mismatch := self._find_mismatch()) is not None:
+            # it could not be seen before I joined, while the group was moving
+            self._judge(mismatch)
+
+    def _check_strategy(self) -> None:
+        """Refuse, before anything is written, a group that divides otherwise than this member would.
+
+        What owners show in the midst of a rebalance can deceive, so they are looked at for as long as one may take.
+        Raises: StrategyMismatchError.
+        """
+        tries = 0 if self._config.group_mismatch == "warn" else self._config.rebalance_max_retries
+        for left in range(tries, -1, -1):
+            self._check_open()
+            mismatch = self._find_mismatch()
+            if mismatch is None:
+                return
+            if left:
+                logger.info("%s: looks again, %d times at most: %s", self.consumer_id, left, mismatch)
+                self._clock.wait(threading.Event(), self._config.rebalance_backoff_ms / 1000)
+            else:
+                self._judge(mismatch)
+
+    def _find_mismatch(self) -> StrategyMismatchError | None:
+        config = self._config
+        strategy = Strategy.of(config.partition_assignment_strategy, cast(Dialect, config.partition_assignment_dialect))
+        group = GroupReader(
+            self._store, config.group_id, exclude_internal_topics=config.exclude_internal_topics, on_change=None
+        ).read()
+        if not group.members.keys() - {self.consumer_id}:
+            return None
+        return find_mismatch(group, read_owners(self._store, group), strategy, without=self.consumer_id)
+
+    def _judge(self, mismatch: StrategyMismatchError) -> None:
+        if self._config.group_mismatch == "fail":
+            raise mismatch
+        logger.warning("%s: %s", self.consumer_id, mismatch)
 
     def _make_coordinator(self, registration: ConsumerRegistration) -> Coordinator:
         config = self._config
@@ -271,6 +330,22 @@ class ConsumerConnector:
             ),
             clock=self._clock,
         )
+
+    def _make_offset_store(self, group_offsets: GroupOffsets | None) -> OffsetStore:
+        config = self._config
+        zookeeper = ZooKeeperOffsetStore(self._store, config.group_id)
+        if config.offsets_storage == "zookeeper":
+            return zookeeper
+        kafka = KafkaOffsetStore(
+            self._store,
+            config.group_id,
+            group_offsets or open_group_offsets(config, self._store),
+            zookeeper,
+            # the coordinator's thread waits for it, which must hear in time that ZooKeeper is out of sight
+            timeout_s=min(config.offsets_channel_socket_timeout_ms, config.zookeeper_session_timeout_ms / 3) / 1000,
+            asking=partial(coordinator_answer, config.offsets_channel_backoff_ms / 1000),
+        )
+        return DualOffsetStore(zookeeper, kafka) if config.dual_commit_enabled else kafka
 
     def _make_stream(self, coordinator: Coordinator) -> KafkaStream:
         return KafkaStream(

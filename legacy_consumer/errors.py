@@ -7,12 +7,16 @@ LegacyConsumerError (zk_layout.errors)
     ConsumerClosedError             the connector was shut down
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
+      BrokerRefusedError            the brokers do not let us in with these credentials or certificates
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
     ProduceError                    some records were not acknowledged
     OffsetOutOfRangeError           the position lies outside the log
+    NoSuchPartitionError            the topic has no partition of this number
   OffsetError
     ForeignCommitError              another client moved an offset of a partition that is ours
+    CommitFailedError               retriable; Kafka did not take offsets, with offsets.storage=kafka
+    GroupOffsetsUnavailableError    retriable; Kafka does not tell the group's offsets
   EmbeddedError
     JavaMissingError                no usable Java
     JarsUnavailableError            the jars cannot be resolved
@@ -78,6 +82,20 @@ class BrokersUnavailableError(KafkaError):
         return self.reason
 
 
+class BrokerRefusedError(BrokersUnavailableError):
+    """The brokers do not let us in, or we do not trust them; reason as librdkafka says it."""
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, brokers: str, reason: str) -> None:
+        super().__init__(reason)
+        self.args = (brokers, reason)
+        self.brokers = brokers
+
+    def __str__(self) -> str:
+        return f"brokers {self.brokers} refuse us: {self.reason}; check security.protocol, sasl.* and ssl.*"
+
+
 class MissingListenerError(KafkaError):
     """No registered broker has a listener with the wanted protocol."""
 
@@ -121,6 +139,18 @@ class OffsetOutOfRangeError(KafkaError):
         )
 
 
+class NoSuchPartitionError(KafkaError):
+    """The topic is there, but not this partition of it."""
+
+    def __init__(self, partition: TopicPartition, partitions: int) -> None:
+        super().__init__(partition, partitions)
+        self.partition = partition
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        return f"{self.partition} does not exist: the topic has {self.partitions} partitions, numbered from 0"
+
+
 class ProduceError(KafkaError):
     """Some records were not acknowledged."""
 
@@ -149,6 +179,39 @@ class ForeignCommitError(OffsetError):
     def __str__(self) -> str:
         some = ", ".join(f"{tp} to {theirs} (ours {ours})" for tp, (theirs, ours) in sorted(self.offsets.items())[:3])
         return f"another client committed {some}"
+
+
+class CommitFailedError(OffsetError):
+    """Kafka did not take these offsets; ZooKeeper did, with dual.commit.enabled."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, partitions: tuple[TopicPartition, ...], reason: str) -> None:
+        super().__init__(group, partitions, reason)
+        self.group = group
+        self.partitions = partitions
+        self.reason = reason
+
+    def __str__(self) -> str:
+        some = ", ".join(map(str, self.partitions[:3])) + (", ..." if len(self.partitions) > 3 else "")
+        return f"offsets of group {self.group!r} were not committed to Kafka ({some}): {self.reason}"
+
+
+class GroupOffsetsUnavailableError(OffsetError):
+    """The group's offsets are in Kafka, and no coordinator tells them."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, reason: str) -> None:
+        super().__init__(group, reason)
+        self.group = group
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"offsets of group {self.group!r} cannot be read from Kafka: {self.reason}; see whether the brokers run "
+            "and __consumer_offsets has leaders, or set offsets.storage=zookeeper in all members"
+        )
 
 
 class EmbeddedError(LegacyConsumerError):

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from zk_layout.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """An offset znode as last seen: the next offset to read, None if there is none, and the znode's version.
+    """A committed offset as last seen: the next offset to read, None if there is none, and its znode's version.
 
     version None = there is no znode, so a commit creates it.
+    topic_czxid: the zxid at which the topic was created, None if it is not known.
+    outlived: the offset of an earlier topic of this name, which is none for the topic as it is; offset is None then.
     """
 
     offset: int | None
     version: int | None
+    topic_czxid: int | None = None
+    outlived: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Progress:
             for tp, offset in offsets.items():
                 known = self._partitions.get(tp)
                 if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
-                    self._partitions[tp] = replace(known, consumed=offset)
+                    self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed)
 
     def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
         """The offset znodes of these are so now."""
@@ -62,18 +66,23 @@ class Progress:
             for tp, committed in commits.items():
                 known = self._partitions.get(tp)
                 if known is not None:
-                    self._partitions[tp] = replace(known, committed=committed)
+                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed)
 
     def uncommitted(
-        self, partitions: Collection[TopicPartition] | None = None
+        self, partitions: Collection[TopicPartition] | None = None, *, unchanged: bool = False
     ) -> dict[TopicPartition, tuple[int, Committed]]:
-        """{partition: (offset to commit, znode as last seen)} where they differ; of all partitions by default."""
+        """{partition: (offset to commit, what is stored as last seen)} where they differ, or with unchanged everywhere.
+
+        Of all partitions by default; those without a known position are left out.
+        """
         with self._lock:
             chosen = self._partitions if partitions is None else partitions
             found: dict[TopicPartition, tuple[int, Committed]] = {}
             for tp in chosen:
                 known = self._partitions.get(tp)
-                if known is not None and known.consumed is not None and known.consumed != known.committed.offset:
+                if known is None or known.consumed is None:
+                    continue
+                if unchanged or known.consumed != known.committed.offset:
                     found[tp] = (known.consumed, known.committed)
             return found
 

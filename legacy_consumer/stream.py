@@ -31,7 +31,7 @@ _SLICE_S = 0.1
 class _Hand:
     """Messages that were taken from the fetcher for the user; rest is what is still to be handed out."""
 
-    __slots__ = ("barred", "epochs", "messages", "next_offsets", "noted", "rest", "whole")
+    __slots__ = ("barred", "credited", "epochs", "messages", "next_offsets", "noted", "rest", "whole")
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class _Hand:
         self.rest = iter(messages)
         self.next_offsets = next_offsets
         self.epochs = epochs
+        self.credited = epochs
         self.barred: set[TopicPartition] = set()
         self.whole = False
         self.noted = 0
@@ -142,31 +143,52 @@ class KafkaStream:
             self._live = {**self._live, **epochs}
             self._fetcher.assign(positions)
 
+    def go_on(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """As begin, after a stop that is taken back: what is in hand counts in the new life as it did in the old."""
+        with self._lock:
+            if self._hand is not None:
+                self._hand.credited = {**self._hand.credited, **epochs}
+            self._live = {**self._live, **epochs}
+            self._fetcher.assign(positions)
+
+    def restart(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Hand out from elsewhere; what is stopped stays so, and what is in hand does not count any more."""
+        with self._lock:
+            flowing = self._live.keys() & positions.keys()
+            self._shut(flowing)
+            self._live = {**self._live, **{tp: epochs[tp] for tp in flowing}}
+            self._fetcher.assign({tp: positions[tp] for tp in flowing})
+
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing more of these; see undrained for what is in hand."""
         with self._lock:
-            going = self._live.keys() & partitions
-            if not going:
-                return
-            self._live = {tp: epoch for tp, epoch in self._live.items() if tp not in going}
-            self._fetcher.unassign(going)
-            hand = self._hand
-            if hand is not None:
-                touched = hand.next_offsets.keys() & going
-                if touched:
-                    hand.barred |= touched
-                    self._interrupted = True
+            self._shut(partitions)
+
+    def _shut(self, partitions: Collection[TopicPartition]) -> None:
+        going = self._live.keys() & partitions
+        if not going:
+            return
+        self._live = {tp: epoch for tp, epoch in self._live.items() if tp not in going}
+        self._fetcher.unassign(going)
+        hand = self._hand
+        if hand is not None:
+            touched = hand.next_offsets.keys() & going
+            if touched:
+                hand.barred |= touched
+                self._interrupted = True
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Which of these stopped partitions may have messages in hand."""
         with self._lock:
             return frozenset(self._hand.barred & set(partitions)) if self._hand is not None else frozenset()
 
-    def handed_out(self, tp: TopicPartition) -> int | None:
-        """The position after the last message of the partition that is in hand; None if none is."""
+    def handed_out(self, tp: TopicPartition, epoch: int) -> int | None:
+        """The position after the last message of this life of the partition that is in hand; None if none is."""
         with self._lock:
             hand = self._hand
-            return None if hand is None else hand.offsets_up_to(hand.pulled()).get(tp)
+            if hand is None or hand.credited.get(tp) != epoch:
+                return None
+            return hand.offsets_up_to(hand.pulled()).get(tp)
 
     def note_progress(self) -> None:
         """Tell Progress what was consumed so far."""
@@ -269,7 +291,10 @@ class KafkaStream:
             self._interrupted = True
             count = hand.pulled()
             if count < len(hand.messages):
-                self._left = _Hand(hand.messages[count:], hand.next_offsets, hand.epochs)
+                # behind it may wait what a smaller hand left of the same poll
+                behind = self._left.messages if self._left is not None else ()
+                ends = self._left.next_offsets if self._left is not None else hand.next_offsets
+                self._left = _Hand([*hand.messages[count:], *behind], ends, hand.epochs)
         if hand.barred:
             self._on_drained()
 
@@ -311,7 +336,7 @@ class KafkaStream:
             # the last one handed out is in the user's hands, or the whole batch is
             count = 0 if hand.whole else max(0, count - 1)
         if count > hand.noted:
-            self._count_consumed(hand.offsets_up_to(count), hand.epochs)
+            self._count_consumed(hand.offsets_up_to(count), hand.credited)
             hand.noted = count
 
     def _count_consumed(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from legacy_consumer.errors import KafkaError
+from legacy_consumer.errors import CommitFailedError, KafkaError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.listener import RebalanceListener
-from legacy_consumer.offset_store import Commit, CommitResult, ZooKeeperOffsetStore
+from legacy_consumer.offsets import Commit, CommitResult, OffsetStore, RetrySettings
+from legacy_consumer.offsets.retries import explicit_commit, last_commit
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import KafkaStream
 from rebalance.snapshot import Assignment
@@ -25,13 +26,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """The part of the configuration that delivery depends on."""
+    """The part of the configuration that delivery depends on.
+
+    last_commit_timeout_s: bounds the commit before partitions are given up, where it goes to Kafka.
+    """
 
     consumer_id: str
     auto_commit: bool
     at_next: bool
     reset_to_earliest: bool
     adopt_foreign_commits: bool
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    last_commit_timeout_s: float = 5.0
 
 
 class Streams(Protocol):
@@ -53,7 +59,7 @@ class StreamDelivery:
         self,
         settings: DeliverySettings,
         *,
-        offsets: ZooKeeperOffsetStore,
+        offsets: OffsetStore,
         progress: Progress,
         log_offsets: Callable[[], LogOffsets],
         streams: Streams,
@@ -66,6 +72,8 @@ class StreamDelivery:
         self._streams = streams
         self._session_id = session_id
         self._commit_lock = threading.Lock()
+        self._closing = threading.Event()
+        self._buried: set[str] = set()
         self._running: dict[TopicPartition, KafkaStream] = {}
         self.listener: RebalanceListener | None = None
         self.foreign_commits = 0
@@ -109,12 +117,12 @@ class StreamDelivery:
                 known = self._progress.get(tp)
                 if known is None:
                     continue
-                position = stream.handed_out(tp)
+                position = stream.handed_out(tp, known.epoch)
                 if position is None:
                     position = known.consumed if known.consumed is not None else self._reset_position
                 positions[tp] = position
                 epochs[tp] = self._progress.begin(tp, known.consumed, known.committed)
-            stream.begin(positions, epochs)
+            stream.go_on(positions, epochs)
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
         """Last commit, listener, forget."""
@@ -122,7 +130,7 @@ class StreamDelivery:
         if not going:
             return
         if self._settings.auto_commit:
-            self._commit(going, with_in_hand_of=None)
+            self._commit_last(going)
         if self.listener is not None:
             self._tell(lambda listener: listener.before_releasing_partitions(frozenset(going)))
         self._forget(going)
@@ -133,6 +141,11 @@ class StreamDelivery:
         if self.listener is not None and partitions:
             self._tell(lambda listener: listener.before_releasing_partitions(frozenset(partitions)))
         self._forget(partitions)
+
+    def bury(self, partitions: Collection[TopicPartition]) -> None:
+        """Their logs are gone: no commit."""
+        self._buried.update(tp.topic for tp in partitions)
+        self.drop(partitions)
 
     def pause(self) -> None:
         """Hand out nothing for now."""
@@ -151,11 +164,24 @@ class StreamDelivery:
     # For the connector, on the user's threads.
 
     def commit_consumed(self, thread_id: int) -> CommitResult:
-        """Commit what was consumed, and what thread_id has in hand: to ask for a commit is to say it is done."""
-        return self._commit(None, with_in_hand_of=thread_id)
+        """Commit what was consumed, and what thread_id has in hand: to ask for a commit is to say it is done.
+
+        Raises: CommitFailedError when Kafka did not take it with any of the tries.
+        """
+        return explicit_commit(self._settings.retries, self._closing)(self._commit, None, with_in_hand_of=thread_id)
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
-        """Commit these offsets; partitions that are not mine are written too. No consumed position moves."""
+        """Commit these offsets; partitions that are not mine are written too. No consumed position moves.
+
+        Raises: as commit_consumed.
+        """
+        return explicit_commit(self._settings.retries, self._closing)(self._commit_given, offsets)
+
+    def begin_closing(self) -> None:
+        """From now on commits that users asked for are not tried again."""
+        self._closing.set()
+
+    def _commit_given(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
         with self._commit_lock:
             mine = {tp: known.committed for tp, known in self._progress.snapshot().items() if tp in offsets}
             others = self._offsets.read([tp for tp in offsets if tp not in mine])
@@ -165,6 +191,7 @@ class StreamDelivery:
             unfenced = self._write({tp: (offsets[tp], seen) for tp, seen in others.items()}, consumer_id=None)
         result.committed.update(unfenced.committed)
         result.foreign.update(unfenced.foreign)
+        _raise_failure(result.failure or unfenced.failure)
         return result
 
     def let_go(self, thread_id: int) -> None:
@@ -196,9 +223,17 @@ class StreamDelivery:
         """Where each partition starts: its committed offset, or the end of the log that auto.offset.reset names.
 
         The largest is looked up now and counts as consumed, as in the JVM: whoever owns a partition next starts there,
-        not at what has become the end by then. The smallest can wait for the fetcher.
+        not at what has become the end by then. The smallest can wait for the fetcher. A topic that was deleted and
+        created again is read from its beginning: see offsets.topic_lives.
         """
         starts = {tp: seen.offset for tp, seen in committed.items() if seen.offset is not None}
+        anew = [
+            tp
+            for tp, seen in committed.items()
+            if tp not in starts and (seen.outlived is not None or tp.topic in self._buried)
+        ]
+        starts.update(dict.fromkeys(anew, EARLIEST))
+        self._warn_of_outlived({tp: seen.outlived for tp, seen in committed.items() if seen.outlived is not None})
         fresh = [tp for tp in committed if tp not in starts]
         found: dict[TopicPartition, int] = {}
         if fresh and not self._settings.reset_to_earliest:
@@ -210,23 +245,58 @@ class StreamDelivery:
         starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
         return starts
 
-    def _commit(self, partitions: Collection[TopicPartition] | None, *, with_in_hand_of: int | None) -> CommitResult:
+    def _warn_of_outlived(self, outlived: Mapping[TopicPartition, int]) -> None:
+        if outlived:
+            tp, offset = min(outlived.items())
+            logger.warning(
+                "%s: committed offsets of %d partitions were written for a topic that was deleted since (%s: %d): the "
+                "topic of that name is read from its beginning",
+                self._settings.consumer_id,
+                len(outlived),
+                tp,
+                offset,
+            )
+
+    def _commit_last(self, going: Collection[TopicPartition]) -> None:
+        """Commit before others get these. Not for ever: without the commit they get some messages again."""
+        timeout_s = self._settings.last_commit_timeout_s
+        policy = last_commit(self._settings.retries, timeout_s)
+        try:
+            policy(self._commit, going, with_in_hand_of=None, timeout_s=timeout_s)
+        except CommitFailedError as error:
+            logger.warning("%s: gives partitions up without a commit: %s", self._settings.consumer_id, error)
+
+    def _commit(
+        self,
+        partitions: Collection[TopicPartition] | None,
+        *,
+        with_in_hand_of: int | None,
+        timeout_s: float | None = None,
+    ) -> CommitResult:
+        """Try once. Raises: CommitFailedError."""
         with self._commit_lock:
             for stream in self._streams.all():
                 if with_in_hand_of is not None and stream.is_consumed_by(with_in_hand_of):
                     stream.acknowledge()
                 else:
                     stream.note_progress()
-            return self._write(self._progress.uncommitted(partitions), consumer_id=self._settings.consumer_id)
+            changes = self._progress.uncommitted(partitions, unchanged=self._offsets.wants_unchanged)
+            result = self._write(changes, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
+        _raise_failure(result.failure)
+        return result
 
     def _write(
-        self, changes: Mapping[TopicPartition, tuple[int, Committed]], *, consumer_id: str | None
+        self,
+        changes: Mapping[TopicPartition, tuple[int, Committed]],
+        *,
+        consumer_id: str | None,
+        timeout_s: float | None = None,
     ) -> CommitResult:
         if not changes:
             return CommitResult()
         commits = {tp: Commit(offset, seen) for tp, (offset, seen) in changes.items()}
         session_id = self._session_id()
-        result = self._offsets.commit(commits, consumer_id=consumer_id, session_id=session_id)
+        result = self._offsets.commit(commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s)
         if result.foreign:
             self._settle_foreign(commits, result, consumer_id, session_id)
         self._progress.note_committed(result.committed)
@@ -263,6 +333,7 @@ class StreamDelivery:
         second = self._offsets.commit(again, consumer_id=consumer_id, session_id=session_id)
         result.committed.update(second.committed)
         result.unowned |= second.unowned
+        result.failure = result.failure or second.failure
 
     def _adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
         for tp, theirs in foreign.items():
@@ -270,9 +341,8 @@ class StreamDelivery:
             if stream is None:
                 continue
             position = theirs.offset if theirs.offset is not None else self._reset_position
-            stream.stop([tp])
             epoch = self._progress.begin(tp, theirs.offset, theirs)
-            stream.begin({tp: position}, {tp: epoch})
+            stream.restart({tp: position}, {tp: epoch})
 
     def _tell(self, call: Callable[[RebalanceListener], None]) -> None:
         assert self.listener is not None
@@ -282,3 +352,8 @@ class StreamDelivery:
             # a user's defect must not stop the group's rebalance
             self.listener_errors += 1
             logger.exception("%s: the rebalance listener raised", self._settings.consumer_id)
+
+
+def _raise_failure(failure: CommitFailedError | None) -> None:
+    if failure is not None:
+        raise failure

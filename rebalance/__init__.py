@@ -11,6 +11,7 @@ from rebalance.errors import (
     PartitionOwnedError,
     RebalanceError,
     RegistrationConflictError,
+    StrategyMismatchError,
     UnsupportedRegexError,
 )
 from rebalance.machine import MemberState, Phase, Policy, step
@@ -47,6 +48,7 @@ __all__ = [
     "Registrar",
     "RegistrationConflictError",
     "Status",
+    "StrategyMismatchError",
     "SystemClock",
     "TopicFilter",
     "UnsupportedRegexError",

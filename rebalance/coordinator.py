@@ -137,6 +137,7 @@ class Coordinator:
         self._obstacle: LegacyConsumerError | None = None
         self._degraded: LegacyConsumerError | None = None
         self._session_id = 0
+        self._suspended_at: float | None = None
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
 
@@ -167,7 +168,7 @@ class Coordinator:
     def open(self) -> None:
         """As start, without the thread: the caller takes the turns."""
         self._session_id = self._store.session_id
-        self._store.add_session_listener(self.post)
+        self._store.add_session_listener(self._note_session)
         self._set_period(Period.COMMIT)
         self._set_period(Period.AUDIT)
         self.post(Started())
@@ -175,6 +176,14 @@ class Coordinator:
     def post(self, mail: Mail) -> None:
         """Enqueue and return."""
         self._mailbox.post(mail)
+
+    def _note_session(self, event: SessionEvent) -> None:
+        """The time until delivery is paused runs from the loss, not from when I come to hear of it."""
+        if event.kind is not SessionKind.SUSPENDED:
+            self._suspended_at = None
+        elif self._suspended_at is None:
+            self._suspended_at = self._clock.monotonic()
+        self.post(event)
 
     def wait_until(self, reached: Callable[[Status], bool], timeout_s: float) -> bool:
         """Wait until the status is as wanted, at most timeout_s; True if it is."""
@@ -188,7 +197,7 @@ class Coordinator:
         if thread is not None and thread is not threading.current_thread():
             # ZooKeeper's own time limit on one request bounds what may still be under way
             thread.join(timeout_s + 5 + self._store.session_timeout_ms / 1000)
-        self._store.remove_session_listener(self.post)
+        self._store.remove_session_listener(self._note_session)
 
     # The coordinator's own thread from here on.
 
@@ -287,7 +296,11 @@ class Coordinator:
             case Rebalance():
                 return self._attempt(partial(self._rebalance, action))
             case StartTimer():
-                self._mailbox.set_alarm(action.name, action.delay_ms)
+                delay_ms = action.delay_ms
+                since = self._suspended_at
+                if action.name is TimerName.SUSPICION and since is not None:
+                    delay_ms -= round((self._clock.monotonic() - since) * 1000)
+                self._mailbox.set_alarm(action.name, max(0, delay_ms))
             case CancelTimer():
                 self._mailbox.cancel_alarm(action.name)
             case PauseDelivery():

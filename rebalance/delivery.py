@@ -44,6 +44,13 @@ class Delivery(Protocol):
         """These are lost: hand out nothing more of them, forget buffers and positions, commit nothing."""
         ...
 
+    def bury(self, partitions: Collection[TopicPartition]) -> None:
+        """The topics of these were deleted, and perhaps created again: as drop.
+
+        What is begun under the same names later are other logs, to be read from their beginning.
+        """
+        ...
+
     def pause(self) -> None:
         """Hand out nothing until resume, without forgetting anything."""
         ...

@@ -4,6 +4,7 @@ LegacyConsumerError (zk_layout.errors)
   RebalanceError
     MissingTopicError               a subscribed topic has no partition list in the snapshot
     AssignmentRefusedError          the dialect's own precondition fails, as it fails in the JVM member
+    StrategyMismatchError           the group's owner znodes show another strategy than this member's
     UnsupportedRegexError           a Java regular expression that Python cannot express faithfully
     PartitionOwnedError             retriable; somebody else holds an owner znode that the plan claims
     RegistrationConflictError       an id znode of the same name is held by a session that does not go away
@@ -44,6 +45,26 @@ class AssignmentRefusedError(RebalanceError):
 
     def __str__(self) -> str:
         return f"{self.strategy} as of {self.dialect} refuses this group: {self.reason}"
+
+
+class StrategyMismatchError(RebalanceError):
+    """The group divides its partitions by other strategies than this member would.
+
+    ours, shown: strategies in words; shown are all that explain what the group owns. settings: what to set to join.
+    """
+
+    def __init__(self, group: str, ours: str, shown: tuple[str, ...], settings: str) -> None:
+        super().__init__(group, ours, shown, settings)
+        self.group = group
+        self.ours = ours
+        self.shown = shown
+        self.settings = settings
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group!r} divides its partitions by {' or '.join(self.shown)} and this member by {self.ours}: "
+            f"set {self.settings}, or stop all members and start them alike; group.mismatch=warn joins all the same"
+        )
 
 
 class UnsupportedRegexError(RebalanceError):

@@ -1,7 +1,9 @@
 """Reads a group into a GroupSnapshot, and watches what it read in the same call.
 
-It reads little. A registration never changes while its id lives, so each is read once. The list of ids, the list of
-topics and the data of each topic are read again only after their watch fired. So a rebalance after one join reads the
+It reads little. A registration never changes while its id lives, so each is read once. There are two exceptions: one
+that cannot be read is watched, because kafka-node creates its znode empty and fills it in later; and an id that was
+configured may live again with another registration, so it is read with every list. The list of ids, the list of topics
+and the data of each topic are read again only after their watch fired. So a rebalance after one join reads the
 children of `ids` and one registration, and one after nothing reads nothing and returns the very same snapshot.
 
 The topics read are those that some member subscribes to: round-robin divides all of them together.
@@ -10,20 +12,25 @@ The topics read are those that some member subscribes to: round-robin divides al
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 
 from rebalance.assignors.java_hash import java_sort_key
+from rebalance.group_warnings import member_warnings
+from rebalance.member_kinds import MemberKind, registration_kind
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_reason
 from zk_layout.codecs import decode_registration, decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError
-from zk_layout.model import ConsumerRegistration
-from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, TopicPath, TopicsPath
+from zk_layout.model import ConsumerRegistration, TopicPartition
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicPath, TopicsPath
 from zk_layout.store import WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
 
 _TOPICS = TopicsPath().path
+_LIVES_ONCE = re.compile(r".+-\d{13}-[0-9a-f]{1,8}|.+[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
+"""Ids that are made up at every start: of Kafka's consumer and of this project, and the UUIDs of other clients."""
 
 
 class GroupReader:
@@ -35,9 +42,12 @@ class GroupReader:
         group: str,
         *,
         exclude_internal_topics: bool,
-        on_change: Callable[[WatchEvent], None],
+        on_change: Callable[[WatchEvent], None] | None,
     ) -> None:
-        """on_change is called on a thread of the store and must only enqueue; give the event to notice() later."""
+        """on_change is called on a thread of the store and must only enqueue; give the event to notice() later.
+
+        None: one look without watches, which also leaves the warnings to others.
+        """
         self._store = store
         self._group = group
         self._exclude_internal_topics = exclude_internal_topics
@@ -45,18 +55,23 @@ class GroupReader:
         self._ids_path = ConsumerIdsPath(group).path
         self._registrations: dict[str, ConsumerRegistration] = {}
         self._unreadable: dict[str, str] = {}
+        self._kinds: dict[str, MemberKind] = {}
+        self._warned: dict[str, str] = {}
         self._ids: tuple[str, ...] | None = None
         self._cluster_topics: tuple[str, ...] | None = None
         self._partitions: dict[str, tuple[int, ...]] = {}
+        self._created: dict[str, int] = {}
         self._snapshot: GroupSnapshot | None = None
 
     def forget(self) -> None:
         """Read everything again next time: watches may have been missed."""
         self._registrations = {}
         self._unreadable = {}
+        self._kinds = {}
         self._ids = None
         self._cluster_topics = None
         self._partitions = {}
+        self._created = {}
         self._snapshot = None
 
     def forget_members(self) -> None:
@@ -73,8 +88,13 @@ class GroupReader:
         if event.path == _TOPICS:
             self._cluster_topics = None
             return "topics came or went"
-        topic = event.path.rpartition("/")[2]
+        parent, _, topic = event.path.rpartition("/")
+        if parent == self._ids_path:
+            self._forget_member(topic)
+            self.forget_members()
+            return f"registration of {topic} changed"
         self._partitions.pop(topic, None)
+        self._created.pop(topic, None)
         return f"topic {topic} changed"
 
     def read(self) -> GroupSnapshot:
@@ -93,7 +113,10 @@ class GroupReader:
                 partitions={topic: self._partitions[topic] for topic in sorted(topics) if self._partitions[topic]},
                 unreadable=dict(self._unreadable),
                 exclude_internal_topics=self._exclude_internal_topics,
+                kinds=dict(self._kinds),
+                created={topic: self._created[topic] for topic in sorted(topics) if topic in self._created},
             )
+            self._warn(self._snapshot)
         return self._snapshot
 
     def _readable(self) -> list[str]:
@@ -107,19 +130,22 @@ class GroupReader:
         except NoNodeError:
             # nobody has ever joined; the watch is set when I have
             ids = ()
-        present = set(ids)
-        for gone in [known for known in self._registrations if known not in present]:
-            del self._registrations[gone]
-        for gone in [known for known in self._unreadable if known not in present]:
-            del self._unreadable[gone]
-        fresh = [name for name in ids if name not in self._registrations and name not in self._unreadable]
-        paths = [ConsumerIdPath(self._group, name).path for name in fresh]
-        for name, path, znode in zip(fresh, paths, self._store.get_data_many(paths), strict=True):
+        for gone in self._kinds.keys() - set(ids):
+            self._forget_member(gone)
+        self._read_registrations([name for name in ids if name not in self._kinds or not _LIVES_ONCE.fullmatch(name)])
+        if self._on_change is not None:
+            # again, so that nothing changes between the read and the watch; they are few, or nothing works anyway
+            self._read_registrations([name for name in ids if name in self._unreadable], self._on_change)
+        self._ids = ids
+
+    def _read_registrations(self, names: list[str], watcher: Callable[[WatchEvent], None] | None = None) -> None:
+        paths = [ConsumerIdPath(self._group, name).path for name in names]
+        for name, path, znode in zip(names, paths, self._store.get_data_many(paths, watcher), strict=True):
             if znode is None:
                 # left between the list and the read: the watch on the list fires
-                continue
-            self._note_registration(name, path, znode.data)
-        self._ids = ids
+                self._forget_member(name)
+            else:
+                self._note_registration(name, path, znode.data)
 
     def _note_registration(self, name: str, path: str, data: bytes | None) -> None:
         reason: str | None
@@ -128,12 +154,35 @@ class GroupReader:
             reason = unreadable_reason(registration)
         except MalformedZnodeError as error:
             reason = str(error)
+        if reason is None and self._registrations.get(name) == registration:
+            return
+        if reason is None or self._unreadable.get(name) != reason:
+            self._forget_member(name)
+        self._kinds[name] = registration_kind(name, data)
         if reason is None:
             self._registrations[name] = registration
+        else:
+            # a JVM member fails every rebalance of the group here
+            self._unreadable[name] = reason
+
+    def _forget_member(self, name: str) -> None:
+        for known in (self._registrations, self._unreadable, self._kinds, self._warned):
+            known.pop(name, None)
+
+    def _warn(self, group: GroupSnapshot) -> None:
+        """Say of each member once what is odd about it."""
+        if self._on_change is None:
             return
-        # a JVM member fails every rebalance of the group here
-        self._unreadable[name] = reason
-        logger.warning("group %s: leaves out member %s, which is unreadable: %s", self._group, name, reason)
+        odd: dict[str, str] = {}
+        for name, reason in group.unreadable.items():
+            odd[name] = f"leaves out member {name} ({group.kinds[name].value}), which is unreadable: {reason}"
+        for name in group.members:
+            if name not in self._warned:
+                odd[name] = "; ".join(warning.text for warning in member_warnings(group, name))
+        for name, text in odd.items():
+            if text and self._warned.get(name) != text:
+                logger.warning("group %s: %s", self._group, text)
+        self._warned |= odd
 
     def _read_topics(self) -> set[str]:
         """The topics that some member subscribes to; a topic filter sees all topics of the cluster."""
@@ -175,8 +224,23 @@ class GroupReader:
                 # a topic that does not exist has no partitions; the watch fires when it is created
                 self._partitions[topic] = ()
                 continue
+            self._created[topic] = znode.stat.czxid
             try:
                 self._partitions[topic] = tuple(decode_topic(path, znode.data).partitions)
             except MalformedZnodeError as error:
                 logger.warning("group %s: topic %s counts as empty: %s", self._group, topic, error)
                 self._partitions[topic] = ()
+
+
+def read_owners(store: ZkStore, group: GroupSnapshot) -> Mapping[TopicPartition, str]:
+    """{partition: text of its owner znode} of the group's topics; those without owner are left out.
+
+    Raises: ZooKeeperError.
+    """
+    partitions = [TopicPartition(topic, number) for topic, numbers in group.partitions.items() for number in numbers]
+    znodes = store.get_data_many([OwnerPath(group.group, *tp).path for tp in partitions])
+    return {
+        tp: (znode.data or b"").decode("utf-8", "backslashreplace")
+        for tp, znode in zip(partitions, znodes, strict=True)
+        if znode is not None
+    }

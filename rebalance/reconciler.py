@@ -40,6 +40,7 @@ class Reconciler:
         self._delivery = delivery
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
+        self._created: dict[str, int] = {}
         self._assigned: tuple[GroupSnapshot, Assignment] | None = None
         self._announced: Assignment | None = None
         self.moved = (0, 0, 0)
@@ -58,6 +59,7 @@ class Reconciler:
         if self._consumer_id not in snapshot.members:
             logger.warning("%s: my id znode is gone, I register again", self._consumer_id)
             return Deregistered()
+        self._bury_deleted(snapshot)
         assignment = self._assignment_of(snapshot)
         plan = make_plan(self._ownership.owned, owned_by(assignment, self._consumer_id))
         self._take_back(self._stopped & plan.keep.keys())
@@ -107,6 +109,29 @@ class Reconciler:
             logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
             self.drop(lost)
         return not lost
+
+    def _bury_deleted(self, snapshot: GroupSnapshot) -> None:
+        """Let go of logs that are no more, at once and without a commit, which the topic's next life would inherit.
+
+        The owner znodes are kept or released as the assignment says; what is kept is begun anew.
+        """
+        for topic in sorted({tp.topic for tp in self._begun}):
+            created = snapshot.created.get(topic)
+            if created == self._created.get(topic):
+                continue
+            logger.warning(
+                "%s: topic %s was deleted%s; its committed offsets stay, and are not used for %s",
+                self._consumer_id,
+                topic,
+                " and created again: it is read from its beginning" if created is not None else ", its streams wait",
+                "the new one" if created is not None else "one that may be created in its place",
+            )
+            gone = [tp for tp in self._begun if tp.topic == topic]
+            self._delivery.bury(gone)
+            for tp in gone:
+                self._begun.pop(tp, None)
+            self._stopped.difference_update(gone)
+        self._created = dict(snapshot.created)
 
     def _assignment_of(self, snapshot: GroupSnapshot) -> Assignment:
         if self._assigned is None or self._assigned[0] is not snapshot:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from rebalance.member_kinds import MemberKind
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, TopicPartition
 
 Assignment: TypeAlias = Mapping[TopicPartition, ConsumerThreadId]
@@ -19,7 +20,10 @@ class GroupSnapshot:
     members: {consumer id: registration}, ids sorted as Java sorts text, only the readable ones.
     partitions: {topic: partition numbers ascending} for every topic of the cluster that a member may subscribe to; a
     topic that does not exist is missing or has an empty tuple.
+    created: {topic: the zxid at which its znode was created} of those that exist; another one is another topic of the
+    same name, so its partitions are other logs.
     unreadable: {consumer id: why its registration cannot be read}; a JVM member dies of one, we name it and go on.
+    kinds: {consumer id: which client seems to have registered it}, of the unreadable ones too. No assignor looks at it.
     exclude_internal_topics: the reading member's own setting, applied to every member's topic filter, as the JVM does.
     """
 
@@ -28,3 +32,5 @@ class GroupSnapshot:
     partitions: Mapping[str, tuple[int, ...]]
     unreadable: Mapping[str, str] = field(default_factory=dict)
     exclude_internal_topics: bool = True
+    kinds: Mapping[str, MemberKind] = field(default_factory=dict)
+    created: Mapping[str, int] = field(default_factory=dict)

@@ -367,16 +367,16 @@ class KazooStore(ReadsMany):
 
     def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> list[Stat | None]:
         """Carry out all operations or none; the Stat for each SetOp, None for the others."""
-        size = sum(map(multi_size, ops))
-        if size > MAX_MULTI_BYTES:
+        if not ops:
+            return []
+        write = self._write(ops, session_id)
+        # the estimate is at most four times the truth, and costs as much as encoding: only for what may be too big
+        if 4 * len(write.body) > MAX_MULTI_BYTES and (size := sum(map(multi_size, ops))) > MAX_MULTI_BYTES:
             msg = f"a multi of {size} bytes: the limit is {MAX_MULTI_BYTES}"
             raise ValueError(msg)
         if session_id is not None and session_id != self._session_id and not self._closed:
             raise SessionExpiredError(_other_session(session_id))
-        if not ops:
-            return []
         deadline = self._deadline()
-        write = self._write(ops, session_id)
         return self._written(write, self._send(write, deadline), ops, deadline)
 
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:

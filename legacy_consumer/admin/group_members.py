@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from rebalance.assignors.java_hash import java_sort_key
+from rebalance.member_kinds import MemberKind, registration_kind
 from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_reason
 from zk_layout.codecs import decode_registration
 from zk_layout.errors import MalformedZnodeError
@@ -18,6 +19,7 @@ from zk_layout.store import ZkStore
 class RegisteredMember:
     """One child of `/consumers/G/ids`: a registration, or the reason why it cannot be read.
 
+    kind: which client seems to have written it.
     registered_at_ms: when the znode was created, by ZooKeeper's clock.
     """
 
@@ -26,6 +28,7 @@ class RegisteredMember:
     registration: ConsumerRegistration | None
     problem: str | None
     registered_at_ms: int
+    kind: MemberKind = MemberKind.UNKNOWN
 
 
 def read_members(store: ZkStore, groups: Sequence[str]) -> list[RegisteredMember]:
@@ -42,7 +45,8 @@ def read_members(store: ZkStore, groups: Sequence[str]) -> list[RegisteredMember
     for (group, consumer_id), path, znode in zip(members, paths, store.get_data_many(paths), strict=True):
         if znode is not None:
             registration, problem = _decode(path, znode.data)
-            found.append(RegisteredMember(group, consumer_id, registration, problem, znode.stat.ctime_ms))
+            kind = registration_kind(consumer_id, znode.data)
+            found.append(RegisteredMember(group, consumer_id, registration, problem, znode.stat.ctime_ms, kind))
     return found
 
 

@@ -11,8 +11,11 @@ from legacy_consumer.admin.group_table import GroupPartition, read_group_partiti
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from rebalance.clock import Clock, SystemClock
+from rebalance.group_strategy import Strategy, owner_id, strategies_of_group, strategies_of_members
+from rebalance.group_warnings import GroupWarning, group_warnings
+from rebalance.reader import GroupReader
 from rebalance.subscription import is_wildcard
-from zk_layout.model import ConsumerRegistration, ConsumerThreadId, TopicPartition
+from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
 
@@ -23,6 +26,7 @@ class GroupMember:
 
     subscription: ((topic or regex, stream count), ...). threads: all its streams.
     partitions: how many it owns. registered_at_ms: by ZooKeeper's clock.
+    kind: which client seems to have registered it. divides_by: the strategies that give it just what it owns.
     """
 
     consumer_id: str
@@ -31,6 +35,8 @@ class GroupMember:
     threads: int
     partitions: int
     registered_at_ms: int
+    kind: str
+    divides_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ class UnreadableMember:
     consumer_id: str
     problem: str
     registered_at_ms: int
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,8 @@ class GroupDescription:
     """A group at one moment.
 
     no_log_ends: why no log end is known, if none is.
+    divides_by: the strategies, all of them, that explain who owns what; none while the group moves or disagrees.
+    warnings: what cannot work, and what to do.
     """
 
     group: str
@@ -78,6 +87,8 @@ class GroupDescription:
     unreadable: tuple[UnreadableMember, ...]
     partitions: tuple[PartitionLag, ...]
     no_log_ends: str | None = None
+    divides_by: tuple[str, ...] = ()
+    warnings: tuple[GroupWarning, ...] = ()
 
     @property
     def total_lag(self) -> int:
@@ -106,19 +117,26 @@ def describe_group(
     now_ms = (clock or SystemClock()).wall_ms()
     ids = {member.consumer_id for member in registered}
     partitions = tuple(_with_lag(row, log_ends, ids, now_ms) for row in rows)
-    owned = Counter(_owner_id(row.owner) for row in partitions if row.owner is not None)
+    owned = Counter(owner_id(row.owner) for row in partitions if row.owner is not None)
+    owners = {TopicPartition(row.topic, row.partition): row.owner for row in rows if row.owner is not None}
+    group_now = GroupReader(store, group, exclude_internal_topics=True, on_change=None).read()
+    shown = strategies_of_members(group_now, owners)
     return GroupDescription(
         group,
         members=tuple(
-            _member(member, member.registration, owned) for member in registered if member.registration is not None
+            _member(member, member.registration, owned, shown.get(member.consumer_id, ()))
+            for member in registered
+            if member.registration is not None
         ),
         unreadable=tuple(
-            UnreadableMember(member.consumer_id, member.problem, member.registered_at_ms)
+            UnreadableMember(member.consumer_id, member.problem, member.registered_at_ms, member.kind.value)
             for member in registered
             if member.problem is not None
         ),
         partitions=partitions,
         no_log_ends=no_log_ends,
+        divides_by=tuple(map(str, strategies_of_group(group_now, owners))),
+        warnings=tuple(group_warnings(group_now, owners)),
     )
 
 
@@ -145,7 +163,7 @@ def _with_lag(
         topic=row.topic,
         partition=row.partition,
         owner=row.owner,
-        owner_is_member=row.owner is not None and _owner_id(row.owner) in ids,
+        owner_is_member=row.owner is not None and owner_id(row.owner) in ids,
         owned_since_ms=row.owned_since_ms,
         committed=row.committed,
         committed_at_ms=row.committed_at_ms,
@@ -156,15 +174,9 @@ def _with_lag(
     )
 
 
-def _owner_id(owner: str) -> str:
-    """The consumer id in an owner znode's text; other clients write it without a thread."""
-    try:
-        return ConsumerThreadId.parse(owner).consumer_id
-    except ValueError:
-        return owner
-
-
-def _member(member: RegisteredMember, registration: ConsumerRegistration, owned: Counter[str]) -> GroupMember:
+def _member(
+    member: RegisteredMember, registration: ConsumerRegistration, owned: Counter[str], shown: Sequence[Strategy]
+) -> GroupMember:
     counted = registration.subscription[:1] if is_wildcard(registration) else registration.subscription
     return GroupMember(
         consumer_id=member.consumer_id,
@@ -173,4 +185,6 @@ def _member(member: RegisteredMember, registration: ConsumerRegistration, owned:
         threads=sum(streams for _, streams in counted),
         partitions=owned[member.consumer_id],
         registered_at_ms=member.registered_at_ms,
+        kind=member.kind.value,
+        divides_by=tuple(map(str, shown)),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import asdict
 
@@ -13,6 +14,7 @@ from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cl
 from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, printable, say
 from legacy_consumer.librdkafka import open_log_offsets
 from rebalance.clock import SystemClock
+from rebalance.group_strategy import STRATEGIES
 from zk_layout.errors import ConfigError
 
 _BEYOND = (
@@ -32,6 +34,7 @@ _PARTITIONS = (
 )
 _MEMBERS = (
     Column("MEMBER", folds=True),
+    Column("CLIENT", folds=True),
     Column("SUBSCRIPTION", folds=True),
     Column("STREAMS", is_number=True),
     Column("PARTITIONS", is_number=True),
@@ -55,6 +58,9 @@ def describe(cluster: ClusterOptions, group: str, as_json: bool) -> None:
 
     LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. AGE tells when the offset
     was committed, JOINED when the member registered. A dash stands for what is not there or not known.
+
+    CLIENT is who seems to have written a member's registration; most versions of Kafka, and legacy-consumer, write the
+    same. Below the tables stand the strategy that the owners show and what cannot work in this group.
     """
     if not group or group in {".", ".."} or "/" in group or not group.isprintable():
         raise ConfigError("group", printable(group), "is no name that a group can have")
@@ -85,14 +91,24 @@ def _show(found: GroupDescription) -> None:
         rows = [_member_row(member, now_ms) for member in found.members]
         for bad in found.unreadable:
             joined = duration(max(0, now_ms - bad.registered_at_ms))
-            rows.append([Cell(printable(bad.consumer_id), _BAD), Cell("unreadable, see below", _BAD), "-", "-", joined])
+            name = Cell(printable(bad.consumer_id), _BAD)
+            rows.append([name, bad.kind, Cell("unreadable, see below", _BAD), "-", "-", joined])
         print_table(_MEMBERS, rows)
-    if notes or found.unreadable:
+    if notes or found.unreadable or found.warnings or _is_telling(found.divides_by):
         click.echo()
     for note in notes:
         say(note, _ODD)
     for bad in found.unreadable:
         say(f"unreadable: {printable(bad.problem)}", _BAD)
+    if _is_telling(found.divides_by):
+        say(f"owners as divided by {', '.join(found.divides_by)}")
+    for warning in found.warnings:
+        say(f"warning: {printable(warning.text)}", _ODD)
+
+
+def _is_telling(divides_by: Collection[str]) -> bool:
+    """Of a small group every strategy may make the same."""
+    return 0 < len(divides_by) < len(STRATEGIES)
 
 
 def _totals(found: GroupDescription) -> str:
@@ -148,6 +164,7 @@ def _member_row(member: GroupMember, now_ms: int) -> list[Cell | str]:
     pattern = "" if member.pattern == "static" else f"{member.pattern} "
     return [
         printable(member.consumer_id),
+        member.kind,
         printable(pattern + topics),
         str(member.threads),
         str(member.partitions),

@@ -22,6 +22,7 @@ class ConsumerConfig(ClusterConfig):
     consumer_id: str | None
     partition_assignment_strategy: str
     partition_assignment_dialect: str
+    group_mismatch: str
     rebalance_max_retries: int
     rebalance_backoff_ms: int
     zookeeper_sync_time_ms: int
@@ -65,12 +66,6 @@ class ConsumerConfig(ClusterConfig):
     @classmethod
     def _contradictions(cls, complete: Mapping[str, Value | None]) -> list[str]:
         warnings = super(ConsumerConfig, cls)._contradictions(complete)
-        if complete["offsets.storage"] != "zookeeper":
-            raise ConfigError(
-                "offsets.storage",
-                complete["offsets.storage"],
-                "only zookeeper is implemented: this group's offsets stay there",
-            )
         fetch_wait_ms = _number(complete, "fetch.wait.max.ms")
         if _number(complete, "socket.timeout.ms") < fetch_wait_ms:
             raise ConfigError(
@@ -95,7 +90,7 @@ class ConsumerConfig(ClusterConfig):
                 f"drain.timeout.ms={drain_ms} is not below rebalance.max.retries={tries} x "
                 f"rebalance.backoff.ms={backoff_ms}: members with the same settings give up while this one drains"
             )
-        if complete["dual.commit.enabled"]:
+        if complete["dual.commit.enabled"] and complete["offsets.storage"] == "zookeeper":
             warnings.append("dual.commit.enabled has no effect while offsets.storage is zookeeper")
         return warnings
 

@@ -225,7 +225,7 @@ class EmbeddedKafka:
             znodes.partitions(name)
             znodes.delete_topic(name)
             wait_for(
-                lambda: not znodes.topic_exists(name),
+                lambda: znodes.topic_is_gone(name),
                 timeout_s,
                 lambda: BrokersUnavailableError(f"topic {name} was not deleted within {timeout_s:g} s"),
             )

@@ -29,9 +29,10 @@ class TopicZnodes:
         """Whether the broker's ephemeral znode is there."""
         return self._store.exists(self._chroot + BrokerIdPath(broker_id).path) is not None
 
-    def topic_exists(self, topic: str) -> bool:
-        """Whether the topic is listed; a deleted one is until the controller is done."""
-        return self._store.exists(self._chroot + TopicPath(topic).path) is not None
+    def topic_is_gone(self, topic: str) -> bool:
+        """Whether nothing is left of a deleted topic, so that one of that name can be created."""
+        paths = (TopicPath(topic), TopicConfigPath(topic), DeleteTopicPath(topic))
+        return not any(self._store.exists_many([self._chroot + path.path for path in paths]))
 
     def create_topic(self, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str]) -> None:
         """Write a topic's configuration and its replicas; the controller does the rest.

@@ -8,6 +8,8 @@ another thread waits for it. So each handle belongs to one thread at a time; fet
 from __future__ import annotations
 
 import logging
+import re
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,7 +18,7 @@ from typing import Any, TypeAlias
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from legacy_consumer.errors import BrokersUnavailableError, FetchError
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError, KafkaError
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 
@@ -94,23 +96,61 @@ _KINDS: dict[int, FaultKind] = {
 _REFUSED = {_Code._AUTHENTICATION, _Code.SASL_AUTHENTICATION_FAILED, _Code._SSL}
 
 
+_REFUSALS_IN_A_ROW = 3
+"""So often a broker must have refused us for that to be final: one that is shutting down may break off a handshake."""
+_STATE = re.compile(r" ?\(after \d+ms in state [^)]*\)")
+_SAME_AGAIN_S = 30.0
+_LINES_REMEMBERED = 64
+
+
 class _Log:
     """Takes librdkafka's own log lines; confluent_kafka calls log() as it would a Logger's."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}
 
     def log(self, level: int, message: str, *args: object) -> None:
         # CONFWARN only repeats that settings which old brokers need are deprecated; a lost connection is no error yet
         facility = str(args[0]) if args else ""
-        logger.log(logging.DEBUG if facility == "CONFWARN" else min(level, logging.WARNING), message, *args)
+        hushed = facility == "CONFWARN" or self._was_said(_STATE.sub("", str(args)))
+        logger.log(logging.DEBUG if hushed else min(level, logging.WARNING), message, *args)
+
+    def _was_said(self, line: str) -> bool:
+        """A broker that refuses us does so twenty times a second, with a line for each."""
+        now = time.monotonic()
+        if now - self._said.get(line, -_SAME_AGAIN_S) < _SAME_AGAIN_S:
+            return True
+        if len(self._said) >= _LINES_REMEMBERED:
+            self._said.clear()
+        self._said[line] = now
+        return False
 
 
 class _Client:
     """What consumers and producers share: their errors that concern no partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
+        self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
         self.brokers_down = False
         """No broker can be reached; until a message comes."""
         self.refusal: str | None = None
         """Why a broker did not let us in, if one did not."""
+        self._refusals = 0
+
+        self._oversize: str | None = None
+
+    def lasting_failure(self) -> KafkaError | None:
+        """What keeps us from the brokers and does not pass by waiting; whoever goes on hears of it again.
+
+        No broker lets us in, or an answer is larger than we may take, which librdkafka would ask for for ever.
+        """
+        if self._oversize is not None:
+            oversize, self._oversize = self._oversize, None
+            return FetchError(None, f"{oversize}, as rdkafka.receive.message.max.bytes")
+        if self.brokers_down and self._refusals >= _REFUSALS_IN_A_ROW:
+            self._refusals = 0
+            return BrokerRefusedError(self.bootstrap_servers, self.refusal or "")
+        return None
 
     def _on_error(self, error: confluent_kafka.KafkaError) -> None:
         if error.code() == _Code._ALL_BROKERS_DOWN:
@@ -118,10 +158,16 @@ class _Client:
                 logger.warning("no broker can be reached: %s", error.str())
             self.brokers_down = True
         elif error.code() in _REFUSED:
+            self._refusals += 1
+            reason = _STATE.sub("", error.str())
             if self.refusal is None:
-                logger.warning("a broker refuses us: %s", error.str())
-            self.refusal = error.str()
+                logger.warning("a broker refuses us: %s", reason)
+            self.refusal = reason
+        elif error.code() == _Code._BAD_MSG and "receive.message.max.bytes" in error.str():
+            self._oversize = _STATE.sub("", error.str())
         else:
+            if error.code() == _Code._TRANSPORT:
+                self._refusals = 0
             logger.debug("%s: %s", error.name(), error.str())
 
 
@@ -132,12 +178,11 @@ class ConsumerHandle(_Client):
     """
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__()
+        super().__init__(settings)
         self._assigned: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
         self._by_number: dict[int, list[TopicPartition]] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._starts: dict[TopicPartition, int] = {}
-        self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
         config: dict[str, Any] = {**settings, "error_cb": self._on_error}
         try:
             self._consumer = confluent_kafka.Consumer(config, logger=_Log())
@@ -224,12 +269,17 @@ class ConsumerHandle(_Client):
     ) -> dict[TopicPartition, int | str]:
         """The first offset at or after a time (ms), -1 = the log's end, -2 = its begin; or why there is none.
 
-        Raises: BrokersUnavailableError if there is no answer at all in time.
+        Raises: BrokersUnavailableError if there is no answer at all in time; FetchError for a time where the broker
+        keeps messages without timestamps.
         """
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition, time) for tp, time in times.items()]
         try:
             found = self._consumer.offsets_for_times(wanted, timeout_s) if wanted else []
         except KafkaException as error:
+            if error.args[0].code() == _Code.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+                raise FetchError(
+                    min(times), "its messages have no timestamps (format 0), so none can be found by time"
+                ) from error
             raise self._unavailable(error, timeout_s) from error
         finally:
             self.serve()
@@ -255,12 +305,91 @@ class ConsumerHandle(_Client):
         return found
 
     def _unavailable(self, error: KafkaException, timeout_s: float) -> BrokersUnavailableError:
+        self.serve()
+        failure = self.lasting_failure()
+        if isinstance(failure, BrokerRefusedError):
+            return failure
         reason = self.refusal or error.args[0].str()
         return BrokersUnavailableError(f"no answer from the brokers within {timeout_s:.1f} s: {reason}")
 
     def serve(self) -> None:
         """Let librdkafka call back and log, where nobody consumes."""
         self._consumer.poll(0)
+
+    def close(self) -> None:
+        """Stop and free everything; the handle cannot be used again."""
+        self._consumer.close()
+
+
+class OffsetsHandle(_Client):
+    """One librdkafka consumer that only asks a group's coordinator. Not for two threads at once.
+
+    A commit is queued in librdkafka until it knows a coordinator, however long that takes, and would be carried out
+    then; and closing waits for it (43 s, measured). So ask first, and abandon a handle whose commit had no answer.
+    Raises: ConfigError for a setting that librdkafka does not take.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._answers: list[str | None] = []
+        config: dict[str, Any] = {**settings, "error_cb": self._on_error, "on_commit": self._on_commit}
+        try:
+            self._consumer = confluent_kafka.Consumer(config, logger=_Log())
+        except KafkaException as error:
+            raise _as_config_error(error, settings) from error
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, tuple[int | None, str]]:
+        """(offset, metadata) of each partition; offset None = there is none.
+
+        Raises: BrokersUnavailableError if the coordinator does not answer, or says that it cannot.
+        """
+        wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
+        try:
+            answered = self._consumer.committed(wanted, timeout_s)
+        except KafkaException as error:
+            raise BrokersUnavailableError(self._reason(error.args[0], timeout_s)) from error
+        finally:
+            self._consumer.poll(0)
+        found: dict[TopicPartition, tuple[int | None, str]] = {}
+        for one in answered:
+            # 0.8.2 says so of a partition without an offset
+            if one.error is not None and one.error.code() != _Code.UNKNOWN_TOPIC_OR_PART:
+                raise BrokersUnavailableError(self._reason(one.error, timeout_s))
+            offset = one.offset if one.error is None and one.offset >= 0 else None
+            found[TopicPartition(one.topic, one.partition)] = (offset, one.metadata or "")
+        return found
+
+    def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], timeout_s: float) -> str | None:
+        """Commit {partition: (offset, metadata)}; None, or why some were refused.
+
+        Raises: BrokersUnavailableError without an answer in time; the handle must then be abandoned.
+        """
+        deadline = time.monotonic() + timeout_s
+        wanted = [
+            confluent_kafka.TopicPartition(tp.topic, tp.partition, offset, metadata)
+            for tp, (offset, metadata) in offsets.items()
+        ]
+        self._answers.clear()
+        try:
+            self._consumer.commit(offsets=wanted, asynchronous=True)
+            while not self._answers:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise BrokersUnavailableError(f"no answer to a commit within {timeout_s:.1f} s")
+                self._consumer.poll(min(left_s, 0.1))
+        except KafkaException as error:
+            raise BrokersUnavailableError(self._reason(error.args[0], timeout_s)) from error
+        return self._answers.pop(0)
+
+    def _on_commit(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
+        self._answers.append(None if error is None else error.str())
+
+    def _reason(self, error: confluent_kafka.KafkaError, timeout_s: float) -> str:
+        if error.code() == _Code._TIMED_OUT:
+            return self.refusal or f"no group coordinator answered within {timeout_s:.1f} s"
+        return self.refusal or error.str()
 
     def close(self) -> None:
         """Stop and free everything; the handle cannot be used again."""
@@ -274,7 +403,7 @@ class ProducerHandle(_Client):
     """
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__()
+        super().__init__(settings)
         self.failed = 0
         self.first_failure: str | None = None
         config: dict[str, Any] = {

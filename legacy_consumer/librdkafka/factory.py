@@ -6,7 +6,7 @@ import logging
 import threading
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.librdkafka.brokers import read_brokers
 from legacy_consumer.librdkafka.client import ConsumerHandle, check_settings
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
@@ -62,6 +62,19 @@ def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float 
     """A way to ask for the ends of logs, for whoever has no connector; connects with its first question."""
     return LibrdkafkaLogOffsets(
         lambda: ConsumerHandle(query_settings(config, read_brokers(store))), timeout_s=timeout_s
+    )
+
+
+def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> LibrdkafkaFetcher:
+    """A fetcher for whoever has no connector; a position outside the log is an error to it. log_offsets stays open.
+
+    Raises: ConfigError for settings that librdkafka refuses.
+    """
+    check_settings(_without_brokers(config))
+    backoff_s = config.refresh_leader_backoff_ms / 1000
+    finder = PositionFinder(lambda: log_offsets, reset_to=None, backoff_s=backoff_s)
+    return LibrdkafkaFetcher(
+        lambda: ConsumerHandle(fetcher_settings(config, read_brokers(store), 1)), finder, backoff_s=backoff_s
     )
 
 

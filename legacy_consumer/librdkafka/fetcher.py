@@ -74,7 +74,7 @@ class LibrdkafkaFetcher:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
 
         A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
-        Raises: FetchError, OffsetOutOfRangeError (without a reset), MissingListenerError.
+        Raises: FetchError, OffsetOutOfRangeError (without a reset), MissingListenerError, BrokerRefusedError.
         """
         deadline = time.monotonic() + timeout_s
         with self._lock:
@@ -171,6 +171,9 @@ class LibrdkafkaFetcher:
             raise self._errors.pop(0)
         messages = handle.consume(min(max_messages, _MOST_AT_ONCE), 0)
         while not messages:
+            failure = handle.lasting_failure()
+            if failure is not None:
+                raise failure
             left = deadline - time.monotonic()
             if left <= 0 or self._woken:
                 return None
@@ -230,14 +233,15 @@ class LibrdkafkaFetcher:
                 case FaultKind.POSITION if tp is not None:
                     handle.unassign([tp])
                     self._search({tp: fault.offset})
-                case FaultKind.POSITION | FaultKind.PASSING:
+                case FaultKind.CORRUPT if tp is not None:
+                    if fault.offset >= 0:
+                        handle.assign({tp: fault.offset})
+                    self._errors.append(FetchError(tp, f"offset {fault.offset}: {fault.reason}"))
+                case FaultKind.POSITION | FaultKind.PASSING | FaultKind.CORRUPT:
+                    # corrupt without a partition: the answer to something else, lost with the connection
                     self._complain(tp, fault.reason)
                 case FaultKind.IRRELEVANT:
                     logger.debug("%s", fault.reason)
-                case FaultKind.CORRUPT:
-                    if tp is not None and fault.offset >= 0:
-                        handle.assign({tp: fault.offset})
-                    self._errors.append(FetchError(tp, f"offset {fault.offset}: {fault.reason}"))
                 case FaultKind.LASTING:
                     self._errors.append(FetchError(tp, fault.reason))
 

@@ -31,11 +31,23 @@ class LibrdkafkaLogOffsets:
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first message of each log."""
-        return self._ask(dict.fromkeys(partitions, EARLIEST))
+        return _known(self._ask(dict.fromkeys(partitions, EARLIEST)))
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last message of each log."""
-        return self._ask(dict.fromkeys(partitions, LATEST))
+        return _known(self._ask(dict.fromkeys(partitions, LATEST)))
+
+    def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
+        """Where the broker says that this time (ms since 1970) begins in the log; None if it knows no such place.
+
+        Brokers from 0.10.1 on: the first message with this timestamp or a later one; None = all are older. Older
+        brokers: the newest segment last written to by then; None = all were written to since.
+        Raises: FetchError if its messages have no timestamps; BrokersUnavailableError if the leader has no answer.
+        """
+        answer = self._ask({partition: time_ms})[partition]
+        if isinstance(answer, str):
+            raise BrokersUnavailableError(f"{partition}: {answer}")
+        return answer if answer >= 0 else None
 
     def close(self) -> None:
         """Free the connections; twice is harmless. Waits for a call in another thread."""
@@ -45,7 +57,7 @@ class LibrdkafkaLogOffsets:
         if handle is not None:
             handle.close()
 
-    def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | str]:
         if not times:
             return {}
         deadline = time.monotonic() + self._timeout_s
@@ -62,7 +74,7 @@ class LibrdkafkaLogOffsets:
         for tp, answer in answers.items():
             if isinstance(answer, str):
                 logger.info("%s: no log offset: %s", tp, answer)
-        return {tp: answer for tp, answer in answers.items() if not isinstance(answer, str) and answer >= 0}
+        return answers
 
     def _ask_all(
         self, handle: ConsumerHandle, times: Mapping[TopicPartition, int], deadline: float
@@ -72,6 +84,10 @@ class LibrdkafkaLogOffsets:
             return handle.offsets_for_times(times, self._timeout_s / 2)
         except BrokersUnavailableError:
             return _ask_each_leader(handle, times, deadline)
+
+
+def _known(answers: Mapping[TopicPartition, int | str]) -> dict[TopicPartition, int]:
+    return {tp: answer for tp, answer in answers.items() if not isinstance(answer, str) and answer >= 0}
 
 
 def _ask_each_leader(

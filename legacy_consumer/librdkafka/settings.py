@@ -15,6 +15,14 @@ _QUEUE_BUDGET_KBYTES = 65536
 """All streams together buffer so much, and each broker's fetch in flight on top."""
 _FETCH_MAX_BYTES = 8 * 1024 * 1024
 _LARGEST_RESPONSE_BYTES = 2**31 - 1
+_FETCH_SIZES = {
+    "fetch.max.bytes",
+    "fetch.message.max.bytes",
+    "max.partition.fetch.bytes",
+    "message.max.bytes",
+    "receive.message.max.bytes",
+}
+"""Limits that librdkafka compares with each other, and refuses a handle over."""
 
 
 def bootstrap_servers(brokers: Collection[Broker], security_protocol: str) -> str:
@@ -72,8 +80,19 @@ def _consumer_settings(config: ClusterConfig, brokers: Collection[Broker], group
 
 def query_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
     """For a handle that only asks. Raises: BrokersUnavailableError, MissingListenerError."""
-    settings = _consumer_settings(config, brokers, config.client_id)
-    return {**settings, **dict(config.rdkafka)}
+    return {**_consumer_settings(config, brokers, config.client_id), **_without_sizes(config)}
+
+
+def group_offsets_settings(config: ConsumerConfig, brokers: Collection[Broker]) -> SettingsDict:
+    """For the handle that asks the group's coordinator. Raises: BrokersUnavailableError, MissingListenerError."""
+    settings = _consumer_settings(config, brokers, config.group_id)
+    settings["socket.timeout.ms"] = max(10, config.offsets_channel_socket_timeout_ms)
+    return {**settings, **_without_sizes(config)}
+
+
+def _without_sizes(config: ClusterConfig) -> dict[str, str]:
+    """What passes through to a handle that never fetches: a limit on fetches would not fit its other sizes."""
+    return {name: value for name, value in config.rdkafka if name not in _FETCH_SIZES}
 
 
 def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], streams: int) -> SettingsDict:

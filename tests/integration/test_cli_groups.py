@@ -127,14 +127,16 @@ def test_describe_shows_owner_offset_end_and_lag_of_each_partition(kafka, billin
 def test_describe_shows_the_members_and_why_one_cannot_be_read(kafka, billing):
     lines = groups(kafka, "describe", "billing").stdout.splitlines()
     [heading] = [n for n, line in enumerate(lines) if line.startswith("MEMBER")]
-    assert lines[heading].split() == ["MEMBER", "SUBSCRIPTION", "STREAMS", "PARTITIONS", "JOINED"]
-    assert lines[heading + 1].split()[:6] == [billing.consumer_id, "orders", "x", "2", "2", "3"]
-    assert lines[heading + 2].split()[:4] == [GARBAGE, "unreadable,", "see", "below"]
+    assert lines[heading].split() == ["MEMBER", "CLIENT", "SUBSCRIPTION", "STREAMS", "PARTITIONS", "JOINED"]
+    assert lines[heading + 1].split()[:8] == [billing.consumer_id, "Kafka", "0.8.1+", "orders", "x", "2", "2", "3"]
+    assert lines[heading + 2].split()[:5] == [GARBAGE, "unknown", "unreadable,", "see", "below"]
     notes = lines[heading + 4 :]
     assert notes[0] == "? the owner is no registered member of the group"
     assert notes[1].startswith("* /consumers/billing/offsets/gone/1 holds b'bad\\x1b[31m': an offset is a decimal")
     assert notes[2].startswith(f"unreadable: /consumers/billing/ids/{GARBAGE} holds b'not json': ")
-    assert len(notes) == 3
+    assert notes[3] == "owners as divided by range"
+    assert notes[4].startswith(f"warning: {GARBAGE}: its registration cannot be read")
+    assert len(notes) == 5
 
 
 def test_in_a_pipe_nothing_is_cut_drawn_or_coloured(kafka, billing):
@@ -173,7 +175,13 @@ def test_describe_as_data_says_the_same(kafka, billing):
         "threads": 2,
         "partitions": 3,
         "registered_at_ms": 0,
+        "kind": "Kafka 0.8.1+",
+        "divides_by": ["range"],
     }
+    assert document["divides_by"] == ["range"]
+    assert [(warning["code"], warning["consumer_ids"]) for warning in document["warnings"]] == [
+        ("unreadable_member", [GARBAGE])
+    ]
     assert [bad["consumer_id"] for bad in document["unreadable"]] == [GARBAGE]
     row = document["partitions"][2]
     assert (row["topic"], row["partition"], row["committed"], row["log_end"], row["lag"]) == ("orders", 0, 10, 20, 10)

@@ -23,7 +23,15 @@ from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.java_hash import java_sort_key
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import subscribed_topics
-from tests.support.jvm_member import ConsoleConsumer, Consumed, JvmMember, JvmPrograms, MemberProcess, Subscription
+from tests.support.jvm_member import (
+    ConsoleConsumer,
+    Consumed,
+    JvmMember,
+    JvmPrograms,
+    MemberProcess,
+    Subscription,
+    between_looks,
+)
 from zk_layout.codecs import decode_offset, decode_registration
 from zk_layout.errors import NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -33,10 +41,10 @@ from zk_layout.settings import ZkSettings
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = "python"
-POLL_S = 0.02
 QUIET_S = 0.4
-"""Owner znodes that stood still for so long are taken to be settled: a JVM member that has more to do does it sooner."""
+"""Owner znodes that stood still for so long are settled: a JVM member that has more to do does it sooner."""
 SETTLE_TIMEOUT_S = 45.0
+TELL_TIMEOUT_S = 10.0
 
 PROPERTIES: dict[str, str | int] = {
     "auto.offset.reset": "smallest",
@@ -76,7 +84,12 @@ class Cluster:
         store = KazooStore(ZkSettings(kafka.zookeeper_connect, session_timeout_ms=30_000, connection_timeout_ms=30_000))
         store.start()
         old = {"api.version.request": False, "broker.version.fallback": "0.8.2"}
-        settings = {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 5, "message.timeout.ms": 30_000, "log_level": 0}
+        settings = {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "linger.ms": 5,
+            "message.timeout.ms": 30_000,
+            "log_level": 0,
+        }
         return cls(kafka, programs, store, Producer({**settings, **(old if kafka.version.startswith("0.8") else {})}))
 
     def close(self):
@@ -98,6 +111,8 @@ class Verdict:
     """What became of everything that was produced."""
 
     produced: int
+    consumed: int
+    """Messages handed out at least once."""
     redelivered: dict[tuple[TopicPartition, int], list[str]]
     """{message: the kinds of members it was handed to, in order}, of those handed out more than once."""
     read_too_early: set[tuple[TopicPartition, int]]
@@ -133,7 +148,9 @@ class MixedGroup:
 
     @property
     def partitions(self):
-        return [TopicPartition(topic, number) for topic, count in sorted(self.topics.items()) for number in range(count)]
+        return [
+            TopicPartition(topic, number) for topic, count in sorted(self.topics.items()) for number in range(count)
+        ]
 
     # What happens to the group.
 
@@ -219,7 +236,7 @@ class MixedGroup:
         self.topics[topic] = partitions
         self.cluster.kafka.add_partitions(topic, partitions)
         while len(self.cluster.producer.list_topics(topic, 10).topics[topic].partitions) < partitions:
-            time.sleep(POLL_S)
+            between_looks()
         self.settle("partitions come", "partitions")
 
     def close(self):
@@ -290,7 +307,7 @@ class MixedGroup:
                     break
             if now > deadline:
                 raise AssertionError(self._unsettled(what, ids, znodes))
-            time.sleep(POLL_S)
+            between_looks()
         if what is not None:
             self.steps.append(Step(what, kind, max(0.0, last_change - members_since)))
         self._check_owners(znodes, expected)
@@ -328,20 +345,33 @@ class MixedGroup:
         assert set(expected) == wanted, "a partition has no owner"
         sessions = {
             znode.stat.ephemeral_owner
-            for znode in self.cluster.store.get_data_many([ConsumerIdPath(self.name, n).path for n in self.member_ids()])
+            for znode in self.cluster.store.get_data_many(
+                [ConsumerIdPath(self.name, n).path for n in self.member_ids()]
+            )
             if znode is not None
         }
         for tp, znode in znodes.items():
             assert znode.stat.ephemeral_owner in sessions, f"{tp} is owned by a session that no member has"
 
     def _check_told(self):
-        """Members of 0.9 and later told what they computed for everybody: it is what stands."""
+        """Members of 0.9 and later told what they computed for everybody: it is what stands.
+
+        One that is to own nothing may sleep its back-off out first, after a try to claim what is not its own any more.
+        """
+        deadline = time.time() + TELL_TIMEOUT_S
+        while wrong := self._told_otherwise():
+            assert time.time() < deadline, f"{wrong} computed something else than {self.owners()}"
+            between_looks()
+
+    def _told_otherwise(self):
+        """{member: what it told last} of those members whose word differs from the owner znodes."""
         owners = self.owners()
-        for member in self.living.values():
-            if not member.assignments:
-                continue
-            told = {tp: str(thread) for tp, thread in member.assignments[-1].items()}
-            assert told.items() <= owners.items(), f"{member.name} computed something else"
+        told = {
+            member.name: {tp: str(thread) for tp, thread in member.assignments[-1].items()}
+            for member in self.living.values()
+            if member.assignments
+        }
+        return {name: assignment for name, assignment in told.items() if not assignment.items() <= owners.items()}
 
     def produce_round(self, count=5):
         """Write `count` messages to every owned partition, and see them consumed once each, by the owner."""
@@ -400,7 +430,7 @@ class MixedGroup:
             if time.time() > deadline:
                 logs = "\n".join(f"=== {member.name}\n{member.log_tail()}" for member in self.living.values())
                 raise AssertionError(f"{len(missing)} messages were not consumed: {sorted(missing)[:10]}\n{logs}")
-            time.sleep(POLL_S)
+            between_looks()
 
     def consumed(self) -> list[Consumed]:
         return [consumed for member in self.everybody for consumed in list(member.consumed)]
@@ -424,7 +454,9 @@ class MixedGroup:
             if message in self._forgiven:
                 continue
             assert PYTHON not in kinds[1:], f"{message} was handed out again by a Python member: {kinds}"
-        self.judged = Verdict(sum(self.produced.values()), redelivered, redelivered.keys() - self._forgiven)
+        self.judged = Verdict(
+            sum(self.produced.values()), len(handed_out), redelivered, redelivered.keys() - self._forgiven
+        )
         return self.judged
 
     def forgive(self, messages):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.mixed_group import MixedGroup
 from tests.support.jvm_member import Subscription
 
 pytestmark = pytest.mark.interop
@@ -12,8 +13,6 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture(scope="module")
 def group(cluster):
-    from tests.interop.mixed_group import MixedGroup
-
     group = MixedGroup(cluster, "toolgroup", {"tools-a": 3, "tools-b": 2})
     subscription = Subscription("static", "tools-a:1,tools-b:1")
     group.join("python", "p-1", subscription)
@@ -57,9 +56,7 @@ def test_consumer_groups_describes_offset_lag_and_member(group, tools, version):
     )
     rows = [row.split() for row in printed if re.match(r"tools-[ab] ", row)]
     owners = {tp: text.rpartition("-")[0] for tp, text in group.owners().items()}
-    assert sorted(rows) == [
-        [tp.topic, str(tp.partition), "7", "9", "2", owners[tp]] for tp in group.partitions
-    ]
+    assert sorted(rows) == [[tp.topic, str(tp.partition), "7", "9", "2", owners[tp]] for tp in group.partitions]
 
 
 @pytest.mark.parametrize("version", ["0.10.2.2", "1.1.1"])
@@ -72,7 +69,13 @@ def test_consumer_groups_lists_the_group(group, tools, version):
 def test_export_writes_every_offset(group, tools, version, tmp_path):
     file = Path(tmp_path) / "offsets"
     tools(version).run(
-        "kafka.tools.ExportZkOffsets", "--zkconnect", zookeeper(group), "--group", group.name, "--output-file", str(file)
+        "kafka.tools.ExportZkOffsets",
+        "--zkconnect",
+        zookeeper(group),
+        "--group",
+        group.name,
+        "--output-file",
+        str(file),
     )
     assert sorted(file.read_text().splitlines()) == [
         f"/consumers/{group.name}/offsets/{tp.topic}/{tp.partition}:7" for tp in group.partitions

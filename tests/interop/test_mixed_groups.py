@@ -72,13 +72,13 @@ def test_members_come_go_and_are_killed_on_either_side(new_group, cluster, tools
     group.verdict()
 
 
-@pytest.mark.parametrize(("version", "strategy"), [("0.8.2.2", "range"), ("0.10.2.2", "roundrobin"), ("1.1.1", "roundrobin")])
+@pytest.mark.parametrize(
+    ("version", "strategy"), [("0.8.2.2", "range"), ("0.10.2.2", "roundrobin"), ("1.1.1", "roundrobin")]
+)
 def test_members_that_subscribe_to_different_topics_agree(new_group, tools, version, strategy):
     name = f"differ{version.replace('.', '')}"
     a, b, c = (f"{name}-{letter}" for letter in "abc")
-    group = new_group(
-        name, {a: 5, b: 4, c: 3}, strategy=strategy, dialect=DIALECT_OF[version], tools=tools("1.1.1")
-    )
+    group = new_group(name, {a: 5, b: 4, c: 3}, strategy=strategy, dialect=DIALECT_OF[version], tools=tools("1.1.1"))
     group.join(version, "m", static(**{a: 2, b: 1}))
     group.join("python", "k", static(**{b: 3, c: 1}))
     group.produce_round()

@@ -42,8 +42,14 @@ class Life:
     """The committed offsets from which it may begin to read."""
     foreign: set = field(default_factory=set)
     """Offsets that an operator or a member of the JVM wrote meanwhile."""
+    unadopted: int | None = None
+    """The last of those, until a message from there on was handed out."""
     next_offset: int | None = None
+    blips: int = 0
+    """Those of its member when it last handed out a message."""
     """After the last message handed out."""
+    user: int = 0
+    """Who of its member's users was given that message."""
     acked: int | None = None
     """After the last message that its user came back from while the coordinator was at rest."""
     ended: float | None = None
@@ -57,9 +63,12 @@ class Actor:
 
     session: int = 0
     suspended_at: float | None = None
+    blips: int = 0
+    """How often it lost its connection while it may have been giving something up."""
     told_of_end: bool = False
     must_pause: bool = False
     busy: bool = False
+    phase: Phase = Phase.CREATED
 
 
 class Checker:
@@ -80,14 +89,28 @@ class Checker:
         """{partition: offsets that somebody's user is done with, or that an operator skipped}."""
         self.acked_up_to = {}
         self.taken = {}
+        self.registered = set()
+        self.robbed_at_work = set()
+        """Members that lost an owner znode to somebody else since their coordinator last came to rest."""
         self.deliveries = 0
         self.duplicates = 0
-        for kind in (
-            "session ended owner+ owner- offset told rest turn took acked produced member operator"
-        ).split():
-            history.observers[{"owner+": "owner+", "owner-": "owner-"}.get(kind, kind)] = getattr(
-                self, "on_" + kind.replace("+", "_created").replace("-", "_deleted")
-            )
+        history.observers |= {
+            "member": self.on_member,
+            "session": self.on_session,
+            "ended": self.on_ended,
+            "told": self.on_told,
+            "turn": self.on_turn,
+            "rest": self.on_rest,
+            "id+": self.on_id_created,
+            "id-": self.on_id_deleted,
+            "owner+": self.on_owner_created,
+            "owner-": self.on_owner_deleted,
+            "offset": self.on_offset,
+            "produced": self.on_produced,
+            "took": self.on_took,
+            "acked": self.on_acked,
+            "operator": self.on_operator,
+        }
 
     # Membership and sessions.
 
@@ -109,6 +132,7 @@ class Checker:
     def on_told(self, now, name, kind, session):
         actor = self.actors[name]
         if kind is SessionKind.SUSPENDED:
+            actor.blips += actor.busy or actor.phase is not Phase.STABLE
             if actor.suspended_at is None:
                 actor.suspended_at = now
         elif kind is SessionKind.CONNECTED:
@@ -126,6 +150,8 @@ class Checker:
         """The coordinator has nothing more to do now."""
         actor = self.actors[name]
         actor.busy = False
+        self.robbed_at_work.discard(name)
+        actor.phase = phase
         if actor.told_of_end:
             actor.told_of_end = False
             for (who, _), life in self.lives.items():
@@ -143,6 +169,12 @@ class Checker:
         for tp, life in self.owners.items():
             if life.session == actor.session and tp not in owned:
                 raise Violation("half-made claim", f"{name} is settled and does not know that it owns {tp}")
+
+    def on_id_created(self, now, session, consumer_id):
+        self.registered.add(consumer_id)
+
+    def on_id_deleted(self, now, session, consumer_id, how):
+        self.registered.discard(consumer_id)
 
     # Ownership.
 
@@ -163,6 +195,11 @@ class Checker:
             life.how = life.how or how
         elif session != life.session:
             life.how = "stolen"
+            thief = self.owner_of_session[session]
+            self.robbed_at_work.add(life.actor if life.actor in self.actors and self.actors[life.actor].busy else "")
+            # between its look and its request it may be robbed itself: ZooKeeper cannot check who owns a znode
+            if thief in self.actors and thief not in self.robbed_at_work:
+                raise Violation("theft", f"{thief} deletes the owner znode of {tp}, which is {life.actor}'s")
         else:
             life.how = "released"
             self._check_release(life, tp)
@@ -180,7 +217,7 @@ class Checker:
     def on_produced(self, now, tp, end):
         self.ends[tp] = end
 
-    def on_took(self, now, name, tp, offset):
+    def on_took(self, now, name, tp, offset, user):
         self.deliveries += 1
         actor = self.actors.get(name)
         taken = self.taken.setdefault(tp, set())
@@ -202,6 +239,13 @@ class Checker:
             if life.how == "stolen" and late > self.settings.audit_s + AUDIT_SLACK_S:
                 raise Violation("zombie delivery", told)
         expected = life.starts if life.next_offset is None else {life.next_offset}
+        if actor.blips != life.blips:
+            # a release whose reply was lost is taken back when it turns out that nothing happened
+            expected = {*expected, max(self.offsets.get(tp, (0, ""))[0], 0)}
+        life.blips = actor.blips
+        life.user = user
+        if offset == life.unadopted:
+            life.unadopted = None
         if offset not in expected:
             if offset in life.foreign and (self.settings.adopt or life.next_offset is None):
                 life.next_offset = offset + 1
@@ -212,14 +256,18 @@ class Checker:
             raise Violation("order", f"{name} hands out {tp}@{offset} {what}, expected {sorted(expected)}")
         life.next_offset = offset + 1
 
-    def on_acked(self, now, name, tp, offset):
+    def on_acked(self, now, name, tp, offset, user):
         self._ack(tp, (offset,))
         actor = self.actors.get(name)
         life = self.lives.get((name, tp)) if actor is not None else None
-        # what comes back while the coordinator is at work may be too late for its commit
-        if life is not None and life.ended is None and not actor.busy and life.next_offset is not None:
-            if offset < life.next_offset:
-                life.acked = offset + 1
+        if life is None or life.ended is not None or life.next_offset is None or offset >= life.next_offset:
+            return
+        if user != life.user or actor.blips != life.blips:
+            # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing
+            return
+        # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
+        if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):
+            life.acked = offset + 1
 
     def _ack(self, tp, offsets):
         done = self.acked.setdefault(tp, set())
@@ -243,13 +291,22 @@ class Checker:
         life = self.owners.get(tp)
         if name in self.actors:
             self._check_commit(now, name, session, tp, offset, before, by)
-            if life is not None and life.next_offset is None:
+            if life is not None and life.session != session:
+                # robbed of its owner znode, and not aware of it: to the owner now that is a foreign commit
+                life.foreign.add(offset)
+                life.unadopted = offset
+                name = f"{name}, robbed"
+            elif life is not None and life.next_offset is None:
                 life.starts.add(offset)
         elif life is not None:
             life.foreign.add(offset)
+            life.unadopted = offset
         for zombie in self.lives.values():
-            if zombie is not life and zombie.ended is not None and (zombie.actor, tp) in self.lives and (
-                self.lives[zombie.actor, tp] is zombie
+            if (
+                zombie is not life
+                and zombie.ended is not None
+                and (zombie.actor, tp) in self.lives
+                and (self.lives[zombie.actor, tp] is zombie)
             ):
                 zombie.foreign.add(offset)
         self.offsets[tp] = (offset, name)
@@ -261,6 +318,8 @@ class Checker:
             stolen = last is not None and last.session == session and last.how == "stolen"
             if not stolen or now - last.ended > self.settings.audit_s + AUDIT_SLACK_S:
                 raise Violation("zombie commit", f"{name} commits {offset} of {tp}, which it does not own")
+        elif self.settings.adopt and life.unadopted not in (None, offset):
+            raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
         if offset < before and by in self.actors:
             raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")
         if offset > self.acked_up_to.get(tp, 0):

@@ -7,6 +7,8 @@ claims without deleting them when its session expires. Its fetchers go on until 
 
 from __future__ import annotations
 
+import contextlib
+
 from rebalance.assignors import ASSIGNORS
 from rebalance.snapshot import GroupSnapshot
 from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS
@@ -35,6 +37,7 @@ class JvmMember:
         self._triggered = False
         self._new_session = False
         self._unwatched = {IDS, *(f"/brokers/topics/{topic}" for topic in subscription)}
+        self._seen = {}
         self._registry = {}
         self._fetching = {}
         """{partition: [next offset to hand out, committed offset]}; shared with the registry while that knows it."""
@@ -70,8 +73,8 @@ class JvmMember:
             if position[0] < self.world.kafka.ends[tp]:
                 offset = position[0]
                 position[0] += 1
-                self.world.record("took", self.name, tp, offset)
-                self.world.record("acked", self.name, tp, offset)
+                self.world.record("took", self.name, tp, offset, 0)
+                self.world.record("acked", self.name, tp, offset, 0)
                 return True
         return False
 
@@ -87,6 +90,8 @@ class JvmMember:
 
     def _on_session(self, event):
         if event.kind is SessionKind.EXPIRED:
+            # on the event thread, whatever the rebalance that is under way makes of it
+            self._registry = {}
             self._new_session = True
 
     def _on_change(self, event):
@@ -109,7 +114,6 @@ class JvmMember:
         while True:
             if self._new_session:
                 self._new_session = False
-                self._registry = {}
                 yield from self._register()
                 yield from self._watch()
                 yield from self._rebalance()
@@ -127,9 +131,16 @@ class JvmMember:
         for path in sorted(self._unwatched):
             self._unwatched.discard(path)
             try:
-                yield from self._ask(self.store.get_children if path == IDS else self.store.exists, path, self._on_change)
+                if path == IDS:
+                    seen = yield from self._ask(self.store.get_children, path, self._on_change)
+                else:
+                    seen = (yield from self._ask(self.store.exists, path, self._on_change)).mzxid
             except NoNodeError:
                 self._unwatched.add(path)
+            else:
+                # the client of the JVM sets its watches anew when it is back, and the server tells it what it missed
+                self._triggered |= self._seen.get(path, seen) != seen
+                self._seen[path] = seen
 
     def _register(self):
         path = f"{IDS}/{self.consumer_id}"
@@ -169,10 +180,7 @@ class JvmMember:
         self._fetching = {}
         yield from self._commit()
         for tp in sorted(self._registry):
-            try:
-                yield from self._ask(self.store.delete, f"{OWNERS}/{tp.topic}/{tp.partition}")
-            except NoNodeError:
-                pass
+            yield from self._delete(f"{OWNERS}/{tp.topic}/{tp.partition}")
         self._registry = {}
         mine = yield from self._my_share()
         offsets = {}
@@ -195,7 +203,9 @@ class JvmMember:
             members[name] = decode_registration(path, (yield from self._ask(self.store.get_data, path)).data)
         for topic in sorted({topic for member in members.values() for topic, _ in member.subscription}):
             path = f"/brokers/topics/{topic}"
-            partitions[topic] = tuple(decode_topic(path, (yield from self._ask(self.store.get_data, path)).data).partitions)
+            partitions[topic] = tuple(
+                decode_topic(path, (yield from self._ask(self.store.get_data, path)).data).partitions
+            )
         yield from self._ask(self.store.get_children, IDS)
         if self.consumer_id not in members:
             raise AttemptFailedError
@@ -220,14 +230,19 @@ class JvmMember:
                 succeeded &= held == data
         if not succeeded:
             for path in reversed(created):
-                try:
-                    yield from self._ask(self.store.delete, path)
-                except NoNodeError:
-                    pass
+                yield from self._delete(path)
         return succeeded
+
+    def _delete(self, path):
+        """Whoever owns it."""
+        with contextlib.suppress(NoNodeError):
+            yield from self._ask(self.store.delete, path)
 
     def _create_owner(self, path, data):
         self.store.create(path, data, ephemeral=True, make_parents=True)
+
+    def _create_offset(self, path, data):
+        self.store.create(path, data, make_parents=True)
 
     def _commit(self):
         for tp, position in sorted(self._registry.items()):
@@ -238,7 +253,7 @@ class JvmMember:
                 yield from self._ask(self.store.set_data, path, encode_offset(offset))
             except NoNodeError:
                 try:
-                    yield from self._ask(lambda: self.store.create(path, encode_offset(offset), make_parents=True))
+                    yield from self._ask(self._create_offset, path, encode_offset(offset))
                 except NodeExistsError:
                     continue
             position[1] = offset

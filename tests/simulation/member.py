@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from legacy_consumer.errors import ConsumerTimeoutError, StreamError
-from legacy_consumer.offset_store import ZooKeeperOffsetStore
+from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
 from legacy_consumer.stream import KafkaStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS
 from rebalance.coordinator import Coordinator, Periods
-from rebalance.errors import ConsumerRebalanceFailedError, PartitionOwnedError, RebalanceError, RegistrationConflictError
+from rebalance.errors import (
+    ConsumerRebalanceFailedError,
+    PartitionOwnedError,
+    RebalanceError,
+    RegistrationConflictError,
+)
 from rebalance.machine import CloseRequested, Drained, Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
@@ -19,7 +24,8 @@ from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
 from tests.simulation.zookeeper import GROUP
 from zk_layout.errors import LegacyConsumerError
-from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern
+from zk_layout.store import SessionKind
 
 MAX_TURNS = 200
 """A coordinator that has not come to rest after so many turns at one moment never will."""
@@ -53,7 +59,7 @@ class User:
             self.stream._thread_id = self.ident
             member.wake_at = 0.0
         for message in messages:
-            member.world.record("took", member.name, message.tp, message.number)
+            member.world.record("took", member.name, message.tp, message.number, self.ident)
             self.hand.append((message.tp, message.number))
         if member.settings.at_next:
             self.done()
@@ -75,7 +81,7 @@ class User:
     def done(self):
         """What is in hand has been worked on."""
         for tp, number in self.hand:
-            self.member.world.record("acked", self.member.name, tp, number)
+            self.member.world.record("acked", self.member.name, tp, number, self.ident)
         self.hand.clear()
 
     def commit(self):
@@ -178,8 +184,6 @@ class OurMember:
         self.wake_at = 0.0
 
     def _told_first(self):
-        from zk_layout.store import SessionKind
-
         self.world.record("told", self.name, SessionKind.CONNECTED, self.store.session_id)
 
     def turn(self):
@@ -227,7 +231,6 @@ class OurMember:
         """The rest of shutdown()."""
         self.world.record("left", self.name)
         self.alive = False
-        self.coordinator._store.remove_session_listener(self.coordinator.post)
         for user in self.users:
             user.stream.close()
             user.hand.clear()
@@ -248,6 +251,3 @@ def _look_for_defect(error):
         error, (PartitionOwnedError, ConsumerRebalanceFailedError, RegistrationConflictError)
     ):
         raise Violation("defect", str(error))
-
-
-__all__ = ["Crash", "OurMember", "StreamError", "TopicPartition", "User"]

@@ -33,7 +33,7 @@ NETWORK_S = 1.0
 NOTICE_S = TIMEOUT_S * 2 / 3
 """A client has noticed by then that its connection is dead."""
 SETTLE_S = 40.0
-"""Sessions end (9 s), conflicts are tried (4 x 2 s), users are waited for (3 s), audits come round (10 s), and again."""
+"""Sessions end (9 s), conflicts are tried (4 x 2 s), users are waited for (3 s), audits come round (10 s)."""
 DEPTH = 2
 """How many actors may be interrupted between two of their operations at one time."""
 
@@ -86,6 +86,7 @@ class World:
             (1, self._add_partitions),
             (1, self._reset),
             (1, self._steal),
+            (1, self._deregister),
             (18 if settings.jvm_members else 0, self._resume_jvm),
         ]
         self._weights = list(accumulate(weight for weight, _ in self._actions))
@@ -246,9 +247,10 @@ class World:
 
     def _leave(self):
         member = self._one_of(self.members)
-        if member is not None and len(self.members) > 1 and not member.closing and self.rng.random() < 0.6:
-            if not (member.turning or member.using):
-                member.ask_to_close()
+        if member is None or len(self.members) < 2 or member.closing or self.rng.random() < 0.4:
+            return
+        if not (member.turning or member.using):
+            member.ask_to_close()
 
     def _cut_connection(self):
         store = self._one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
@@ -318,6 +320,14 @@ class World:
             self.record("operator", "deletes the owner of", tp)
             self.admin.delete(f"{OWNERS}/{tp.topic}/{tp.partition}")
 
+    def _deregister(self):
+        """An operator deletes an id znode; a member of the JVM would never notice that it was its own."""
+        ids = [life for life in self.checker.registered if not life.startswith(f"{GROUP}_jvm")]
+        name = self._one_of(sorted(ids))
+        if name is not None and self.rng.random() < 0.3:
+            self.record("operator", "deletes the id of", name)
+            self.admin.delete(f"{IDS}/{name}")
+
     def _resume_jvm(self):
         jvm = self._one_of(self.jvms)
         for _ in range(self.rng.choice((1, 3, 10))):
@@ -342,9 +352,7 @@ class World:
                     first = store.queue[0].event
                     lost = isinstance(first, SessionEvent) and first.kind is SessionKind.SUSPENDED
                     self._due[store] = self.clock.now + (NOTICE_S if lost else NETWORK_S)
-            now = min(
-                end, *self._due.values(), *self._cut.values(), *self._orphans.values(), self._next_alarm()
-            )
+            now = min(end, *self._due.values(), *self._cut.values(), *self._orphans.values(), self._next_alarm())
             self.clock.now = max(now, self.clock.now)
             self._let_happen(self.clock.now)
             if self.clock.now >= end:
@@ -368,9 +376,10 @@ class World:
                 self._cut[store] = 1e12
                 self._end_session(store.server_session_id, "expired")
         for member in list(self.members):
-            if member.wake_at <= now and member.alive and not (member.turning or member.committing):
-                if self.settings.punctual or not self.faults or self.rng.random() < 0.5:
-                    member.come_to_rest()
+            if member.wake_at > now or not member.alive or member.turning or member.committing:
+                continue
+            if self.settings.punctual or not self.faults or self.rng.random() < 0.5:
+                member.come_to_rest()
 
     # The end.
 
@@ -383,11 +392,20 @@ class World:
         end = self.clock.now + limit_s
         while not self._is_settled():
             if self.clock.now > end:
-                if must:
+                if must and not self._is_held_up_by_a_jvm():
                     raise Violation("not settled", self._describe())
                 return
             self._let_everybody_act()
             self.advance(0.5)
+
+    def _is_held_up_by_a_jvm(self):
+        """A JVM member that found its own claim, whose reply was lost, does not undo it: it stays with the session."""
+        expected = self._expected()
+        ids = {jvm.name: jvm.consumer_id for jvm in self.jvms}
+        return any(
+            life.actor in ids and (tp not in expected or expected[tp].consumer_id != ids[life.actor])
+            for tp, life in self.checker.owners.items()
+        )
 
     def _let_everybody_act(self):
         for store in list(self.server._stores):
@@ -408,16 +426,21 @@ class World:
     def _is_settled(self):
         if self._orphans or self._cut or any(member.closing or not member.is_settled for member in self.members):
             return False
-        if any(jvm.has_work for jvm in self.jvms):
+        if any(member.wake_at <= self.clock.now for member in self.members):
+            return False
+        if any(self.checker.actors[member.name].suspended_at is not None for member in self.members):
+            return False
+        if any(jvm.has_work for jvm in self.jvms) or any(store.queue for store in self.server._stores):
             return False
         expected = self._expected()
         # a member of the JVM gives up after its tries, and never looks whether its owner znodes are still there
         helpless = {jvm.consumer_id for jvm in self.jvms}
         for tp, thread in expected.items():
             owner = self.checker.owners.get(tp)
-            if owner is None and thread.consumer_id in helpless:
-                continue
-            if owner is None or self._id_of(owner.actor) != thread.consumer_id:
+            if thread.consumer_id in helpless:
+                if owner is not None and owner.actor in self.checker.actors:
+                    return False
+            elif owner is None or self._id_of(owner.actor) != thread.consumer_id:
                 return False
         for member in self.members:
             mine = {tp: thread for tp, thread in expected.items() if thread.consumer_id == member.consumer_id}
@@ -446,8 +469,9 @@ class World:
 
     def _describe(self):
         phases = ", ".join(
-            f"{m.name} {m.coordinator.status.phase.value} {sorted(map(str, m.owned))} {m.coordinator.status.error or ''}"
-            for m in self.members
+            f"{member.name} {member.coordinator.status.phase.value} {sorted(map(str, member.owned))}"
+            f" {member.coordinator.status.error or ''}"
+            for member in self.members
         )
         owners = {str(tp): life.actor for tp, life in sorted(self.checker.owners.items())}
         expected = {str(tp): str(thread) for tp, thread in self._expected().items()}

@@ -64,6 +64,10 @@ class RecordingDelivery:
         self.log.append(("drop", tuple(sorted(partitions))))
         self.flowing -= set(partitions)
 
+    def bury(self, partitions):
+        self.log.append(("bury", tuple(sorted(partitions))))
+        self.flowing -= set(partitions)
+
     def pause(self):
         self.paused = True
 

@@ -6,6 +6,7 @@ input ends it, so that none outlives the tests. tests/interop/java/Member.java s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,6 +26,11 @@ PATIENCE_S = 60.0
 
 # a member lives for seconds: what the better compiler would win is not earned back
 _SMALL = ("-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx128m")
+
+
+def between_looks() -> None:
+    """The pause of a loop that looks at a condition again and again."""
+    time.sleep(0.02)
 
 
 class Consumed(NamedTuple):
@@ -130,10 +136,8 @@ class LineProcess:
         self._reader.join(timeout_s)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        try:
+        with contextlib.suppress(OSError):  # a command was on its way to a dead process
             self._process.stdin.close()
-        except OSError:  # a command was on its way to a dead process
-            pass
         self._process.stdout.close()
         return code
 

@@ -110,9 +110,10 @@ def test_members_are_described_by_subscription_threads_and_what_they_own(store):
         put(store, f"/consumers/g/owners/t/{partition}", owner)
     found = describe_group(store, Logs({}), "g")
     joined = [store.get_data(f"/consumers/g/ids/{name}").stat.ctime_ms for name in ("g_a", "g_b")]
+    by = ("range", "roundrobin 0.10.2", "roundrobin 1.0")
     assert found.members == (
-        GroupMember("g_a", "static", (("t", 2), ("u", 1)), 3, 2, joined[0]),
-        GroupMember("g_b", "white_list", (("t|x", 4),), 4, 0, joined[1]),
+        GroupMember("g_a", "static", (("t", 2), ("u", 1)), 3, 2, joined[0], "Kafka 0.8.1+", by),
+        GroupMember("g_b", "white_list", (("t|x", 4),), 4, 0, joined[1], "Kafka 0.8.1+"),
     )
     assert [row.owner_is_member for row in found.partitions] == [True, True, False]
     assert found.unowned == 1

@@ -211,9 +211,10 @@ def test_a_socket_that_gives_up_before_a_fetch_returns_is_refused():
         load(socket_timeout_ms=100, fetch_wait_max_ms=500)
 
 
-def test_offsets_in_kafka_are_refused_plainly():
-    with pytest.raises(ConfigError, match="only zookeeper is implemented"):
-        load(offsets_storage="kafka")
+def test_offsets_in_kafka_are_kept_in_zookeeper_too_unless_told_otherwise():
+    assert load(offsets_storage="kafka").dual_commit_enabled is True
+    assert load(offsets_storage="kafka", dual_commit_enabled=False).dual_commit_enabled is False
+    assert load(offsets_storage="kafka").warnings == load().warnings
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,7 @@ def test_a_partition_that_stays_after_all_goes_on_after_what_was_handed_out(rig)
     next(messages)
     next(messages)
     rig.stream.stop([P0])
-    assert rig.stream.handed_out(P0) == 2
+    assert rig.stream.handed_out(P0, rig.progress.get(P0).epoch) == 2
 
 
 def test_a_position_that_the_fetcher_had_to_look_up_counts_as_consumed(rig):

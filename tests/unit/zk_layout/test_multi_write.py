@@ -27,15 +27,15 @@ def test_the_request_is_what_kazoo_sends():
     ]
     kazoo = Transaction(
         [
-            CheckVersion("/root/a", 3),
-            Create("/root/b", b"x", OPEN_ACL_UNSAFE, 1),
-            Create("/root/n", None, OPEN_ACL_UNSAFE, 0),
-            SetData("/root/c", b"\xc3\xa9", 7),
-            Delete("/root/d", -1),
+            CheckVersion("/chroot/a", 3),
+            Create("/chroot/b", b"x", OPEN_ACL_UNSAFE, 1),
+            Create("/chroot/n", None, OPEN_ACL_UNSAFE, 0),
+            SetData("/chroot/c", b"\xc3\xa9", 7),
+            Delete("/chroot/d", -1),
         ]
     )
     open_acl = encode_acl(OPEN_ACL_UNSAFE)
-    assert encode_multi(ops, "/root", {Acl.OPEN: open_acl, Acl.SECURE: open_acl}) == bytes(kazoo.serialize())
+    assert encode_multi(ops, "/chroot", {Acl.OPEN: open_acl, Acl.SECURE: open_acl}) == bytes(kazoo.serialize())
 
 
 def test_a_reply_has_a_stat_for_each_write_and_nothing_for_the_rest():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from legacy_consumer.offset_store import Commit, ZooKeeperOffsetStore
+from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
 from zk_layout.errors import ConnectionLostError, MalformedZnodeError, SessionExpiredError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper

@@ -1,0 +1,81 @@
+"""Offsets in Kafka and in ZooKeeper: offsets.storage=kafka with dual.commit.enabled, the way from one to the other.
+
+The greater of both counts, as for the JVM. So a rewind in one of them alone is undone without a word: an operator must
+set both, or better stop the group first.
+
+The JVM commits to Kafka, then to ZooKeeper what Kafka took. Here ZooKeeper comes first, and Kafka gets what ZooKeeper
+let pass: the multi there is fenced, so a member that lost its session or a partition moves nothing in either store. And
+when no coordinator answers, ZooKeeper has the offset at least, and with it every member that reads both. Between the
+two writes ZooKeeper is ahead; who reads Kafka alone then sees messages again, and loses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from legacy_consumer.offsets.kafka import KafkaOffset, KafkaOffsetStore, judge
+from legacy_consumer.offsets.store import Commit, CommitResult
+from legacy_consumer.offsets.topic_lives import czxid_in
+from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
+from legacy_consumer.progress import Committed
+from zk_layout.model import TopicPartition
+
+
+class DualOffsetStore:
+    """Implements OffsetStore over both."""
+
+    def __init__(self, zookeeper: ZooKeeperOffsetStore, kafka: KafkaOffsetStore) -> None:
+        self._zookeeper = zookeeper
+        self._kafka = kafka
+
+    @property
+    def wants_unchanged(self) -> bool:
+        """For Kafka, where they would expire; the znodes stay as they are."""
+        return True
+
+    def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """The greater of both offsets, with the znode's version. Raises: GroupOffsetsUnavailableError."""
+        in_kafka = self._kafka.fetch(partitions)
+        in_zookeeper = self._zookeeper.read(partitions)
+        return {tp: greater(in_zookeeper[tp], in_kafka[tp]) for tp in partitions}
+
+    def commit(
+        self,
+        commits: Mapping[TopicPartition, Commit],
+        *,
+        consumer_id: str | None,
+        session_id: int | None,
+        timeout_s: float | None = None,
+    ) -> CommitResult:
+        """Write what changed to ZooKeeper, and to Kafka all that ZooKeeper did not refuse."""
+        changed = {tp: commit for tp, commit in commits.items() if commit.offset != commit.seen.offset}
+        same = commits.keys() - changed.keys()
+        result = self._zookeeper.commit(changed, consumer_id=consumer_id, session_id=session_id)
+        if same and consumer_id is not None:
+            result.unowned |= self._zookeeper.find_unowned(same, consumer_id=consumer_id, session_id=session_id)
+        passed = {tp: c for tp, c in commits.items() if tp in result.committed or (tp in same - result.unowned)}
+        in_kafka = CommitResult()
+        self._kafka.put(passed, timeout_s, in_kafka)
+        result.failure = in_kafka.failure
+        return result
+
+    def close(self) -> None:
+        """Close both."""
+        self._kafka.close()
+        self._zookeeper.close()
+
+
+def greater(in_zookeeper: Committed, in_kafka: KafkaOffset) -> Committed:
+    """Both stores' offsets as one. An offset in Kafka that does not say for which topic it is follows its znode.
+
+    A JVM member writes both and marks neither: if the znode is of an earlier topic, so is what is not beyond it.
+    """
+    topic_czxid = in_zookeeper.topic_czxid
+    kafka = judge(in_kafka, topic_czxid)
+    offset, outlived = kafka.offset, kafka.outlived
+    unmarked = czxid_in(in_kafka.metadata) is None
+    if offset is not None and unmarked and in_zookeeper.outlived is not None and offset <= in_zookeeper.outlived:
+        offset, outlived = None, offset
+    found = max((o for o in (in_zookeeper.offset, offset) if o is not None), default=None)
+    old = max((o for o in (in_zookeeper.outlived, outlived) if o is not None), default=None)
+    return Committed(found, in_zookeeper.version, topic_czxid, outlived=old if found is None else None)

@@ -1,0 +1,77 @@
+"""How often and how long Kafka is asked again for what concerns a group's offsets.
+
+By whom a commit is wanted (offsets.commit.max.retries, offsets.channel.backoff.ms):
+
+auto commit           once: the next interval is the next try, and the thread that decides about the group must not wait
+rebalance, shutdown   again until the tries are used up or drain.timeout.ms is over: others wait for the partitions
+commit_offsets()      again until the tries are used up, or shutdown() is called
+
+The JVM does nearly the reverse: 0.8.2 tries once but at shutdown, and from 0.9 on its flag is turned round, so that the
+timer and commitOffsets(false) try again while a rebalance, a shutdown and commitOffsets(true) do not.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    sleep_using_event,
+    stop_after_attempt,
+    stop_before_delay,
+    stop_when_event_set,
+    wait_fixed,
+)
+
+from legacy_consumer.errors import OffsetError
+from zk_layout.errors import LegacyConsumerError
+
+
+@dataclass(frozen=True, slots=True)
+class RetrySettings:
+    """The properties that say how often; the tries after the first, and the wait between two."""
+
+    max_retries: int = 5
+    backoff_s: float = 1.0
+
+
+def explicit_commit(settings: RetrySettings, closing: threading.Event) -> Retrying:
+    """For a user who asked for it, and waits."""
+    return Retrying(
+        stop=stop_after_attempt(1 + settings.max_retries) | stop_when_event_set(closing),
+        wait=wait_fixed(settings.backoff_s),
+        retry=retry_if_exception(_is_retriable_in_kafka),
+        sleep=sleep_using_event(closing),
+        reraise=True,
+    )
+
+
+def last_commit(settings: RetrySettings, within_s: float) -> Retrying:
+    """Before partitions are given up: nobody commits for this member after it."""
+    return Retrying(
+        stop=stop_after_attempt(1 + settings.max_retries) | stop_before_delay(within_s),
+        wait=wait_fixed(settings.backoff_s),
+        retry=retry_if_exception(_is_retriable_in_kafka),
+        reraise=True,
+    )
+
+
+def coordinator_answer(backoff_s: float, within_s: float) -> Retrying:
+    """For a read: a coordinator that has just moved, or is still loading the offsets, says so at once."""
+    return Retrying(
+        stop=stop_before_delay(within_s),
+        wait=wait_fixed(backoff_s),
+        retry=retry_if_exception(_is_retriable),
+        reraise=True,
+    )
+
+
+def _is_retriable(error: BaseException) -> bool:
+    return isinstance(error, LegacyConsumerError) and error.retriable
+
+
+def _is_retriable_in_kafka(error: BaseException) -> bool:
+    # ZooKeeper's own errors are the coordinator's to judge
+    return isinstance(error, OffsetError) and error.retriable

@@ -1,0 +1,141 @@
+"""By which strategy a group really divides its partitions, told from its owner znodes.
+
+Nothing in ZooKeeper says which partition.assignment.strategy a member was given, nor of which version its round-robin
+is; but what its members own shows it. A member that divides otherwise than the rest is refused by nobody: it only
+never gets what it thinks is its own, while partitions that others think are its own stay without an owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from rebalance.assignors import ASSIGNORS, DIALECTS, Dialect
+from rebalance.errors import AssignmentRefusedError, StrategyMismatchError
+from rebalance.snapshot import Assignment, GroupSnapshot
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+
+class Strategy(NamedTuple):
+    """What partition.assignment.strategy says, and for roundrobin partition.assignment.dialect."""
+
+    name: str
+    dialect: Dialect | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.dialect is None else f"{self.name} {self.dialect}"
+
+    @classmethod
+    def of(cls, name: str, dialect: Dialect) -> Strategy:
+        """From the two properties; range has no dialects."""
+        return cls(name, dialect if name == "roundrobin" else None)
+
+    def assign(self, group: GroupSnapshot) -> Assignment:
+        """Divide the group. Raises: AssignmentRefusedError."""
+        return ASSIGNORS[self.name](group, self.dialect or DIALECTS[-1])
+
+
+STRATEGIES = (Strategy("range"), *(Strategy("roundrobin", dialect) for dialect in DIALECTS))
+
+
+def strategies_of_members(
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str]
+) -> dict[str, tuple[Strategy, ...]]:
+    """{consumer id: the strategies that give it just what it owns}; none for a member that owns nothing.
+
+    owners: {partition: text of the owner znode}. A text without thread, as other clients write it, counts for any
+    thread of the member.
+    """
+    held = _held_by_members(group, owners)
+    shown: dict[str, list[Strategy]] = {consumer_id: [] for consumer_id in group.members}
+    for strategy, shares in _all_shares(group):
+        for consumer_id in group.members:
+            if held[consumer_id] and _fits(held[consumer_id], shares[consumer_id]):
+                shown[consumer_id].append(strategy)
+    return {consumer_id: tuple(strategies) for consumer_id, strategies in shown.items()}
+
+
+def strategies_of_group(
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], *, without: str | None = None
+) -> tuple[Strategy, ...]:
+    """The strategies that explain all that is owned, and that explain all that is not.
+
+    Nothing is shown by a group in the midst of a rebalance, nor by one that owns nothing.
+    without: a member of the group whose own share, owned or not, proves nothing; the one that asks.
+    """
+    held = _held_by_members(group, owners)
+    others = [consumer_id for consumer_id in group.members if consumer_id != without]
+    if not any(held[consumer_id] for consumer_id in others):
+        return ()
+    return tuple(
+        strategy
+        for strategy, shares in _all_shares(group)
+        if all(_fits(held[consumer_id], shares[consumer_id]) for consumer_id in others)
+    )
+
+
+def find_mismatch(
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: Strategy, *, without: str | None = None
+) -> StrategyMismatchError | None:
+    """What to tell a member with this strategy if the group shows others and not this one.
+
+    One that would refuse the group as it is fits as little as one that divides it otherwise.
+    """
+    held = _held_by_members(group, owners)
+    if not any(held[consumer_id] for consumer_id in held if consumer_id != without):
+        return None
+    shown = strategies_of_group(group, owners, without=without)
+    if not shown or ours in shown:
+        return None
+    return StrategyMismatchError(group.group, str(ours), tuple(map(str, shown)), _settings(shown))
+
+
+def _settings(shown: tuple[Strategy, ...]) -> str:
+    """The properties to set; which of several dialects, only the members' version of Kafka can say."""
+    words = {strategy.name: f"partition.assignment.strategy={strategy.name}" for strategy in shown}
+    dialects = [strategy.dialect for strategy in shown if strategy.dialect is not None]
+    if dialects:
+        words["roundrobin"] += f" and partition.assignment.dialect={' or '.join(dialects)}"
+    return " or ".join(words.values()) + (", whichever its members have" if len(shown) > 1 else "")
+
+
+_Shares = Mapping[str, Mapping[TopicPartition, ConsumerThreadId]]
+
+
+def _all_shares(group: GroupSnapshot) -> Iterator[tuple[Strategy, _Shares]]:
+    """Each strategy that takes the group, with {consumer id: what it gives the member}."""
+    for strategy in STRATEGIES:
+        try:
+            assignment = strategy.assign(group)
+        except AssignmentRefusedError:
+            continue
+        shares: dict[str, dict[TopicPartition, ConsumerThreadId]] = {name: {} for name in group.members}
+        for tp, thread in assignment.items():
+            shares[thread.consumer_id][tp] = thread
+        yield strategy, shares
+
+
+def _held_by_members(
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str]
+) -> dict[str, dict[TopicPartition, str]]:
+    """{consumer id: {partition: text}}, of partitions that exist and members that are registered."""
+    held: dict[str, dict[TopicPartition, str]] = {consumer_id: {} for consumer_id in group.members}
+    for tp, text in owners.items():
+        owner = owner_id(text)
+        if owner in held and tp.partition in group.partitions.get(tp.topic, ()):
+            held[owner][tp] = text
+    return held
+
+
+def owner_id(text: str) -> str:
+    """The consumer id in an owner znode's text; other clients than the JVM's write it without a thread."""
+    try:
+        return ConsumerThreadId.parse(text).consumer_id
+    except ValueError:
+        return text
+
+
+def _fits(held: Mapping[TopicPartition, str], share: Mapping[TopicPartition, ConsumerThreadId]) -> bool:
+    return held.keys() == share.keys() and all(
+        text in (str(share[tp]), share[tp].consumer_id) for tp, text in held.items()
+    )

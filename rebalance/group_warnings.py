@@ -1,0 +1,227 @@
+"""What in a group cannot work, or does not work as its users believe, in sentences that say what to do.
+
+Told from what stands in ZooKeeper alone, so an operator's tool can say it about any group, and a member about its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from rebalance.assignors.threads import threads_per_topic
+from rebalance.group_strategy import Strategy, find_mismatch, strategies_of_group, strategies_of_members
+from rebalance.member_kinds import MemberKind, meant_regex, owner_kind
+from rebalance.snapshot import GroupSnapshot
+from rebalance.subscription import is_wildcard, subscribed_topics
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+
+_SHOWN = 3
+"""How many of something a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWarning:
+    """One thing that is wrong.
+
+    code: a word for programs. consumer_ids: the members it is about, none = the group. text: one line for people.
+    """
+
+    code: str
+    text: str
+    consumer_ids: tuple[str, ...] = ()
+
+
+def group_warnings(
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], *, ours: Strategy | None = None
+) -> list[GroupWarning]:
+    """All that is wrong with the group.
+
+    owners: {partition: text of its owner znode}. ours: how a member that asks would divide the group; an operator
+    has no strategy.
+    """
+    return [
+        *(warning for consumer_id in group.unreadable for warning in _of_unreadable(group, consumer_id)),
+        *(warning for consumer_id in group.members for warning in member_warnings(group, consumer_id)),
+        *_of_kafka_node_among_others(group),
+        *_of_owner_texts(owners),
+        *_of_strategies(group, owners, ours),
+        *_of_unequal_subscriptions(group, owners, ours),
+        *_of_missing_topics(group),
+    ]
+
+
+def member_warnings(group: GroupSnapshot, consumer_id: str) -> Iterator[GroupWarning]:
+    """What is wrong with one readable member, whoever else is in the group."""
+    registration = group.members[consumer_id]
+    kind = group.kinds.get(consumer_id, MemberKind.UNKNOWN)
+    about = (consumer_id,)
+    if kind is MemberKind.WVANBERGEN:
+        yield GroupWarning(
+            "foreign_member",
+            f"{consumer_id} is of {kind.value}, which divides partitions by their leaders and not as Kafka does: "
+            "members of both kinds claim the same partitions, others stay without owner; give it a group of its own",
+            about,
+        )
+    if kind is MemberKind.KAFKA_0_8_1:
+        yield GroupWarning(
+            "regex_not_escaped",
+            f"{consumer_id} is of {kind.value}, which registers backslashes unescaped: members of Kafka before 1.0.1 "
+            "cannot read that and fail every rebalance; write its filter without backslashes, [.] for \\.",
+            about,
+        )
+    if is_wildcard(registration):
+        if len(registration.subscription) > 1:
+            topics = [topic for topic, _ in registration.subscription]
+            yield GroupWarning(
+                "several_patterns",
+                f"{consumer_id} is of {kind.value} and registers {len(topics)} topics as one white list: all others "
+                f"believe that it reads {_shown(topics[0])} alone, so both it and they read {_some(topics[1:])}; "
+                "give it one topic",
+                about,
+            )
+        yield from _of_regex(group, consumer_id, registration)
+
+
+def _of_regex(group: GroupSnapshot, consumer_id: str, registration: ConsumerRegistration) -> Iterator[GroupWarning]:
+    regex = registration.subscription[0][0]
+    meant = meant_regex(regex)
+    if meant is None:
+        return
+    topics = sorted(
+        subscribed_topics(registration, group.partitions, exclude_internal_topics=group.exclude_internal_topics)
+    )
+    if registration.pattern is SubscriptionPattern.BLACK_LIST:
+        effect = "keeps fewer topics out than was meant"
+    elif topics:
+        effect = f"chooses only {_some(topics)}"
+    else:
+        effect = "owns nothing"
+    yield GroupWarning(
+        "regex_escaped_twice",
+        f"{consumer_id} registered its filter {meant} escaped twice, as Kafka 1.0.1 to 1.1.1 do: every member reads "
+        f"{regex}, in which a backslash is meant literally, so it {effect}; write it without backslashes, [.] for \\.",
+        (consumer_id,),
+    )
+
+
+_DIES_OF_IT = "members of the JVM fail every rebalance while it is there"
+_OF_UNREADABLE = {
+    MemberKind.PYKAFKA: ("foreign_member", f"{_DIES_OF_IT}, and what it reads others read too; give it its own group"),
+    MemberKind.KAFKA_NODE: ("foreign_member", f"it has not filled in its registration yet; {_DIES_OF_IT} so"),
+    MemberKind.KAFKA_0_7: ("kafka_0_7_member", "0.7 and later versions cannot read each other; give it its own group"),
+}
+_OF_UNKNOWN = ("unreadable_member", f"its registration cannot be read; {_DIES_OF_IT}; stop it")
+
+
+def _of_unreadable(group: GroupSnapshot, consumer_id: str) -> Iterator[GroupWarning]:
+    kind = group.kinds.get(consumer_id, MemberKind.UNKNOWN)
+    code, what = _OF_UNREADABLE.get(kind, _OF_UNKNOWN)
+    known = "" if kind is MemberKind.UNKNOWN else f" is of {kind.value}"
+    yield GroupWarning(code, f"{_shown(consumer_id)}{known}: {what}", (consumer_id,))
+
+
+def _of_kafka_node_among_others(group: GroupSnapshot) -> Iterator[GroupWarning]:
+    """It divides as range does, but counts members and not streams, and takes what others name for topics."""
+    nodes = tuple(name for name in group.members if group.kinds.get(name) is MemberKind.KAFKA_NODE)
+    others = [(name, member) for name, member in group.members.items() if name not in nodes]
+    unlike = [
+        name
+        for name, member in others
+        if is_wildcard(member) or any(streams != 1 for _, streams in member.subscription)
+    ]
+    if nodes and unlike:
+        yield GroupWarning(
+            "foreign_member",
+            f"{_some(nodes)} of kafka-node and {_some(unlike)} cannot share a group: kafka-node takes every member "
+            "for one stream and every filter for a topic; give it a group of its own",
+            nodes + tuple(unlike),
+        )
+
+
+def _of_owner_texts(owners: Mapping[TopicPartition, str]) -> Iterator[GroupWarning]:
+    odd: dict[tuple[MemberKind, str], list[TopicPartition]] = {}
+    for tp in sorted(owners):
+        kind = owner_kind(owners[tp])
+        if kind is not None:
+            odd.setdefault((kind, owners[tp]), []).append(tp)
+    for (kind, text), partitions in odd.items():
+        writer = "" if kind is MemberKind.UNKNOWN else f", as {kind.value} does"
+        yield GroupWarning(
+            "owner_without_thread",
+            f"{_shown(text)} owns {_some(partitions)} without naming a thread{writer}: Kafka's tools show its id "
+            "cut short, and no member of Kafka takes a partition from it before its session ends",
+            (text,),
+        )
+
+
+def _of_strategies(
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: Strategy | None
+) -> Iterator[GroupWarning]:
+    if ours is not None:
+        mismatch = find_mismatch(group, owners, ours)
+        if mismatch is not None:
+            yield GroupWarning("strategy_mismatch", str(mismatch))
+        return
+    if strategies_of_group(group, owners):
+        return
+    # Between two rebalances everybody is explained by something; who is explained by nothing may yet be moving.
+    shown = {name: found for name, found in strategies_of_members(group, owners).items() if found}
+    common = set.intersection(*map(set, shown.values())) if shown else set()
+    if len(shown) > 1 and not common:
+        by = {name: " or ".join(map(str, found)) for name, found in shown.items()}
+        kinds = dict.fromkeys(by.values())
+        some = "; ".join(f"{_some([name for name in by if by[name] == kind])} by {kind}" for kind in kinds)
+        yield GroupWarning(
+            "strategy_mismatch",
+            f"members divide the group differently: {some}; give all the same partition.assignment.strategy, and for "
+            "roundrobin versions that agree",
+            tuple(shown),
+        )
+
+
+def _of_unequal_subscriptions(
+    group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: Strategy | None
+) -> Iterator[GroupWarning]:
+    """Round-robin up to 0.10.1 refuses them."""
+    if ours is None:
+        # such members would own nothing; one strategy that explains what is owned is not theirs
+        held = {text for tp, text in owners.items() if tp.topic in group.partitions}
+        concerned = bool(group.partitions) and not held
+        who = "if its members divide by roundrobin and are of Kafka 0.8.2 to 0.10.1, they"
+    else:
+        concerned = ours == Strategy("roundrobin", "0.8.2")
+        who = "roundrobin of Kafka 0.8.2 to 0.10.1"
+    threads = threads_per_topic(group)
+    if concerned and len(set(threads.values())) > 1:
+        yield GroupWarning(
+            "unequal_subscriptions",
+            f"{who} refuse this group: all members must subscribe to the same topics with one stream count each; "
+            "make them alike, or use range",
+        )
+
+
+def _of_missing_topics(group: GroupSnapshot) -> Iterator[GroupWarning]:
+    subscribers: dict[str, list[str]] = {}
+    for consumer_id, registration in group.members.items():
+        if not is_wildcard(registration):
+            for topic, _ in registration.subscription:
+                if not group.partitions.get(topic):
+                    subscribers.setdefault(topic, []).append(consumer_id)
+    for topic, consumer_ids in sorted(subscribers.items()):
+        yield GroupWarning(
+            "missing_topic",
+            f"topic {_shown(topic)} does not exist: streams of {_some(consumer_ids)} wait until it is created",
+            tuple(consumer_ids),
+        )
+
+
+def _some(things: Iterable[object]) -> str:
+    """The first few, in words."""
+    names = [_shown(str(thing)) for thing in things]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _shown(text: str) -> str:
+    """Short enough for a line: what others wrote may be anything."""
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,102 @@
+"""Logs with gaps, made by every broker version's own cleaner: messages replaced, messages deleted, emptied batches."""
+
+import pytest
+
+from legacy_consumer.librdkafka import Record
+from tests.support.broker_cluster import comes_no_more, on_every_broker, take, tp
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+KEYS, ROUNDS = 7, 60
+DELETED = b"k3"
+
+
+@pytest.fixture
+def compacted(cluster):
+    """A topic that was cleaned behind its last tombstone and rests, and {offset: (key, value)} of all that was produced.
+
+    Many segments, few keys, and one key that ends deleted; then noise that nothing replaces, so that the log ends in
+    whole segments that the cleaner has seen. A value names its own offset.
+    """
+    topic = cluster.new_topic(
+        cleanup_policy="compact",
+        segment_bytes="2000",
+        segment_index_bytes="4096",
+        min_cleanable_dirty_ratio="0.001",
+        delete_retention_ms="0",
+    )
+    written = {}
+
+    def write(keys, *, deleted=False):
+        records = []
+        for key in keys:
+            offset = len(written)
+            written[offset] = (key, None if deleted else b"%d" % offset)
+            records.append(Record(*written[offset], 0))
+        # some at a time: a batch larger than a segment is refused
+        cluster.produce(topic, records, batch_num_messages=10, **idempotence(cluster))
+
+    write(b"k%d" % (n % KEYS) for n in range(KEYS * ROUNDS))
+    write([DELETED], deleted=True)
+    deleted_at = len(written) - 1
+    write(b"k0" for _ in range(KEYS * ROUNDS))
+    eventually(lambda: cluster.cleaned_up_to(topic) > deleted_at + KEYS * ROUNDS // 2, 60)
+    # the tombstone goes in a later pass than what it deleted, and there is only one if there is something new
+    eventually(lambda: write([b"k0"] * 10) or not holds_first_of_batch(cluster, topic, deleted_at), 60)
+    eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic), 60)
+    return topic, written
+
+
+def holds_first_of_batch(cluster, topic, offset):
+    return any(batch.offset == offset and batch.count for batch in cluster.batches_on_disk(topic))
+
+
+def idempotence(cluster):
+    # the cleaner keeps an emptied batch that holds an idempotent producer's last sequence number
+    return {"enable_idempotence": True, "acks": "all"} if cluster.newest_format == 2 else {}
+
+
+def is_latest(offset, written):
+    return all(key != written[offset][0] for later, (key, _) in written.items() if later > offset)
+
+
+@on_every_broker
+def test_what_the_cleaner_left_arrives_with_its_own_offsets_and_positions_go_over_the_gaps(cluster, compacted):
+    topic, written = compacted
+    with cluster.consuming(topic, "gaps") as (connector, stream):
+        messages = []
+        while not messages or messages[-1].offset() < len(written) - 1:
+            messages += take(stream, 1)
+            connector.commit_offsets()
+            assert cluster.committed("gaps", topic) == {0: messages[-1].offset() + 1}
+        assert comes_no_more(stream)
+    offsets = [message.offset() for message in messages]
+    assert offsets == sorted(set(offsets))
+    assert {m.offset(): (m.key(), m.value()) for m in messages}.items() <= written.items()
+    assert len(messages) < len(written) // 2, "nothing was cleaned"
+    missing = set(written) - set(offsets)
+    assert not [offset for offset in missing if written[offset][1] is not None and is_latest(offset, written)]
+    assert DELETED not in {message.key() for message in messages}
+    if cluster.newest_format == 2:
+        assert any(batch.count == 0 for batch in cluster.batches_on_disk(topic)), "no batch was emptied"
+
+
+@on_every_broker
+def test_a_group_goes_on_from_an_offset_that_the_cleaner_took(cluster, compacted):
+    topic, written = compacted
+    with cluster.consuming(topic, "all") as (connector, stream):
+        survivors = []
+        while not survivors or survivors[-1] < len(written) - 1:
+            survivors.append(take(stream, 1)[0].offset())
+    gone = [offset for offset in range(len(written)) if offset not in survivors]
+    for offset in (gone[0], gone[len(gone) // 2], gone[-1]):
+        group = f"from-{offset}"
+        with cluster.consuming(topic, "by-hand") as (connector, _):
+            connector.commit_offsets({tp(topic): offset})
+        with cluster.consuming(topic, "by-hand") as (connector, stream):
+            expected = [o for o in survivors if o > offset]
+            assert [m.offset() for m in take(stream, len(expected))] == expected, group
+            assert comes_no_more(stream)
+            connector.commit_offsets()
+        assert cluster.committed("by-hand", topic) == {0: len(written)}

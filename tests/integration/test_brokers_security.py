@@ -1,0 +1,162 @@
+"""TLS, SASL and ZooKeeper's ACLs: who is let in, and what the others are told, and when."""
+
+import subprocess
+import time
+import uuid
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
+
+from legacy_consumer import ConsumerConnector, MissingListenerError
+from legacy_consumer.errors import BrokerRefusedError
+from legacy_consumer.librdkafka import Record
+from tests.support.broker_cluster import PASSWORD, USER, on_brokers_with_listeners, on_every_broker, take, tp
+from zk_layout.errors import NotPermittedError
+
+pytestmark = pytest.mark.kafka
+
+BOUND_S = 10
+SASL = {
+    "security_protocol": "SASL_PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+    "sasl_username": USER,
+    "sasl_password": PASSWORD,
+}
+
+
+@pytest.fixture
+def group():
+    return f"g-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic(cluster):
+    topic = cluster.new_topic()
+    cluster.produce(topic, [Record(None, b"%d" % n, 0) for n in range(5)])
+    return topic
+
+
+@pytest.fixture(scope="module")
+def foreign_ca(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("foreign")
+    store = ["-keystore", str(folder / "k.p12"), "-storetype", "PKCS12", "-storepass", "secret", "-alias", "a"]
+    for command in (
+        ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=elsewhere", "-ext", "BC=ca:true"],
+        ["-exportcert", "-rfc", "-file", str(folder / "ca.pem")],
+    ):
+        subprocess.run(["keytool", *command, *store], check=True, capture_output=True, timeout=60)
+    return str(folder / "ca.pem")
+
+
+def consume(cluster, topic, group, **properties):
+    with cluster.consuming(topic, group, **properties) as (connector, stream):
+        values = [int(message.value()) for message in take(stream, 5)]
+        connector.commit_offsets()
+    return values
+
+
+# Brokers
+
+
+@on_brokers_with_listeners
+def test_a_tls_listener_is_consumed_from_with_its_certificate_and_name_checked(cluster, topic, group):
+    tls = {"ssl_ca_location": str(cluster.ca), "ssl_endpoint_identification_algorithm": "https"}
+    assert consume(cluster, topic, group, security_protocol="SSL", **tls) == [0, 1, 2, 3, 4]
+    assert cluster.committed(group, topic) == {0: 5}
+
+
+@on_brokers_with_listeners
+def test_a_sasl_listener_is_consumed_from(cluster, topic, group):
+    assert consume(cluster, topic, group, **SASL) == [0, 1, 2, 3, 4]
+    assert cluster.committed(group, topic) == {0: 5}
+
+
+def refused(cluster, topic, group, **properties):
+    """The error that a stream ends with, though it would wait for ever for messages."""
+    begun = time.monotonic()
+    with pytest.raises(BrokerRefusedError) as caught:
+        consume(cluster, topic, group, consumer_timeout_ms=-1, **properties)
+    assert time.monotonic() - begun < BOUND_S
+    assert cluster.members(group) == ()
+    assert "\n" not in str(caught.value)
+    assert not caught.value.retriable
+    return str(caught.value)
+
+
+# What a refusal looks like changed twice: 0.10 hangs up, 1.0 says why, and since 2.0 it lets one wait for it.
+@pytest.mark.parametrize("broker_version", ["0.10.2.2", "1.1.1", "3.9.1"])
+def test_a_wrong_password_ends_the_stream_with_an_error_that_names_what_to_check(cluster, topic, group):
+    message = refused(cluster, topic, group, **{**SASL, "sasl_password": "wrong"})
+    assert message.endswith("check security.protocol, sasl.* and ssl.*")
+    assert "redentials" in message or "Invalid username or password" in message
+    assert "wrong" not in message
+
+
+@pytest.mark.parametrize("broker_version", ["1.1.1"])
+def test_a_sasl_mechanism_that_the_broker_lacks_is_named_with_those_that_it_has(cluster, topic, group):
+    message = refused(cluster, topic, group, **{**SASL, "sasl_mechanism": "SCRAM-SHA-256"})
+    assert "SCRAM-SHA-256" in message
+    assert "supported mechanisms: PLAIN" in message
+
+
+@pytest.mark.parametrize("broker_version", ["1.1.1"])
+def test_a_broker_whose_certificate_nobody_we_trust_signed_is_not_spoken_to(cluster, topic, group, foreign_ca):
+    message = refused(cluster, topic, group, security_protocol="SSL", ssl_ca_location=foreign_ca)
+    assert "certificate verify failed" in message
+
+
+@on_every_broker
+def test_a_listener_that_no_broker_has_is_named_with_those_that_there_are(cluster, topic, group):
+    begun = time.monotonic()
+    with pytest.raises(MissingListenerError, match="no broker offers a SASL_SSL listener, only PLAINTEXT"):
+        consume(cluster, topic, group, **{**SASL, "security_protocol": "SASL_SSL"})
+    assert time.monotonic() - begun < BOUND_S
+    assert cluster.members(group) == ()
+
+
+# ZooKeeper
+
+
+@pytest.fixture
+def foreigner(cluster):
+    client = KazooClient(cluster.kafka.zookeeper_connect, auth_data=[("digest", "somebody:else")])
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+PROTECTED = {"zookeeper_set_acl": True, "zookeeper_auth_digest": "member:secret"}
+
+
+@on_every_broker
+def test_only_the_groups_own_credentials_write_its_offsets(cluster, topic, group, foreigner):
+    assert consume(cluster, topic, group, **PROTECTED) == [0, 1, 2, 3, 4]
+    path = f"/consumers/{group}/offsets/{topic}/0"
+    assert foreigner.get(path)[0] == b"5"
+    for refused in (
+        lambda: foreigner.set(path, b"0"),
+        lambda: foreigner.delete(path),
+        lambda: foreigner.create(f"/consumers/{group}/offsets/{topic}/1", b"0"),
+        lambda: foreigner.create(f"/consumers/{group}/owners/{topic}/1", b"x"),
+    ):
+        with pytest.raises(NoAuthError):
+            refused()
+    with cluster.consuming(topic, group, **PROTECTED) as (connector, _):
+        connector.commit_offsets({tp(topic): 3})
+    assert foreigner.get(path)[0] == b"3"
+
+
+@on_every_broker
+@pytest.mark.parametrize("digest", ["member:wrong", "somebody:else", None])
+def test_a_member_with_other_credentials_is_told_so_and_leaves_nothing(cluster, topic, group, digest):
+    consume(cluster, topic, group, **PROTECTED)
+    properties = {"zookeeper_auth_digest": digest} if digest else {}
+    begun = time.monotonic()
+    connector = ConsumerConnector(**cluster.config(group, **properties))
+    with pytest.raises(NotPermittedError, match=f"/consumers/{group}/.* may not be accessed with these credentials"):
+        connector.create_message_streams({topic: 1})
+    assert time.monotonic() - begun < BOUND_S
+    assert cluster.members(group) == ()
+    assert cluster.committed(group, topic) == {0: 5}

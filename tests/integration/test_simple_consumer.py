@@ -1,0 +1,212 @@
+"""SimpleConsumer on every broker version, and over the change of a leader."""
+
+import time
+
+import pytest
+from kazoo.client import KazooClient
+
+from legacy_consumer import BrokersUnavailableError, OffsetOutOfRangeError, SimpleConsumer, TopicPartition
+from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.errors import BrokerRefusedError, FetchError, NoSuchPartitionError, NoSuchTopicError
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.librdkafka import Record, produce_all
+from tests.support.broker_cluster import FORMAT_VERSIONS, USER, on_every_broker, tp
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+DAY_MS = 24 * 3600 * 1000
+BEGIN_MS = 1_500_000_000_000
+BY_SEGMENT = ("0.8.2.2",)
+
+
+@pytest.fixture
+def consumer(cluster):
+    with SimpleConsumer(zookeeper_connect=cluster.kafka.zookeeper_connect) as consumer:
+        yield consumer
+
+
+@pytest.fixture
+def log(cluster):
+    """300 messages, one a day, each of which is its offset; in segments of some 20."""
+    topic = cluster.new_topic(segment_bytes="1000", retention_ms=str(2**62))
+    records = (Record(None, b"%d" % n, 0, BEGIN_MS + n * DAY_MS) for n in range(300))
+    cluster.produce(topic, records, batch_num_messages=5)
+    return tp(topic)
+
+
+def fetch_all(consumer, partition, offset, count, *, at_once=1000, patience_s=30.0):
+    """Fetch until there are so many messages, no more, coming back after errors that pass."""
+    messages = []
+    deadline = time.monotonic() + patience_s
+    while len(messages) < count:
+        assert time.monotonic() < deadline, f"{len(messages)} of {count} messages"
+        try:
+            messages += consumer.fetch(partition, offset + len(messages), min(at_once, count - len(messages)))
+        except BrokersUnavailableError:
+            continue
+    return [int(message.value()) for message in messages]
+
+
+def all_znodes(connect):
+    client = KazooClient(connect)
+    client.start()
+    try:
+        found, open_paths = set(), ["/"]
+        while open_paths:
+            path = open_paths.pop()
+            found.add(path)
+            open_paths += [f"{path.rstrip('/')}/{child}" for child in client.get_children(path)]
+        return found
+    finally:
+        client.stop()
+        client.close()
+
+
+@on_every_broker
+def test_a_fetch_begins_at_its_offset_wherever_the_last_one_ended(consumer, log):
+    assert fetch_all(consumer, log, 0, 300, at_once=70) == list(range(300))
+    assert fetch_all(consumer, log, 123, 10) == list(range(123, 133))
+    assert fetch_all(consumer, log, 133, 10) == list(range(133, 143))
+    assert fetch_all(consumer, log, 299, 1) == [299]
+    assert list(consumer.fetch(log, 300, timeout=0.2)) == []
+
+
+@on_every_broker
+def test_messages_of_one_partition_are_never_those_of_another(cluster, consumer):
+    topic = cluster.new_topic(partitions=3)
+    cluster.produce(topic, (Record(None, b"%d" % n, n % 3) for n in range(300)))
+    for offset in range(0, 100, 50):
+        for number in range(3):
+            got = fetch_all(consumer, TopicPartition(topic, number), offset, 50)
+            assert got == list(range(3 * offset + number, 3 * (offset + 50) + number, 3))
+
+
+@on_every_broker
+def test_an_offset_outside_the_log_is_an_error_with_the_logs_range(consumer, log):
+    for outside in (301, 10**12, -1):
+        with pytest.raises(OffsetOutOfRangeError) as caught:
+            consumer.fetch(log, outside, timeout=20)
+        error = caught.value
+        assert (error.partition, error.offset, error.earliest, error.latest) == (log, outside, 0, 300)
+    assert fetch_all(consumer, log, 298, 2) == [298, 299]
+
+
+@on_every_broker
+def test_the_ends_of_a_log_are_told(cluster, consumer, log):
+    assert consumer.offsets_before(log, EARLIEST) == [0]
+    assert consumer.offsets_before(log, LATEST, max_offsets=10) == [300]
+    empty = tp(cluster.new_topic())
+    assert [consumer.offsets_before(empty, time_ms) for time_ms in (EARLIEST, LATEST, BEGIN_MS)] == [[0], [0], [0]]
+
+
+@on_every_broker
+def test_all_before_the_offset_of_a_time_is_older(cluster, consumer, log):
+    middle = consumer.offsets_before(log, BEGIN_MS + 100 * DAY_MS)
+    after_all = consumer.offsets_before(log, int(time.time() * 1000) + DAY_MS)
+    before_all = consumer.offsets_before(log, BEGIN_MS - DAY_MS)
+    assert after_all == [300]
+    assert before_all == [0]
+    # a broker that goes by its files' dates has seen all of them written just now
+    assert middle == ([0] if cluster.version in BY_SEGMENT else [100])
+
+
+@pytest.mark.parametrize("broker_version", ["0.10.2.2", "1.1.1", "2.8.2"])
+def test_a_time_in_a_log_without_timestamps_is_an_error_that_says_so(cluster, consumer):
+    old = tp(cluster.new_topic(message_format_version=FORMAT_VERSIONS[0]))
+    cluster.produce(old.topic, [Record(None, b"0", 0)])
+    with pytest.raises(FetchError, match="no timestamps"):
+        consumer.offsets_before(old, BEGIN_MS)
+    assert consumer.offsets_before(old, LATEST) == [1]
+
+
+@on_every_broker
+def test_unknown_topics_and_partitions_are_named(consumer, log):
+    nowhere = TopicPartition("no-such-topic", 0)
+    beyond = TopicPartition(log.topic, 1)
+    for ask in (consumer.fetch, consumer.offsets_before):
+        with pytest.raises(NoSuchTopicError, match="no-such-topic"):
+            ask(nowhere, 0)
+        with pytest.raises(NoSuchPartitionError, match="the topic has 1 partitions"):
+            ask(beyond, 0)
+    with pytest.raises(NoSuchTopicError):
+        consumer.partitions("no-such-topic")
+
+
+@on_every_broker
+def test_a_topic_that_is_deleted_ends_the_wait_for_its_messages(cluster, consumer):
+    gone = tp(cluster.new_topic())
+    assert list(consumer.fetch(gone, 0, timeout=0)) == []
+    cluster.kafka.delete_topic(gone.topic)
+    begun = time.monotonic()
+    with pytest.raises(NoSuchTopicError):
+        consumer.fetch(gone, 0, timeout=60)
+    assert time.monotonic() - begun < 10
+
+
+@on_every_broker
+def test_leader_and_replicas_are_those_of_zookeeper(cluster, consumer):
+    topic = cluster.new_topic(partitions=2)
+    found = consumer.partitions(topic)
+    assert list(found) == [TopicPartition(topic, 0), TopicPartition(topic, 1)]
+    for info in found.values():
+        assert info.leader.endpoint("PLAINTEXT").port == cluster.kafka.brokers[0].port
+        assert (info.leader_epoch, info.replicas, info.in_sync_replicas) == (0, (0,), (0,))
+
+
+@on_every_broker
+def test_nothing_is_written_to_zookeeper(cluster, log):
+    before = all_znodes(cluster.kafka.zookeeper_connect)
+    with SimpleConsumer(zookeeper_connect=cluster.kafka.zookeeper_connect, group_id="some-group") as consumer:
+        fetch_all(consumer, log, 0, 300)
+        consumer.offsets_before(log, LATEST)
+        consumer.partitions(log.topic)
+        assert all_znodes(cluster.kafka.zookeeper_connect) == before
+
+
+@pytest.mark.parametrize("broker_version", ["1.1.1"])
+def test_brokers_that_refuse_the_credentials_are_an_error_of_every_question(cluster, log):
+    sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": USER}
+    properties = {"zookeeper_connect": cluster.kafka.zookeeper_connect, **sasl, "sasl_password": "wrong"}
+    begun = time.monotonic()
+    with SimpleConsumer(**properties) as consumer:
+        with pytest.raises(BrokerRefusedError):
+            consumer.fetch(log, 0, timeout=60)
+        with pytest.raises(BrokerRefusedError):
+            consumer.offsets_before(log, EARLIEST)
+    assert time.monotonic() - begun < 20
+
+
+def test_a_leader_that_changes_is_followed():
+    with EmbeddedKafka(brokers=2) as kafka:
+        kafka.create_topic("t", replication_factor=2)
+        partition = TopicPartition("t", 0)
+        produce(kafka, range(100))
+        with SimpleConsumer(zookeeper_connect=kafka.zookeeper_connect) as consumer:
+            old = consumer.partitions("t")[partition].leader.broker_id
+            assert fetch_all(consumer, partition, 0, 60) == list(range(60))
+            kafka.brokers[old].kill()
+            other = 1 - old
+            eventually(lambda: consumer.partitions("t")[partition].leader.broker_id == other, 30)
+            produce(kafka, range(100, 150))
+            assert fetch_all(consumer, partition, 60, 90) == list(range(60, 150))
+            assert consumer.offsets_before(partition, LATEST) == [150]
+            assert fetch_all(consumer, partition, 5, 1) == [5]
+            # nobody is left
+            kafka.brokers[other].kill()
+            with pytest.raises(BrokersUnavailableError, match="has no leader"):
+                eventually_raises(consumer, partition, 150)
+            kafka.brokers[other].start()
+            produce(kafka, range(150, 160))
+            assert fetch_all(consumer, partition, 150, 10, patience_s=60) == list(range(150, 160))
+
+
+def eventually_raises(consumer, partition, offset):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        consumer.fetch(partition, offset, timeout=1)
+
+
+def produce(kafka, numbers):
+    settings = {"bootstrap.servers": kafka.bootstrap_servers}
+    produce_all("t", ((None, b"%d" % n, 0) for n in numbers), settings)

@@ -1,0 +1,92 @@
+"""A Python member with the wrong strategy or the wrong dialect of it beside members of the JVM; and odd JVM members."""
+
+import pytest
+
+from legacy_consumer import ConsumerConfig, ConsumerConnector
+from legacy_consumer.admin.groups import describe_group
+from rebalance.errors import StrategyMismatchError
+from tests.support.jvm_member import Subscription
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+
+
+DIALECT = "partition.assignment.dialect"
+
+
+class NoLogs:
+    """Nobody asks for the ends of logs here."""
+
+    def latest(self, partitions):
+        return {}
+
+
+def owner_czxids(group):
+    store = group.cluster.store
+    return {
+        tp: store.exists(f"/consumers/{group.name}/owners/{tp.topic}/{tp.partition}").czxid for tp in group.partitions
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "theirs", "ours", "advice"),
+    [
+        ("0.8.2.2", "range", {"strategy": "roundrobin"}, "range,"),
+        ("1.1.1", "range", {"strategy": "roundrobin"}, "range,"),
+        ("0.8.2.2", "roundrobin", {"strategy": "range"}, f"roundrobin and {DIALECT}=0.8.2 or 0.10.2"),
+        (
+            "0.10.2.2",
+            "roundrobin",
+            {"strategy": "roundrobin", "dialect": "1.0"},
+            f"roundrobin and {DIALECT}=0.8.2 or 0.10.2, whichever",
+        ),
+        ("1.1.1", "roundrobin", {"strategy": "roundrobin", "dialect": "0.10.2"}, f"roundrobin and {DIALECT}=1.0, or"),
+    ],
+)
+def test_a_group_that_divides_otherwise_is_not_joined_and_not_disturbed(new_group, version, theirs, ours, advice):
+    told = "-".join(ours.values()).replace(".", "")
+    name = f"mismatch-{version.replace('.', '')}-{theirs}-{told}"
+    dialect = {"0.8.2.2": "0.8.2", "0.10.2.2": "0.10.2", "1.1.1": "1.0"}[version]
+    # from 11 partitions on the dialects of round-robin differ
+    group = new_group(name, {f"{name}-t": 12}, strategy=theirs, dialect=dialect)
+    everything = Subscription("static", f"{name}-t:1")
+    for member in ("a", "b", "c"):
+        group.start(version, member, everything)
+    group.settle("all join", version)
+    before = owner_czxids(group)
+    overrides = {
+        **group.properties,
+        "consumer.id": "me",
+        "rebalance.max.retries": 2,
+        "rebalance.backoff.ms": 200,
+        **{f"partition.assignment.{key}": value for key, value in ours.items()},
+    }
+    connector = ConsumerConnector(ConsumerConfig.load(overrides=overrides))
+    with pytest.raises(StrategyMismatchError) as raised:
+        connector.create_message_streams({f"{name}-t": 1})
+    assert f"set partition.assignment.strategy={advice}" in str(raised.value)
+    assert sorted(group.snapshot().members) == [f"{name}_{member}" for member in ("a", "b", "c")]
+    assert owner_czxids(group) == before, "nobody has rebalanced"
+    found = describe_group(group.cluster.store, NoLogs(), name)
+    assert found.divides_by == raised.value.shown
+    assert {member.kind for member in found.members} == {"Kafka 0.8.1+"}
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [("0.8.2.2", "Kafka 0.8.2 to 1.0.0"), ("0.10.2.2", "Kafka 0.8.2 to 1.0.0"), ("1.1.1", "Kafka 1.0.1+")],
+)
+def test_a_wildcard_with_a_backslash_is_judged_as_its_writer_judges_it_and_described(new_group, version, kind):
+    name = f"backslash-{version.replace('.', '')}"
+    group = new_group(name, {f"{name}-t1": 2})
+    group.join("python", "a", Subscription("static", f"{name}-t1:1"))
+    # settle holds the owners against our own judgement of both registrations
+    group.join(version, "w", Subscription("whitelist", rf"{name}-t\d", 1))
+    found = describe_group(group.cluster.store, NoLogs(), name)
+    odd = next(member for member in found.members if member.consumer_id == f"{name}_w")
+    assert odd.kind == kind
+    assert odd.partitions == (0 if version == "1.1.1" else 1)
+    assert [warning.code for warning in found.warnings] == (["regex_escaped_twice"] if version == "1.1.1" else [])
+    if version == "1.1.1":
+        assert rf"registered its filter {name}-t\d escaped twice" in found.warnings[0].text
+        assert "it owns nothing" in found.warnings[0].text

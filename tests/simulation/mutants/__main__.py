@@ -1,0 +1,29 @@
+"""python -m tests.simulation.mutants: which deliberate breakages the simulation catches, by which check, how soon."""
+
+import argparse
+import sys
+
+from tests.simulation.mutation import all_patches, run_mutants
+from tests.simulation.running import DEFAULT_SEEDS
+
+
+def main():
+    """Prints a table; the exit code is 1 if a mutant went unnoticed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these (default: all)")
+    parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, help="schedules for each (default %(default)s)")
+    parser.add_argument("--processes", type=int, default=2)
+    chosen = parser.parse_args()
+    patches = [patch for patch in all_patches() if not chosen.names or patch.stem in chosen.names]
+    missed = 0
+    print(f"{'mutant':<34} {'caught by':<22} {'schedules':>9}  what is broken")
+    for caught in run_mutants(patches, chosen.seeds, chosen.processes):
+        missed += caught.seed is None
+        after = "-" if caught.seed is None else str(caught.seed + 1)
+        print(f"{caught.name:<34} {caught.check or 'NOT CAUGHT':<22} {after:>9}  {caught.description}", flush=True)
+    print(f"{len(patches) - missed} of {len(patches)} mutants caught within {chosen.seeds} schedules")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

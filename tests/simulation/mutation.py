@@ -1,0 +1,90 @@
+"""Breaks the code under test on purpose, in a copy, and asks whether the simulation notices.
+
+Each mutants/*.patch says in its first line what it breaks. Its hunks are found by their text, not by line numbers, so
+that they outlive changes elsewhere; one that is not found any more has to be made anew.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.simulation.running import DEFAULT_SEEDS
+
+ROOT = Path(__file__).parents[2]
+PATCHES = Path(__file__).parent / "mutants"
+PACKAGES = ("zk_layout", "rebalance", "legacy_consumer")
+
+
+class StalePatchError(Exception):
+    """The code that a patch breaks looks different now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """What became of a mutant; seed is None if nothing noticed it."""
+
+    name: str
+    description: str
+    seed: int | None
+    check: str
+    seconds: float
+
+
+def all_patches():
+    """Sorted by name."""
+    return sorted(PATCHES.glob("*.patch"))
+
+
+def apply_patch(patch, folder):
+    """Change the files below folder. Raises: StalePatchError."""
+    target, hunks = None, []
+    for line in patch.read_text().splitlines():
+        if line.startswith("+++ "):
+            target = folder / line[4:].split("\t")[0].removeprefix("b/")
+        elif line.startswith("@@"):
+            hunks.append((target, [], []))
+        elif hunks and not line.startswith("--- "):
+            _, before, after = hunks[-1]
+            if line[:1] in (" ", "-", ""):
+                before.append(line[1:])
+            if line[:1] in (" ", "+", ""):
+                after.append(line[1:])
+    for path, before, after in hunks:
+        text = path.read_text()
+        old = "\n".join(before) + "\n"
+        if text.count(old) != 1:
+            raise StalePatchError(f"{patch.name}: found {text.count(old)} times in {path.name}:\n{old}")
+        path.write_text(text.replace(old, "\n".join(after) + "\n"))
+
+
+def run_mutant(patch, seeds=DEFAULT_SEEDS):
+    """Run worlds on the broken code until one of them fails."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder = Path(name)
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / "tests").symlink_to(ROOT / "tests")
+        apply_patch(patch, folder)
+        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--brief"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    description = patch.read_text().partition("\n")[0]
+    found = re.search(r"^seed (\d+): ([^:]+):", done.stdout, re.MULTILINE)
+    if found is None and done.returncode != 0:
+        raise RuntimeError(f"{patch.name}: {done.stderr[-2000:]}")
+    seed, check = (None, "") if found is None else (int(found[1]), found[2])
+    return Caught(patch.stem, description, seed, check, time.monotonic() - began)
+
+
+def run_mutants(patches, seeds=DEFAULT_SEEDS, processes=2):
+    """As many at a time as there are processes; in the order of the patches."""
+    with ThreadPoolExecutor(processes) as pool:
+        yield from pool.map(lambda patch: run_mutant(patch, seeds), patches)

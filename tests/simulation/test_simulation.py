@@ -1,0 +1,53 @@
+"""Thousands of seeded worlds: never two owners, never a lost message, and everybody settles."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.running import DEFAULT_SEEDS, history_of, run_many
+
+ROOT = Path(__file__).parents[2]
+PROCESSES = min(4, os.cpu_count() or 1)
+
+
+def assert_no_failures(outcome):
+    report = [f"seed {seed}: {text}" for seed, (_, text) in sorted(outcome.failures.items())[:5]]
+    report += [f"replay: python -m tests.simulation --seed {seed} -v" for seed in sorted(outcome.failures)[:1]]
+    assert not outcome.failures, "\n".join(report)
+
+
+def test_a_thousand_worlds_keep_every_promise():
+    outcome = run_many(0, 1000, PROCESSES, stop_after=5)
+    assert_no_failures(outcome)
+    assert outcome.schedules == 1000
+    assert outcome.deliveries > 10_000, "worlds in which nothing is delivered prove nothing"
+    assert outcome.duplicates > 0, "worlds without forced hand-overs prove little"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_ten_thousand_worlds_keep_every_promise():
+    assert_no_failures(run_many(1000, DEFAULT_SEEDS - 1000, PROCESSES, stop_after=5))
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4711"])
+def test_a_seed_tells_the_same_story_in_every_process(hash_seed):
+    seeds = range(60, 72)
+    here = "\n".join("\n".join(history_of(seed)) for seed in seeds)
+    program = (
+        "import logging; logging.disable(50)\n"
+        "from tests.simulation.running import history_of\n"
+        f"print('\\n'.join('\\n'.join(history_of(seed)) for seed in {list(seeds)}))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
+    there = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert there.stdout.rstrip("\n") == here
+
+
+def test_two_seeds_tell_two_stories():
+    assert history_of(1) != history_of(2)

@@ -1,0 +1,134 @@
+"""What the simulation found in delivery and commits, each as its smallest case."""
+
+import contextlib
+
+from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
+from legacy_consumer.progress import Progress
+from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
+from rebalance.clock import SystemClock
+from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
+from tests.support.group_members import Group
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+class Setup:
+    """One member that owns one partition of ten messages."""
+
+    def __init__(self, adopt=False):
+        self.server = MemoryZooKeeper()
+        self.store, self.admin = MemoryStore(self.server), MemoryStore(self.server)
+        self.store.start()
+        self.admin.start()
+        self.store.create("/consumers/g/ids/g_a", b"", ephemeral=True, make_parents=True)
+        self.store.create("/consumers/g/owners/t/0", b"g_a-0", ephemeral=True, make_parents=True)
+        self.kafka = FakeKafka()
+        self.kafka.produce(TP, 10)
+        self.progress = Progress()
+        self.stream = KafkaStream(
+            fetcher=FakeFetcher(self.kafka),
+            progress=self.progress,
+            clock=SystemClock(),
+            consumer_timeout_ms=50,
+            at_next=False,
+            on_drained=lambda: None,
+        )
+        self.offsets = ZooKeeperOffsetStore(self.store, "g")
+        self.delivery = StreamDelivery(
+            DeliverySettings("g_a", True, False, True, adopt),
+            offsets=self.offsets,
+            progress=self.progress,
+            log_offsets=lambda: FakeFetchers(self.kafka),
+            streams=self,
+            session_id=lambda: self.store.session_id,
+        )
+        self.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+
+    def all(self):
+        return [self.stream]
+
+    def stream_of(self, tp, thread):
+        return self.stream
+
+    def take(self, count=2):
+        return [message.offset() for message in next(self.stream.batches(count, 0.2))]
+
+
+def test_what_is_in_hand_counts_when_its_partition_stays_after_all():
+    s = Setup()
+    assert s.take() == [0, 1]
+    s.delivery.stop([TP])
+    s.delivery.go_on([TP])
+    s.kafka.ends[TP] = 2
+    assert s.take() == []
+    s.delivery.commit()
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
+
+
+def test_a_partition_that_is_being_given_up_does_not_flow_again_when_a_foreign_commit_is_adopted():
+    s = Setup(adopt=True)
+    assert s.take() == [0, 1]
+    s.delivery.stop([TP])
+    s.stream.acknowledge()
+    s.admin.create("/consumers/g/offsets/t/0", b"5", make_parents=True)
+    s.delivery.end([TP])
+    assert s.take() == []
+
+
+def test_an_earlier_commit_whose_reply_was_lost_is_not_taken_for_somebody_elses():
+    s = Setup(adopt=True)
+    assert s.take() == [0, 1]
+    s.stream.acknowledge()
+    s.admin.ensure_path("/consumers/g/offsets/t")
+    s.server.fault = lambda session, kind: Fault.LOSE_REPLY if kind == "multi" else None
+    with contextlib.suppress(ConnectionLostError):
+        s.delivery.commit()
+    s.server.fault = None
+    assert s.take() == [2, 3]
+    s.stream.acknowledge()
+    s.delivery.commit()
+    assert s.delivery.foreign_commits == 0
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"4"
+    assert s.take() == [4, 5]
+
+
+def test_a_member_robbed_of_its_owner_znode_does_not_overwrite_the_new_owners_commit():
+    s = Setup()
+    assert s.take() == [0, 1]
+    s.stream.acknowledge()
+    s.admin.delete("/consumers/g/owners/t/0")
+    s.admin.create("/consumers/g/owners/t/0", b"g_b-0", ephemeral=True)
+    s.admin.create("/consumers/g/offsets/t/0", b"7", make_parents=True)
+    s.delivery.commit()
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"7"
+
+
+def test_a_smaller_hand_loses_nothing_of_what_a_bigger_poll_brought():
+    s = Setup()
+    s.kafka.produce(TP, 2990)
+    s.stream._fetcher.before_poll_returns = s.stream.pause
+    assert list(next(s.stream.batches(3000, 0.0))) == []
+    s.stream._fetcher.before_poll_returns = lambda: None
+    s.stream.resume()
+    assert next(s.stream).offset() == 0
+    s.stream.acknowledge()
+    assert next(s.stream).offset() == 1
+    rest = next(s.stream.batches(5000, 0.2))
+    assert rest[0].offset() == 2
+    assert [m.offset() for m in rest] == list(range(2, 3000))
+
+
+def test_the_time_until_delivery_is_paused_runs_from_the_loss_not_from_when_it_is_heard_of():
+    group = Group({"t": 1})
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.server.suspend(a.store)
+    group.clock.now += 1.4  # the coordinator is busy: policy.suspicion_ms is 1500
+    a.coordinator.turn()
+    group.clock.now += 0.1
+    group.settle()
+    assert a.delivery.paused

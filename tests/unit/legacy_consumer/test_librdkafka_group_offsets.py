@@ -1,0 +1,102 @@
+"""When the way to a group's coordinator is opened anew, and what is never waited for."""
+
+import threading
+
+import pytest
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.librdkafka import LibrdkafkaGroupOffsets
+from legacy_consumer.offsets import KafkaOffset
+from zk_layout.model import TopicPartition
+
+P0 = TopicPartition("t", 0)
+
+
+class Handle:
+    """Answers, or not; closing takes as long as the test wants."""
+
+    def __init__(self, answers=True):
+        self.answers = answers
+        self.may_close = threading.Event()
+        self.closed = threading.Event()
+
+    def committed(self, partitions, timeout_s):
+        self._answer()
+        return dict.fromkeys(partitions, (7, "note"))
+
+    def commit(self, offsets, timeout_s):
+        self._answer()
+
+    def close(self):
+        self.may_close.wait(10)
+        self.closed.set()
+
+    def _answer(self):
+        if not self.answers:
+            raise BrokersUnavailableError("no answer")
+
+
+class Handles:
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.opened = []
+
+    def __call__(self):
+        self.opened.append(Handle(self.answers.pop(0)))
+        return self.opened[-1]
+
+    def end(self):
+        for handle in self.opened:
+            handle.may_close.set()
+
+
+@pytest.fixture
+def rig():
+    made = []
+
+    def make(*answers):
+        made.append(Handles(*answers))
+        return made[-1], LibrdkafkaGroupOffsets(made[-1])
+
+    yield make
+    for handles in made:
+        handles.end()
+
+
+def test_nothing_is_opened_before_the_first_question_and_one_handle_serves_all(rig):
+    handles, offsets = rig(True)
+    assert handles.opened == []
+    assert offsets.read([P0], 1.0) == {P0: KafkaOffset(7, "note")}
+    assert offsets.write({P0: KafkaOffset(8)}, 1.0) is None
+    assert len(handles.opened) == 1
+
+
+def test_a_question_without_an_answer_is_asked_over_the_same_handle_twice_more(rig):
+    handles, offsets = rig(False, True)
+    for _ in range(3):
+        with pytest.raises(BrokersUnavailableError):
+            offsets.read([P0], 1.0)
+    assert len(handles.opened) == 1
+    assert offsets.read([P0], 1.0)[P0].offset == 7
+    assert len(handles.opened) == 2
+
+
+def test_a_commit_without_an_answer_is_left_behind_without_waiting_for_its_handle_to_close(rig):
+    handles, offsets = rig(False, True)
+    with pytest.raises(BrokersUnavailableError):
+        offsets.write({P0: KafkaOffset(8)}, 1.0)
+    assert offsets.write({P0: KafkaOffset(9)}, 1.0) is None
+    assert not handles.opened[0].closed.is_set()
+    handles.end()
+    assert handles.opened[0].closed.wait(10)
+
+
+def test_after_closing_no_question_opens_anything(rig):
+    handles, offsets = rig(True)
+    offsets.read([P0], 1.0)
+    handles.end()
+    offsets.close()
+    offsets.close()
+    assert handles.opened[0].closed.is_set()
+    with pytest.raises(BrokersUnavailableError, match="were closed"):
+        offsets.read([P0], 1.0)

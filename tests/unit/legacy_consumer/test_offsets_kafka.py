@@ -1,0 +1,242 @@
+"""Offsets in Kafka: checked in ZooKeeper before, compared with what was seen, and told apart by the topic's life."""
+
+from functools import partial
+
+import pytest
+
+from legacy_consumer.errors import GroupOffsetsUnavailableError
+from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffset, KafkaOffsetStore, ZooKeeperOffsetStore
+from legacy_consumer.offsets.dual import greater
+from legacy_consumer.offsets.retries import coordinator_answer
+from legacy_consumer.progress import Committed
+from tests.support.fake_group_offsets import FakeGroupOffsets
+from zk_layout.errors import SessionExpiredError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Rig:
+    """A registered member that owns both partitions of a topic."""
+
+    def __init__(self):
+        self.server = MemoryZooKeeper()
+        self.zk = MemoryStore(self.server)
+        self.zk.start()
+        self.channel = FakeGroupOffsets()
+        self.zookeeper = ZooKeeperOffsetStore(self.zk, "g")
+        asking = partial(coordinator_answer, 0.001)
+        self.kafka = KafkaOffsetStore(self.zk, "g", self.channel, self.zookeeper, timeout_s=0.05, asking=asking)
+        self.dual = DualOffsetStore(self.zookeeper, self.kafka)
+        self.zk.create("/consumers/g/ids/g_a", b"x", ephemeral=True, make_parents=True)
+        for n in (0, 1):
+            self.zk.create(f"/consumers/g/owners/t/{n}", b"g_a-0", ephemeral=True, make_parents=True)
+        self.zk.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}', make_parents=True)
+
+    def recreate_topic(self):
+        self.zk.delete("/brokers/topics/t")
+        self.zk.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
+
+    def commit(self, store, offsets, seen=None):
+        seen = seen or store.read(list(offsets))
+        commits = {tp: Commit(offset, seen[tp]) for tp, offset in offsets.items()}
+        return store.commit(commits, consumer_id="g_a", session_id=self.zk.session_id)
+
+    def in_kafka(self):
+        return {tp: kept.offset for tp, kept in self.channel.kept.items()}
+
+    def in_zookeeper(self, tp):
+        return int(self.zk.get_data(f"/consumers/g/offsets/{tp.topic}/{tp.partition}").data)
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+# Kafka alone
+
+
+def test_a_commit_goes_to_kafka_in_one_request_and_leaves_no_znode(rig):
+    result = rig.commit(rig.kafka, {P0: 7, P1: 0})
+    assert rig.channel.writes == [{P0: 7, P1: 0}]
+    assert {tp: kept.offset for tp, kept in result.committed.items()} == {P0: 7, P1: 0}
+    assert rig.zk.exists("/consumers/g/offsets") is None
+    assert {tp: kept.offset for tp, kept in rig.kafka.read([P0, P1]).items()} == {P0: 7, P1: 0}
+
+
+def test_a_member_that_is_not_registered_any_more_commits_nothing(rig):
+    rig.zk.delete("/consumers/g/ids/g_a")
+    with pytest.raises(SessionExpiredError, match="not registered any more"):
+        rig.commit(rig.kafka, {P0: 7})
+    assert rig.channel.kept == {}
+
+
+def test_a_member_of_a_dead_session_commits_nothing(rig):
+    seen = rig.kafka.read([P0])
+    with pytest.raises(SessionExpiredError):
+        rig.kafka.commit({P0: Commit(7, seen[P0])}, consumer_id="g_a", session_id=12345)
+    assert rig.channel.kept == {}
+
+
+def test_partitions_without_an_owner_znode_are_left_out(rig):
+    rig.zk.delete("/consumers/g/owners/t/0")
+    assert rig.commit(rig.kafka, {P0: 7, P1: 5}).unowned == {P0}
+    assert rig.in_kafka() == {P1: 5}
+
+
+def test_an_offset_that_somebody_else_committed_is_reported_and_not_overwritten(rig):
+    seen = rig.commit(rig.kafka, {P0: 7, P1: 5}).committed
+    rig.channel.kept[P0] = KafkaOffset(3)
+    result = rig.commit(rig.kafka, {P0: 8, P1: 6}, seen)
+    assert rig.in_kafka() == {P0: 3, P1: 6}
+    assert {tp: kept.offset for tp, kept in result.foreign.items()} == {P0: 3}
+    rig.commit(rig.kafka, {P0: 8}, result.foreign)
+    assert rig.in_kafka() == {P0: 8, P1: 6}, "having seen it, it may be overwritten"
+
+
+def test_an_offset_that_expired_is_committed_again(rig):
+    seen = rig.commit(rig.kafka, {P0: 7}).committed
+    rig.channel.kept.clear()
+    result = rig.commit(rig.kafka, {P0: 7}, seen)
+    assert result.foreign == {}
+    assert rig.in_kafka() == {P0: 7}
+
+
+def test_of_a_commit_that_was_refused_in_part_the_rest_stands(rig):
+    rig.channel.refused = {P0}
+    result = rig.commit(rig.kafka, {P0: 7, P1: 5})
+    assert result.failure is not None
+    assert result.failure.partitions == (P0,)
+    assert result.committed.keys() == {P1}
+
+
+def test_a_commit_without_an_answer_is_a_failure_of_all_its_partitions(rig):
+    seen = rig.kafka.read([P0, P1])
+    rig.channel.before_write = lambda: setattr(rig.channel, "down", 1)
+    result = rig.commit(rig.kafka, {P0: 7, P1: 5}, seen)
+    assert result.failure is not None
+    assert result.failure.partitions == (P0, P1)
+    assert result.committed == {}
+
+
+def test_a_coordinator_that_is_not_ready_is_asked_again(rig):
+    rig.channel.kept[P0] = KafkaOffset(7)
+    rig.channel.down = 3
+    assert rig.kafka.read([P0])[P0].offset == 7
+
+
+def test_a_coordinator_that_never_comes_is_an_error_within_the_bound(rig):
+    rig.channel.down = 10**9
+    with pytest.raises(GroupOffsetsUnavailableError, match="no group coordinator answered") as caught:
+        rig.kafka.read([P0])
+    assert caught.value.retriable
+
+
+def test_an_offset_of_an_earlier_topic_counts_as_none(rig):
+    rig.commit(rig.kafka, {P0: 7})
+    rig.recreate_topic()
+    found = rig.kafka.read([P0])[P0]
+    assert (found.offset, found.outlived) == (None, 7)
+    assert rig.commit(rig.kafka, {P0: 1}).foreign == {}
+    assert rig.kafka.read([P0])[P0].offset == 1
+
+
+def test_an_offset_that_does_not_say_for_which_topic_it_is_is_taken_as_the_jvm_takes_it(rig):
+    rig.channel.kept[P0] = KafkaOffset(7, "")
+    rig.channel.kept[P1] = KafkaOffset(8, "somebody's note")
+    rig.recreate_topic()
+    assert {tp: kept.offset for tp, kept in rig.kafka.read([P0, P1]).items()} == {P0: 7, P1: 8}
+
+
+# ZooKeeper alone
+
+
+def test_an_offset_znode_older_than_its_topic_counts_as_none_and_is_overwritten(rig):
+    rig.commit(rig.zookeeper, {P0: 7})
+    rig.recreate_topic()
+    found = rig.zookeeper.read([P0])[P0]
+    assert (found.offset, found.outlived) == (None, 7)
+    assert rig.commit(rig.zookeeper, {P0: 1}).foreign == {}
+    assert rig.zookeeper.read([P0])[P0].offset == 1
+
+
+def test_a_topic_that_gets_partitions_keeps_its_offsets(rig):
+    rig.commit(rig.zookeeper, {P0: 7})
+    rig.zk.set_data("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0]}}')
+    assert rig.zookeeper.read([P0])[P0].offset == 7
+
+
+def test_offsets_of_a_topic_that_does_not_exist_are_read_as_they_are(rig):
+    rig.commit(rig.zookeeper, {P0: 7})
+    rig.zk.delete("/brokers/topics/t")
+    assert rig.zookeeper.read([P0])[P0].offset == 7
+
+
+# Both
+
+
+@pytest.mark.parametrize(
+    ("in_zookeeper", "in_kafka", "counts"),
+    [(5, 9, 9), (9, 5, 9), (None, 5, 5), (5, None, 5), (None, None, None), (0, None, 0)],
+)
+def test_the_greater_of_both_offsets_counts(in_zookeeper, in_kafka, counts):
+    assert greater(Committed(in_zookeeper, 3), KafkaOffset(in_kafka)) == Committed(counts, 3)
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "kafka", "counts"),
+    [
+        # both of the earlier topic; whoever wrote Kafka's said so, or did not
+        (Committed(None, 3, 50, outlived=9), KafkaOffset(9, "topic-czxid=0x20"), Committed(None, 3, 50, 9)),
+        (Committed(None, 3, 50, outlived=9), KafkaOffset(9), Committed(None, 3, 50, 9)),
+        # Kafka's is of the topic as it is
+        (Committed(None, 3, 50, outlived=9), KafkaOffset(4, "topic-czxid=0x32"), Committed(4, 3, 50)),
+        # beyond the znode's and unmarked: nothing says that it is old
+        (Committed(None, 3, 50, outlived=9), KafkaOffset(12), Committed(12, 3, 50)),
+        # the znode's is of the topic as it is
+        (Committed(2, 3, 50), KafkaOffset(9, "topic-czxid=0x20"), Committed(2, 3, 50)),
+    ],
+)
+def test_offsets_of_an_earlier_topic_count_in_neither_store(zookeeper, kafka, counts):
+    assert greater(zookeeper, kafka) == counts
+
+
+def test_a_commit_to_both_writes_what_changed_to_zookeeper_and_all_to_kafka(rig):
+    rig.commit(rig.dual, {P0: 7, P1: 5})
+    rig.commit(rig.dual, {P0: 8, P1: 5})
+    assert rig.channel.writes == [{P0: 7, P1: 5}, {P0: 8, P1: 5}]
+    assert (rig.in_zookeeper(P0), rig.in_zookeeper(P1)) == (8, 5)
+    assert rig.zk.get_data("/consumers/g/offsets/t/1").stat.version == 0, "not written again"
+
+
+def test_what_zookeeper_refuses_kafka_does_not_get(rig):
+    seen = rig.commit(rig.dual, {P0: 7, P1: 5}).committed
+    rig.zk.set_data("/consumers/g/offsets/t/0", b"3")
+    result = rig.commit(rig.dual, {P0: 8, P1: 6}, seen)
+    assert {tp: kept.offset for tp, kept in result.foreign.items()} == {P0: 3}
+    assert rig.in_kafka() == {P0: 7, P1: 6}
+
+
+def test_an_unchanged_offset_of_a_partition_that_was_lost_does_not_reach_kafka(rig):
+    seen = rig.commit(rig.dual, {P0: 7}).committed
+    rig.channel.kept[P0] = KafkaOffset(20)
+    rig.zk.delete("/consumers/g/owners/t/0")
+    assert rig.commit(rig.dual, {P0: 7}, seen).unowned == {P0}
+    assert rig.in_kafka() == {P0: 20}
+
+
+def test_without_a_coordinator_zookeeper_has_the_offset_and_the_failure_is_told(rig):
+    seen = rig.dual.read([P0])
+    rig.channel.down = 10**9
+    result = rig.commit(rig.dual, {P0: 7}, seen)
+    assert result.failure is not None
+    assert rig.in_zookeeper(P0) == 7
+    rig.channel.down = 0
+    assert rig.dual.read([P0])[P0].offset == 7
+
+
+def test_closing_closes_the_way_to_the_coordinator(rig):
+    rig.dual.close()
+    assert rig.channel.closed

@@ -1,0 +1,206 @@
+"""What SimpleConsumer asks of its fetcher and of ZooKeeper. What brokers answer is in tests/integration."""
+
+import pytest
+
+from legacy_consumer import (
+    BrokersUnavailableError,
+    ClusterConfig,
+    ConfigError,
+    ConsumerClosedError,
+    ConsumerConfig,
+    OffsetOutOfRangeError,
+    SimpleConsumer,
+    TopicPartition,
+)
+from legacy_consumer.errors import NoSuchPartitionError, NoSuchTopicError
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+
+TP = TopicPartition("t", 0)
+OTHER = TopicPartition("t", 1)
+
+BROKER = b'{"version":%d,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://h:9092"]}'
+
+
+class LogOffsets(FakeFetchers):
+    """Knows no time: every message is as old as the broker wants."""
+
+    def at_time(self, partition, time_ms):
+        return None
+
+
+class World:
+    def __init__(self, broker_version=2):
+        self.zookeeper = MemoryZooKeeper()
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        self.admin.create("/brokers/ids/0", BROKER % broker_version, make_parents=True)
+        self.admin.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0,1],"1":[1,0]}}', make_parents=True)
+        for number, leader in ((0, 0), (1, -1)):
+            state = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":7,"isr":[0]}' % leader
+            self.admin.create(f"/brokers/topics/t/partitions/{number}/state", state, make_parents=True)
+        self.kafka = FakeKafka()
+        self.kafka.produce(TP, 10)
+        self.kafka.produce(OTHER, 5)
+        self.fetcher = FakeFetcher(self.kafka)
+        self.assigned = []
+        self.fetcher.assign, assign = self.note_assignment, self.fetcher.assign
+        self._assign = assign
+        self.consumer = SimpleConsumer(
+            ClusterConfig.load(zookeeper_connect="z:2181"),
+            store=MemoryStore(self.zookeeper),
+            fetcher=self.fetcher,
+            log_offsets=LogOffsets(self.kafka),
+        )
+
+    def note_assignment(self, positions):
+        self.assigned.append(dict(positions))
+        self._assign(positions)
+
+    def fetch(self, tp, offset, max_messages=1000, timeout=0.0):
+        return [message.offset() for message in self.consumer.fetch(tp, offset, max_messages, timeout)]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_fetch_that_goes_on_does_not_begin_anew(world):
+    assert world.fetch(TP, 2, 3) == [2, 3, 4]
+    assert world.fetch(TP, 5, 3) == [5, 6, 7]
+    assert world.fetch(TP, 8) == [8, 9]
+    assert world.fetch(TP, 10) == []
+    world.kafka.produce(TP)
+    assert world.fetch(TP, 10) == [10]
+    assert world.assigned == [{TP: 2}]
+
+
+def test_any_other_offset_or_partition_begins_anew_and_leaves_the_last_one(world):
+    assert world.fetch(TP, 2, 3) == [2, 3, 4]
+    assert world.fetch(TP, 2, 3) == [2, 3, 4]
+    assert world.fetch(OTHER, 5) == []
+    assert world.fetch(OTHER, 3) == [3, 4]
+    assert world.fetch(TP, 5, 1) == [5]
+    assert world.assigned == [{TP: 2}, {TP: 2}, {OTHER: 5}, {OTHER: 3}, {TP: 5}]
+
+
+def test_a_negative_offset_is_outside_the_log(world):
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        world.fetch(TP, EARLIEST)
+    assert (caught.value.offset, caught.value.earliest, caught.value.latest) == (EARLIEST, 0, 10)
+    assert world.assigned == []
+
+
+def test_after_an_error_of_the_fetcher_the_same_fetch_begins_anew(world):
+    assert world.fetch(TP, 0, 5) == [0, 1, 2, 3, 4]
+    outside = OffsetOutOfRangeError(TP, 5, 7, 10)
+
+    def fail():
+        raise outside
+
+    world.fetcher.before_poll_returns = fail
+    with pytest.raises(OffsetOutOfRangeError):
+        world.fetch(TP, 5)
+    world.fetcher.before_poll_returns = lambda: None
+    assert world.fetch(TP, 5, 1) == [5]
+    assert world.assigned == [{TP: 0}, {TP: 5}]
+
+
+def test_unknown_topics_and_partitions_are_errors_before_anything_is_fetched(world):
+    with pytest.raises(NoSuchTopicError, match="'u' does not exist"):
+        world.fetch(TopicPartition("u", 0), 0)
+    with pytest.raises(NoSuchPartitionError, match="t/2 does not exist: the topic has 2 partitions"):
+        world.fetch(TopicPartition("t", 2), 0)
+    with pytest.raises(NoSuchPartitionError):
+        world.consumer.offsets_before(TopicPartition("t", 2), LATEST)
+    assert world.assigned == []
+
+
+def test_partitions_have_their_leader_only_while_it_is_registered(world):
+    found = world.consumer.partitions("t")
+    assert list(found) == [TP, OTHER]
+    assert found[TP].leader.broker_id == 0
+    assert (found[TP].leader_epoch, found[TP].replicas, found[TP].in_sync_replicas) == (7, (0, 1), (0,))
+    assert found[OTHER].leader is None
+    world.admin.delete("/brokers/ids/0")
+    assert world.consumer.partitions("t")[TP].leader is None
+
+
+def test_a_partition_without_a_state_has_no_leader_yet(world):
+    world.admin.delete("/brokers/topics/t/partitions/0/state")
+    found = world.consumer.partitions("t")[TP]
+    assert (found.leader, found.leader_epoch, found.replicas) == (None, -1, (0, 1))
+
+
+def test_silence_of_a_partition_without_a_leader_is_an_error_that_passes(world):
+    with pytest.raises(BrokersUnavailableError, match=r"t/1 has no leader.* 1, 0") as caught:
+        world.fetch(OTHER, 5, timeout=1.1)
+    assert caught.value.retriable
+    assert world.fetch(TP, 10, timeout=1.1) == []
+
+
+@pytest.mark.parametrize(("broker_version", "offset"), [(1, 0), (2, 0), (3, 10), (4, 10), (5, 10)])
+def test_a_time_that_no_message_has_is_the_end_or_before_all_segments(broker_version, offset):
+    assert World(broker_version).consumer.offsets_before(TP, 1_500_000_000_000) == [offset]
+
+
+def test_the_ends_are_one_offset_however_many_are_asked_for(world):
+    assert world.consumer.offsets_before(TP, EARLIEST, 5) == [0]
+    assert world.consumer.offsets_before(TP, LATEST, 5) == [10]
+
+
+@pytest.mark.parametrize("arguments", [(TP, LATEST, 0), (TP, -3)])
+def test_questions_about_offsets_that_make_no_sense_are_refused(world, arguments):
+    with pytest.raises(ValueError, match="max_offsets"):
+        world.consumer.offsets_before(*arguments)
+
+
+def test_no_messages_at_all_cannot_be_asked_for(world):
+    with pytest.raises(ValueError, match="max_messages must be at least 1"):
+        world.fetch(TP, 0, 0)
+
+
+def test_nothing_is_written(world):
+    world.zookeeper.requests.clear()
+    world.fetch(TP, 0)
+    world.consumer.offsets_before(TP, LATEST)
+    world.consumer.partitions("t")
+    assert not world.zookeeper.requests.keys() & {"create", "set_data", "delete", "multi"}
+    assert world.admin.get_children("/") == ("brokers",)
+
+
+def test_a_fetch_that_goes_on_asks_zookeeper_nothing(world):
+    world.fetch(TP, 0, 1)
+    world.zookeeper.requests.clear()
+    world.fetch(TP, 1, 1)
+    assert world.zookeeper.requests.total() == 0
+
+
+def test_a_closed_consumer_says_so(world):
+    world.fetch(TP, 0)
+    world.consumer.close()
+    world.consumer.close()
+    for ask in (
+        lambda: world.fetch(TP, 10),
+        lambda: world.consumer.partitions("t"),
+        lambda: world.consumer.offsets_before(TP, LATEST),
+    ):
+        with pytest.raises(ConsumerClosedError):
+            ask()
+
+
+def test_a_configuration_and_properties_are_one_too_many():
+    with pytest.raises(TypeError, match="either"):
+        SimpleConsumer(ClusterConfig.load(zookeeper_connect="z"), zookeeper_connect="z")
+
+
+def test_what_cannot_be_configured_is_refused_before_anything_is_connected():
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        SimpleConsumer()
+    with pytest.raises(ConfigError, match=r"fetch\.message\.max\.bytes"):
+        SimpleConsumer(zookeeper_connect="z", fetch_message_max_bytes=0)
+    config = ConsumerConfig.load(None, {"rdkafka.fetch.max.bytes": "1"}, zookeeper_connect="z", group_id="g")
+    with pytest.raises(ConfigError, match=r"rdkafka\.fetch\.max\.bytes"):
+        SimpleConsumer(config)

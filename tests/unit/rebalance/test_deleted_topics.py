@@ -1,0 +1,89 @@
+"""Topics that are deleted while a group consumes them, and come back as other topics of the same name."""
+
+import logging
+
+from tests.support.group_members import Group
+from zk_layout.codecs import encode_topic
+from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.store import CreateOp, DeleteOp
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def consumed(group):
+    member = group.join("a", {"t": 1, "u": 1})
+    group.settle()
+    member.delivery.log.clear()
+    return member
+
+
+def test_a_deleted_topic_is_buried_without_a_commit_and_its_owner_znodes_go():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    group.admin.delete("/brokers/topics/t")
+    group.settle()
+    assert ("bury", (T0, T1)) in member.delivery.log
+    assert not [entry for entry in member.delivery.log if entry[0] == "end" and entry[1]]
+    assert member.owned == [U0]
+    assert group.owners("t") == {}
+
+
+def test_what_a_user_holds_of_a_deleted_topic_is_not_waited_for():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    member.delivery.in_hand = {T0}
+    group.admin.delete("/brokers/topics/t")
+    group.settle()
+    assert member.owned == [U0]
+
+
+def test_a_topic_that_comes_back_is_begun_anew():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    group.admin.delete("/brokers/topics/t")
+    group.settle()
+    group.create_topic("t", 2)
+    group.settle()
+    assert member.owned == [T0, T1, U0]
+    assert [entry for entry in member.delivery.log if entry[1]][-1] == ("begin", (T0, T1))
+
+
+def test_a_topic_replaced_before_anybody_looked_is_buried_and_begun_with_its_owner_znodes_kept():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    before = group.admin.exists("/consumers/g/owners/t/0").czxid
+    data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
+    group.admin.multi([DeleteOp("/brokers/topics/t"), CreateOp("/brokers/topics/t", data)])
+    group.settle()
+    assert member.delivery.log == [("bury", (T0, T1)), ("begin", (T0, T1))]
+    assert group.admin.exists("/consumers/g/owners/t/0").czxid == before
+
+
+def test_a_deletion_is_said_once(caplog):
+    group = Group({"t": 2, "u": 1})
+    consumed(group)
+    with caplog.at_level(logging.WARNING):
+        group.admin.delete("/brokers/topics/t")
+        group.pass_time(120)
+    [said] = [record.message for record in caplog.records if "was deleted" in record.message]
+    assert said.startswith("g_a: topic t was deleted, its streams wait; its committed offsets stay, and are not used")
+
+
+def test_added_partitions_bury_nothing():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    group.add_partitions("t", 3)
+    group.settle()
+    assert "bury" not in [what for what, _ in member.delivery.log]
+
+
+def test_a_break_of_the_connection_in_which_a_topic_was_replaced_is_no_hiding_place():
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    group.server.suspend(member.store)
+    data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
+    group.admin.multi([DeleteOp("/brokers/topics/t"), CreateOp("/brokers/topics/t", data)])
+    group.server.resume(member.store)
+    group.settle()
+    assert ("bury", (T0, T1)) in member.delivery.log
+    assert member.owned == [T0, T1, U0]
