@@ -14,7 +14,7 @@ DELETED = b"k3"
 
 @pytest.fixture
 def compacted(cluster):
-    """A topic that was cleaned behind its last tombstone and rests, and {offset: (key, value)} of all that was produced.
+    """A topic that was cleaned behind its last tombstone and rests, and {offset: (key, value)} of all produced.
 
     Many segments, few keys, and one key that ends deleted; then noise that nothing replaces, so that the log ends in
     whole segments that the cleaner has seen. A value names its own offset.
