@@ -362,12 +362,16 @@ def _session(state: MemberState, event: Event, policy: Policy) -> tuple[MemberSt
 
 def _closing(state: MemberState, event: CloseRequested | CloseExpired) -> tuple[MemberState, tuple[Action, ...]]:
     registered = state.phase in _BUSY or state.phase is Phase.LEAVING
-    if isinstance(event, CloseExpired) or not registered or not state.connected:
+    if isinstance(event, CloseExpired) or not registered:
         return replace(state, phase=Phase.CLOSED), (*_cancel_all(), Leave(), Announce(Phase.CLOSED))
     if state.phase is Phase.LEAVING:
         return state, ()
     leaving = replace(state, phase=Phase.LEAVING, backing_off=False, draining=False)
-    return leaving, (*_cancel_all(), StartTimer(TimerName.CLOSE, event.timeout_ms), Rebalance(leaving=True))
+    timer = StartTimer(TimerName.CLOSE, event.timeout_ms)
+    if not state.connected:
+        # the connection may come back in time for a last commit; the suspicion goes on running meanwhile
+        return leaving, (CancelTimer(TimerName.BACKOFF), CancelTimer(TimerName.DRAIN), timer)
+    return leaving, (*_cancel_all(), timer, Rebalance(leaving=True))
 
 
 def _leaving(state: MemberState, event: Event, policy: Policy) -> tuple[MemberState, tuple[Action, ...]]:

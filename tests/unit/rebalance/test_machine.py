@@ -195,6 +195,16 @@ def test_leaving_does_not_outlast_its_time():
     assert Leave() in actions
 
 
+def test_leaving_without_a_connection_waits_for_it_as_long_as_leaving_may_take():
+    state, actions = run(*STABLE, Suspended(), CloseRequested(9000))
+    assert state.phase is Phase.LEAVING
+    assert StartTimer(TimerName.CLOSE, 9000) in actions
+    state, actions = run(Reconnected(), state=state)
+    assert Rebalance(leaving=True) in actions
+    state, _ = run(*STABLE, Suspended(), CloseRequested(9000), CloseExpired())
+    assert state.phase is Phase.CLOSED
+
+
 @pytest.mark.parametrize(
     "events",
     [(), (Started(),), STABLE, (*STABLE, Suspended()), (*STABLE, Expired()), (*STABLE, Triggered("x"), Blocked())],
