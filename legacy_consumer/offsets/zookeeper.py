@@ -41,7 +41,7 @@ class ZooKeeperOffsetStore:
         self._store = store
         self._group = group
         self._topics: dict[str, tuple[str, str]] = {}
-        self._unanswered: dict[TopicPartition, set[int]] = {}
+        self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offsets; a literal -1 counts as none, as every reader of the JVM takes it.
@@ -135,7 +135,8 @@ class ZooKeeperOffsetStore:
             except ConnectionLostError:
                 # perhaps written all the same: not to be taken for somebody else's write later
                 for tp, commit in todo.items():
-                    self._unanswered.setdefault(tp, set()).add(commit.offset)
+                    version = 0 if commit.seen.version is None else commit.seen.version + 1
+                    self._unanswered.setdefault(tp, set()).add((commit.offset, version))
                 raise
             except MultiFailedError as error:
                 self._refuse_unregistered(error, guard)
@@ -186,7 +187,7 @@ class ZooKeeperOffsetStore:
                 # our own write, whose reply was lost
                 result.committed[tp] = now
                 self._unanswered.pop(tp, None)
-            elif now.offset in self._unanswered.get(tp, ()):
+            elif (now.offset, now.version) in self._unanswered.get(tp, ()):
                 # our own too, of an earlier commit: this one goes on top of it
                 todo[tp] = Commit(todo[tp].offset, now)
                 continue

@@ -1,4 +1,4 @@
-"""One ZooKeeper and one broker of each version for all test_brokers_*.py: a version's tests run together."""
+"""One ZooKeeper and one broker of each version for all tests of brokers: a version's tests run together."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def pytest_collection_modifyitems(items):
 
 
 def version_of(item):
-    named = item.path.name.startswith("test_brokers_") and hasattr(item, "callspec")
+    named = "clusters" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
     return item.callspec.params.get(BY_VERSION) if named else None
 
 

@@ -268,6 +268,9 @@ class Checker:
         # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
         if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):
             life.acked = offset + 1
+        if offset + 1 == life.unadopted:
+            # its own next commit may be the very offset that somebody else wrote: there is nothing to see
+            life.unadopted = None
 
     def _ack(self, tp, offsets):
         done = self.acked.setdefault(tp, set())
@@ -294,13 +297,13 @@ class Checker:
             if life is not None and life.session != session:
                 # robbed of its owner znode, and not aware of it: to the owner now that is a foreign commit
                 life.foreign.add(offset)
-                life.unadopted = offset
+                life.unadopted = None if offset == life.acked else offset
                 name = f"{name}, robbed"
             elif life is not None and life.next_offset is None:
                 life.starts.add(offset)
         elif life is not None:
             life.foreign.add(offset)
-            life.unadopted = offset
+            life.unadopted = None if offset == life.acked else offset
         for zombie in self.lives.values():
             if (
                 zombie is not life

@@ -1,10 +1,11 @@
-"""The simulation notices when the code is broken: a checker that catches nothing proves nothing."""
+"""The simulation notices when the code is broken: a checker that catches nothing proves nothing.
 
-import os
+A sample; `make mutants` breaks the code in every way there is a patch for, which takes minutes.
+"""
 
 import pytest
 
-from tests.simulation.mutation import StalePatchError, all_patches, apply_patch, run_mutant, run_mutants
+from tests.simulation.mutation import StalePatchError, all_patches, apply_patch, run_mutant
 
 SAMPLE = ("in-hand-is-consumed", "release-before-commit", "gate-left-open")
 
@@ -19,13 +20,6 @@ def test_there_are_at_least_ten_mutants_and_each_says_what_it_breaks():
 def test_a_mutant_that_breaks_much_is_caught_at_once(patch):
     caught = run_mutant(patch, seeds=200)
     assert caught.seed is not None
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_every_mutant_is_caught_within_the_default_number_of_schedules():
-    caught = list(run_mutants(all_patches(), processes=min(4, os.cpu_count() or 1)))
-    assert [mutant.name for mutant in caught if mutant.seed is None] == []
 
 
 def test_a_patch_that_fits_nowhere_is_said_to_be_stale(tmp_path):
