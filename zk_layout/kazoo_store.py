@@ -90,7 +90,9 @@ class KazooStore(ReadsMany):
     def __init__(self, settings: ZkSettings) -> None:
         super().__init__(settings.connect.partition("/")[0])
         if settings.sasl is not None and find_spec("puresasl") is None:
-            raise ConfigError("sasl mechanism", settings.sasl.mechanism, "needs pure-sasl: install legacy-consumer[sasl]")
+            raise ConfigError(
+                "sasl mechanism", settings.sasl.mechanism, "needs pure-sasl: install legacy-consumer[sasl]"
+            )
         self._settings = settings
         self._chroot = settings.chroot
         self._tls = None if settings.tls is None else make_tls_context(settings.tls)
