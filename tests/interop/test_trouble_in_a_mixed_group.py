@@ -97,8 +97,9 @@ def test_expired_session_of_a_python_member_is_survived(new_group, cluster, vers
     group.produce_round()
 
     redelivered = group.verdict().redelivered
-    assert {tp for tp, _ in redelivered} == set(before)
-    assert {offset for _, offset in redelivered} == set(range(5, 10))
+    # others may be among them: the JVM members move partitions too, and read an offset before they claim
+    assert {tp for tp, _ in redelivered} >= set(before)
+    assert {offset for tp, offset in redelivered if tp in before} == set(range(5, 10))
     assert "expired" in caplog.text
     group.leave("p1")
     group.produce_round()
