@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import confluent_kafka
 from confluent_kafka import KafkaException
@@ -171,6 +171,23 @@ class _Client:
             logger.debug("%s: %s", error.name(), error.str())
 
 
+_Handle = TypeVar("_Handle", confluent_kafka.Consumer, confluent_kafka.Producer)
+
+
+def _made(kind: type[_Handle], config: dict[str, Any]) -> _Handle:
+    """Construct a handle.
+
+    Ctrl-C in the midst of it comes out as a TypeError about a property's name, and the interruption is forgotten. Names
+    are always texts here, so the error can mean nothing else.
+    """
+    try:
+        return kind(config, logger=_Log())
+    except TypeError as error:
+        if "property name" in str(error):
+            raise KeyboardInterrupt from error
+        raise
+
+
 class ConsumerHandle(_Client):
     """One librdkafka consumer that is told its partitions. Not for two threads at once.
 
@@ -185,7 +202,7 @@ class ConsumerHandle(_Client):
         self._starts: dict[TopicPartition, int] = {}
         config: dict[str, Any] = {**settings, "error_cb": self._on_error}
         try:
-            self._consumer = confluent_kafka.Consumer(config, logger=_Log())
+            self._consumer = _made(confluent_kafka.Consumer, config)
         except KafkaException as error:
             raise _as_config_error(error, settings) from error
 
@@ -334,7 +351,7 @@ class OffsetsHandle(_Client):
         self._answers: list[str | None] = []
         config: dict[str, Any] = {**settings, "error_cb": self._on_error, "on_commit": self._on_commit}
         try:
-            self._consumer = confluent_kafka.Consumer(config, logger=_Log())
+            self._consumer = _made(confluent_kafka.Consumer, config)
         except KafkaException as error:
             raise _as_config_error(error, settings) from error
 
@@ -413,7 +430,7 @@ class ProducerHandle(_Client):
             "delivery.report.only.error": True,
         }
         try:
-            self._producer = confluent_kafka.Producer(config, logger=_Log())
+            self._producer = _made(confluent_kafka.Producer, config)
         except KafkaException as error:
             raise _as_config_error(error, settings) from error
 
