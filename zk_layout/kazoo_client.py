@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from kazoo import exceptions as kazoo_errors
+from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import Connect
-from kazoo.protocol.states import EventType, WatchedEvent
+from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
@@ -29,6 +30,42 @@ from zk_layout.store import Watcher, WatchEvent, WatchKind
 logger = logging.getLogger(__name__)
 
 _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
+
+
+class StoreClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's client, out of which Ctrl-C can come."""
+
+    def _call(self, request: Any, async_object: Any) -> bool | None:
+        """Queue a request and wake the connection's thread; False if the session is over.
+
+        kazoo's own takes whatever a signal handler raises while it writes the waking byte for a closed connection:
+        the signal is lost, and a sound connection is reported as lost.
+        """
+        over = _OVER.get(self._state)
+        if over is not None:
+            async_object.set_exception(over())
+            return False
+        writer = self._connection._write_sock
+        try:
+            self._queue.append((request, async_object))
+            if writer is None:
+                raise OSError
+            writer.send(b"\0")
+        except OSError:
+            async_object.set_exception(kazoo_errors.ConnectionClosedError())
+        except BaseException:
+            # a byte too many is ignored; without one for each request, all later ones would wait for their successor
+            with contextlib.suppress(OSError):
+                writer.send(b"\0")
+            raise
+        return None
+
+
+_OVER = {
+    KeeperState.AUTH_FAILED: kazoo_errors.AuthFailedError,
+    KeeperState.CLOSED: kazoo_errors.ConnectionClosedError,
+    KeeperState.EXPIRED_SESSION: kazoo_errors.SessionExpiredError,
+}
 
 
 class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types

@@ -25,7 +25,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.protocol.serialization import (
     Exists,
     GetChildren,
@@ -47,7 +46,16 @@ from zk_layout.errors import (
     UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.kazoo_client import ReadMany, Secret, StoreConnection, StoreHandler, Watch, Write, stop_client
+from zk_layout.kazoo_client import (
+    ReadMany,
+    Secret,
+    StoreClient,
+    StoreConnection,
+    StoreHandler,
+    Watch,
+    Write,
+    stop_client,
+)
 from zk_layout.kazoo_translation import encode_acl, failure_of, stat_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
@@ -188,7 +196,7 @@ class KazooStore(ReadsMany):
         settings = self._settings
         handler = StoreHandler(self._tls)
         try:
-            client = KazooClient(
+            client = StoreClient(
                 hosts=settings.connect,
                 timeout=settings.session_timeout_ms / 1000,
                 handler=handler,

@@ -289,6 +289,30 @@ def test_a_write_is_checked_once_more_at_the_moment_of_sending(kazoo: KazooBacke
 
 
 @zookeeper_needed
+@zookeeper_needed
+def test_ctrl_c_in_the_middle_of_a_request_is_not_taken_for_a_lost_connection(kazoo: KazooBackend):
+    class Interrupted:
+        def __init__(self) -> None:
+            self.sends = 0
+
+        def send(self, byte: bytes) -> int:
+            self.sends += 1
+            if self.sends == 1:
+                raise KeyboardInterrupt
+            return writer.send(byte)
+
+    store = kazoo.new_store()
+    store.start()
+    connection = store._client._connection
+    writer, connection._write_sock = connection._write_sock, Interrupted()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            store.get_children("/")
+    finally:
+        connection._write_sock = writer
+    assert store.get_children("/")
+
+
 def test_a_callback_that_calls_the_store_is_told_so_instead_of_waiting_for_itself(
     kazoo: KazooBackend, caplog: pytest.LogCaptureFixture
 ):
