@@ -12,6 +12,10 @@ ROOT = Path(__file__).parents[2]
 LAYERS = ("zk_layout", "rebalance", "legacy_consumer", "spark_source")
 ROOM_OF = {
     "kazoo": "zk_layout/kazoo_",
+    "numba": "legacy_consumer/wire/",
+    "cramjam": "legacy_consumer/wire/",
+    "crc32c": "legacy_consumer/wire/",
+    "prometheus_client": "legacy_consumer/metrics/",
     "confluent_kafka": "legacy_consumer/librdkafka/client.py",
     "pyspark": "spark_source/",
 }
