@@ -22,6 +22,7 @@ TESTS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 1000000
+CONSUMERS ?= 1
 
 bin := .venv/bin
 declared := pyproject.toml constraints.txt
@@ -37,7 +38,7 @@ touch $@
 endef
 
 .NOTPARALLEL:
-.PHONY: help environment .venv quickstart test lint format bench simulate mutants clean
+.PHONY: help environment .venv quickstart test lint format bench simulate mutants compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -87,6 +88,15 @@ simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SE
 
 mutants: .venv/.dev ## the code broken on purpose: does the simulation notice?
 	@exec $(bin)/python -m tests.simulation.mutants
+
+compose-up: ## a cluster in containers: 3 ZooKeepers, 3 brokers, producer, consumers (CONSUMERS=1), exporter
+	@exec python3 deploy/compose.py up --consumers $(CONSUMERS)
+
+compose-demo: ## the same, scaled from one consumer to four and back, one killed, shown, and taken down
+	@exec python3 deploy/compose.py demo
+
+compose-down: ## end that cluster and remove its volumes
+	@exec python3 deploy/compose.py down
 
 clean: ## remove the environment and everything that was made, but not downloaded jars
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

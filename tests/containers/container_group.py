@@ -1,0 +1,238 @@
+"""A group whose members are containers, and the history of what they printed and who owned what.
+
+A member is `legacy-consumer consume --format json`: each line is a message that was handed out, with the time at which
+the engine read it. Who owned what is looked at in ZooKeeper all the time, from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from docker.errors import NotFound
+
+from tests.containers.container_cluster import CONNECT, ContainerCluster
+from tests.support.waiting import eventually
+from zk_layout.codecs import decode_offset, decode_owner
+from zk_layout.errors import NoNodeError
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.paths import ConsumerIdsPath, OffsetPath, OwnerPath
+
+SESSION_MS = 4000
+_LOOK_S = 0.05
+_BLUR_S = 1.0
+"""How late the engine may read a line on a busy machine, and how seldom owners are looked at."""
+
+
+@dataclass
+class Member:
+    """One container. deliveries: (time, partition, offset) of each line, as the engine stamped it."""
+
+    name: str
+    container: object
+    deliveries: list[tuple[float, int, int]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+    def follow(self) -> None:
+        """Read its output as it comes, until it ends."""
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream,), daemon=True, name=f"{self.name}-{stream}")
+            for stream in ("stdout", "stderr")
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: str) -> None:
+        other = {"stdout": "stderr", "stderr": "stdout"}[stream]
+        pending = b""
+        for chunk in self.container.logs(stream=True, follow=True, timestamps=True, **{stream: True, other: False}):
+            *lines, pending = (pending + chunk).split(b"\n")
+            for line in lines:
+                stamp, _, text = line.partition(b" ")
+                if stream == "stderr":
+                    self.said.append(text.decode("utf-8", "replace"))
+                    continue
+                message = json.loads(text)
+                at = datetime.fromisoformat(stamp.decode()[:26]).timestamp() - time.timezone
+                self.deliveries.append((at, message["partition"], message["offset"]))
+
+    def close(self) -> None:
+        try:
+            self.container.remove(force=True, v=True)
+        except NotFound:
+            return
+        for reader in self._readers:
+            reader.join(20)
+
+
+class ContainerGroup:
+    def __init__(self, cluster: ContainerCluster, topic: str, partitions: int) -> None:
+        self.cluster = cluster
+        self.topic = self.name = topic
+        self.partitions = range(partitions)
+        self.members: dict[str, Member] = {}
+        self.living: set[str] = set()
+        self.settle_s: list[tuple[str, float]] = []
+        self.owners: list[tuple[float, dict[int, str]]] = []
+        self._producer = None
+        self._stop = threading.Event()
+        code, said = cluster.run(
+            "node", "topic", topic, "--partitions", str(partitions), "--replication-factor", "3",
+            "--zookeeper", CONNECT, "--wait", "60",
+        )  # fmt: skip
+        assert code == 0, said
+        self._watcher = threading.Thread(target=self._watch, daemon=True, name=f"owners-of-{topic}")
+        self._watcher.start()
+
+    # What happens.
+
+    def produce(self, rate: float) -> None:
+        """Flights come at this rate from now on, until all is over."""
+        self._producer = self.cluster.command(
+            "node", "flights", "--topic", self.topic, "--rate", str(rate), "--limit", "10000000",
+            "--zookeeper", CONNECT, "--wait", "60",
+        ).start()  # fmt: skip
+
+    def join(self, name: str) -> Member:
+        started = self.cluster.command(
+            "consume", "--zookeeper", CONNECT, "--group", self.name, "--topic", self.topic, "--format", "json",
+            "--property", "auto.offset.reset=smallest", "--property", "auto.commit.interval.ms=500",
+            "--property", f"zookeeper.session.timeout.ms={SESSION_MS}", "--property", f"consumer.id={name}",
+            "--wait", "60", "-v",
+        ).start()  # fmt: skip
+        member = Member(name, started.get_wrapped_container())
+        member.follow()
+        self.members[name] = member
+        self.living.add(name)
+        return member
+
+    def leave(self, name: str) -> int:
+        """SIGTERM, as `docker stop` sends it; the exit code."""
+        member = self.members[name]
+        self.living.discard(name)
+        member.container.stop(timeout=30)
+        return member.container.wait()["StatusCode"]
+
+    def kill(self, name: str) -> None:
+        self.living.discard(name)
+        self.members[name].container.kill()
+
+    # What is to be seen.
+
+    def _watch(self) -> None:
+        store: KazooStore | None = None
+        while not self._stop.wait(_LOOK_S):
+            try:
+                if store is None:
+                    store = self.cluster.connected().thing
+                self.owners.append((time.time(), self._look(store)))
+            except Exception:
+                if store is not None:
+                    store.close()
+                store = None
+        if store is not None:
+            store.close()
+
+    def _look(self, store: KazooStore) -> dict[int, str]:
+        paths = [OwnerPath(self.name, self.topic, number).path for number in self.partitions]
+        return {
+            number: decode_owner(path, znode.data).consumer_id.removeprefix(f"{self.name}_")
+            for number, path, znode in zip(self.partitions, paths, store.get_data_many(paths), strict=True)
+            if znode is not None
+        }
+
+    def registered(self) -> set[str]:
+        with self.cluster.connected() as store:
+            try:
+                return {
+                    name.removeprefix(f"{self.name}_") for name in store.get_children(ConsumerIdsPath(self.name).path)
+                }
+            except NoNodeError:
+                return set()
+
+    def committed(self) -> dict[int, int]:
+        paths = [OffsetPath(self.name, self.topic, number).path for number in self.partitions]
+        with self.cluster.connected() as store:
+            znodes = store.get_data_many(paths)
+        return {
+            number: decode_offset(path, znode.data)
+            for number, path, znode in zip(self.partitions, paths, znodes, strict=True)
+            if znode is not None
+        }
+
+    def await_settled(self, cause: str, timeout_s: float = 90) -> dict[int, str]:
+        """Until the living are the members, each owns its share, and every partition flows again; notes how long."""
+        began = time.time()
+
+        def is_settled() -> dict[int, str] | None:
+            if not self.owners:
+                return None
+            at, owners = self.owners[-1]
+            if at < began or set(owners) != set(self.partitions) or not set(owners.values()) <= self.living:
+                return None
+            share = [list(owners.values()).count(name) for name in self.living]
+            if max(share) - min(share) > 1 or self.registered() != self.living:
+                return None
+            return owners
+
+        owners = eventually(is_settled, timeout_s)
+        settled = time.time()
+        self.settle_s.append((cause, round(settled - began, 1)))
+        for number, name in owners.items():
+            eventually(lambda number=number, name=name: self._flows(number, name, began), timeout_s)
+        return owners
+
+    def _flows(self, number: int, name: str, since: float) -> bool:
+        return any(at > since and partition == number for at, partition, _ in self.members[name].deliveries[-500:])
+
+    # What must hold at the end.
+
+    def await_all_delivered(self, timeout_s: float = 120) -> dict[int, int]:
+        """End the producer, and wait until all it wrote is committed; {partition: end of the log}."""
+        wrapped = self._producer.get_wrapped_container()
+        wrapped.stop(timeout=60)
+        assert wrapped.wait()["StatusCode"] == 0, wrapped.logs()[-2000:]
+        ends = self.log_ends()
+        eventually(lambda: self.committed() == {number: end for number, end in ends.items() if end}, timeout_s)
+        return ends
+
+    def log_ends(self) -> dict[int, int]:
+        code, said = self.cluster.run(
+            "groups", "describe", self.name, "--zookeeper", CONNECT, "--json",
+        )  # fmt: skip
+        assert code == 0, said
+        document = json.loads(said[said.index("{") :])
+        return {row["partition"]: row["log_end"] for row in document["partitions"]}
+
+    def lost(self, ends: dict[int, int]) -> list[tuple[int, int]]:
+        """(partition, offset) of what nobody printed."""
+        printed = {(number, offset) for member in self.members.values() for _, number, offset in member.deliveries}
+        return [
+            (number, offset) for number, end in ends.items() for offset in range(end) if (number, offset) not in printed
+        ]
+
+    def strangers(self) -> list[str]:
+        """Deliveries by a member that did not own the partition around that time: a second one handing out."""
+        found = []
+        for member in self.members.values():
+            for at, number, offset in member.deliveries:
+                near = {owners.get(number) for when, owners in self.owners if abs(when - at) <= _BLUR_S}
+                if near and member.name not in near:
+                    found.append(f"{member.name} handed out {number}@{offset}, owned by {near} then")
+        return found
+
+    def repeated(self) -> int:
+        """How many deliveries were not the first of their message."""
+        all_of_them = [(n, o) for member in self.members.values() for _, n, o in member.deliveries]
+        return len(all_of_them) - len(set(all_of_them))
+
+    def close(self) -> None:
+        self._stop.set()
+        self._watcher.join(30)
+        for member in self.members.values():
+            member.close()
+        if self._producer is not None:
+            self._producer.stop(force=True)

@@ -1,0 +1,91 @@
+"""A group spread over containers, through what happens to containers: nothing lost, one owner at a time."""
+
+import pytest
+
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def check(group):
+    ends = group.await_all_delivered()
+    print(f"\nsettled: {group.settle_s}; {sum(ends.values())} messages, {group.repeated()} repeated")
+    assert group.lost(ends) == []
+    assert group.strangers() == []
+
+
+def test_scale_up_and_down_and_kill(new_group):
+    group = new_group("scaled", 6)
+    group.produce(rate=300)
+    group.join("c1")
+    group.await_settled("the first joined")
+    for name in ("c2", "c3"):
+        group.join(name)
+    group.await_settled("grown to three")
+    group.kill("c2")
+    group.await_settled("one killed")
+    assert group.leave("c3") == 0
+    group.await_settled("shrunk to one")
+    check(group)
+
+
+def test_paused_beyond_its_session_and_cut_off_on_either_side(new_group, cluster):
+    group = new_group("troubled", 6)
+    group.produce(rate=300)
+    for name in ("c1", "c2", "c3"):
+        group.join(name)
+    group.await_settled("three joined")
+
+    frozen = group.members["c1"].container
+    frozen.pause()
+    group.living.discard("c1")
+    group.await_settled("one paused")
+    frozen.unpause()
+    group.living.add("c1")
+    group.await_settled("unpaused after its session")
+
+    cut = group.members["c2"].container
+    cluster.zookeeper_net._unwrap_network.disconnect(cut.id)
+    group.living.discard("c2")
+    group.await_settled("one cut off from ZooKeeper")
+    cluster.zookeeper_net.connect(cut.id)
+    group.living.add("c2")
+    group.await_settled("back at ZooKeeper")
+
+    cut = group.members["c3"].container
+    cluster.kafka_net._unwrap_network.disconnect(cut.id)
+    before = len(group.members["c3"].deliveries)
+    assert "c3" in group.registered()  # a member without brokers keeps its share, and delivers nothing
+    cluster.kafka_net.connect(cut.id)
+    group.await_settled("back at the brokers")
+    assert len(group.members["c3"].deliveries) > before
+    check(group)
+
+
+def test_servers_lost_and_restarted_one_by_one_under_load(new_group, cluster):
+    group = new_group("rolled", 6)
+    group.produce(rate=300)
+    for name in ("c1", "c2"):
+        group.join(name)
+    group.await_settled("two joined")
+
+    leader = cluster.leader()
+    container = cluster.nodes[leader].get_wrapped_container()
+    cluster.zookeeper_net._unwrap_network.disconnect(container.id)
+    group.await_settled("the leading ZooKeeper cut off")
+    cluster.zookeeper_net.connect(container.id, [leader])
+
+    # its partitions get other leaders, and flow again
+    broker = cluster.nodes["kafka2"].get_wrapped_container()
+    for net in (cluster.kafka_net, cluster.zookeeper_net):
+        net._unwrap_network.disconnect(broker.id)
+    group.await_settled("a broker cut off")
+    for net in (cluster.kafka_net, cluster.zookeeper_net):
+        net.connect(broker.id, ["kafka2"])
+
+    for name in ("zk1", "zk2", "zk3"):
+        cluster.nodes[name].get_wrapped_container().restart(timeout=10)
+        cluster.leader()
+        group.await_settled(f"{name} restarted")
+    for name in ("kafka1", "kafka2", "kafka3"):
+        cluster.nodes[name].get_wrapped_container().restart(timeout=60)
+        group.await_settled(f"{name} restarted")
+    check(group)
