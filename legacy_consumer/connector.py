@@ -17,9 +17,16 @@ from typing import cast
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.consumer_id import make_consumer_id
-from legacy_consumer.errors import ConsumerClosedError, MessageStreamsExistError, OffsetError
-from legacy_consumer.fetcher import FetcherFactory
-from legacy_consumer.librdkafka import LibrdkafkaFetchers, open_group_offsets
+from legacy_consumer.counters import ConnectorCounters
+from legacy_consumer.errors import (
+    ConsumerClosedError,
+    GroupOffsetsUnavailableError,
+    MessageStreamsExistError,
+    OffsetError,
+)
+from legacy_consumer.fetcher import EARLIEST, LATEST, FetcherFactory
+from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
+from legacy_consumer.librdkafka import open_group_offsets
 from legacy_consumer.listener import RebalanceListener
 from legacy_consumer.offsets import (
     CommitResult,
@@ -32,21 +39,27 @@ from legacy_consumer.offsets import (
 )
 from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.progress import PartitionProgress, Progress
+from legacy_consumer.reset_requests import ResetFollower
 from legacy_consumer.stream import KafkaStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS, Dialect
+from rebalance.assignors.once import assign_once
 from rebalance.clock import Clock, SystemClock
 from rebalance.coordinator import Coordinator, Periods, Status
+from rebalance.counters import MemberCounters, Vitals
 from rebalance.errors import StrategyMismatchError
 from rebalance.group_strategy import Strategy, find_mismatch
-from rebalance.machine import Drained, Phase, Policy
+from rebalance.lease import Lease
+from rebalance.machine import Doubted, Drained, Phase, Policy
+from rebalance.mailbox import Errand
 from rebalance.ownership import Ownership
 from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
-from rebalance.subscription import TopicFilter
+from rebalance.subscription import TopicFilter, subscribed_topics
 from zk_layout.errors import ConfigError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
+from zk_layout.paths import TopicsPath
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):
@@ -67,7 +80,7 @@ class ConsumerConnector:
     ConsumerConnector(zookeeper_connect="localhost:2181", group_id="g").
 
     Raises: ConfigError before any I/O; when streams are created ConnectTimeoutError, MissingChrootError,
-    AuthenticationError.
+    AuthenticationError, MissingListenerError, BrokerRefusedError.
     """
 
     def __init__(
@@ -86,13 +99,20 @@ class ConsumerConnector:
         self._config = config or ConsumerConfig.load(None, None, **properties)
         self._clock = clock or SystemClock()
         self._store = store or KazooStore(self._config.zk_settings())
-        self._fetchers = fetchers or LibrdkafkaFetchers(self._config, self._store)
+        self._fetcher_choice: FetcherChoice | None = None
+        if fetchers is None:
+            self._fetcher_choice = choose_fetcher(self._config)
+            fetchers = make_fetchers(self._config, self._store, self._fetcher_choice)
+        self._fetchers = fetchers
         self.consumer_id = make_consumer_id(self._config.group_id, self._config.consumer_id, self._clock)
         self._progress = Progress()
         self._streams: dict[tuple[str | None, int], KafkaStream] = {}
         self._coordinator: Coordinator | None = None
         self._closed = False
+        self._left = False
+        self._closers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
+        self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._offsets = self._make_offset_store(group_offsets)
         self._delivery = StreamDelivery(
             DeliverySettings(
@@ -110,8 +130,10 @@ class ConsumerConnector:
             progress=self._progress,
             log_offsets=self._fetchers.log_offsets,
             streams=self,
-            session_id=lambda: self._coordinator.session_id if self._coordinator is not None else 0,
+            session_id=self._session_of_claims,
+            on_unowned=self._doubt_ownership,
         )
+        self._follower = self._make_follower()
 
     # Joining.
 
@@ -120,8 +142,9 @@ class ConsumerConnector:
 
         Returns: {topic: its streams, by thread number}. A stream without partitions waits for some. If others hold
         partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
-        Raises: MessageStreamsExistError the second time; StrategyMismatchError, with nothing left in ZooKeeper; errors
-        of ZooKeeper; ConfigError for a count below 1.
+        Raises: MessageStreamsExistError the second time; StrategyMismatchError, MissingListenerError,
+        BrokerRefusedError and GroupOffsetsUnavailableError (offsets.storage=kafka) before anything is registered;
+        errors of ZooKeeper; ConfigError for a count below 1.
         """
         for topic, count in topic_counts.items():
             _check_count(count, f"streams of topic {topic}")
@@ -170,6 +193,11 @@ class ConsumerConnector:
         return self._config
 
     @property
+    def fetcher_choice(self) -> FetcherChoice | None:
+        """Which fetcher fetches, and why; None if it was given to the constructor."""
+        return self._fetcher_choice
+
+    @property
     def status(self) -> Status:
         """Phase, owned partitions, last error."""
         return self._coordinator.status if self._coordinator is not None else Status(Phase.CREATED)
@@ -180,6 +208,41 @@ class ConsumerConnector:
         for stream in self.all():
             stream.note_progress()
         return self._progress.snapshot()
+
+    @property
+    def vitals(self) -> Vitals:
+        """Whether the thread that decides about this member lives and gets on."""
+        return self._coordinator.vitals if self._coordinator is not None else Vitals(False, 0.0, False)
+
+    @property
+    def counters(self) -> ConnectorCounters:
+        """What this member has done so far."""
+        consumed, committed = self._progress.totals()
+        return ConnectorCounters(
+            self._coordinator.counters if self._coordinator is not None else MemberCounters(),
+            consumed,
+            committed,
+            self._delivery.commits,
+            self._delivery.failed_commits,
+            self._delivery.foreign_commits,
+            sum(stream.fetch_errors for stream in self.all()),
+            self._delivery.listener_errors,
+        )
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last message of each, as the brokers tell; takes up to 5 s, and some may be missing.
+
+        Raises: BrokersUnavailableError, MissingListenerError.
+        """
+        return self._fetchers.log_offsets().latest(partitions)
+
+    def at_shutdown(self, close: Callable[[], None]) -> None:
+        """Have close called once when this member has left; at once if it has left already."""
+        with self._lock:
+            if not self._left:
+                self._closers.append(close)
+                return
+        close()
 
     def wait_until(self, reached: Callable[[Status], bool], timeout: float) -> bool:
         """Wait up to timeout seconds until the status is as wanted; True if it is."""
@@ -195,25 +258,34 @@ class ConsumerConnector:
     def shutdown(self, timeout: float | None = None) -> None:
         """Drain, commit, release, leave the group, and end the streams. Twice is harmless, any thread may call.
 
-        timeout: seconds for doing it in order; default: drain.timeout.ms and a margin. What the calling thread itself
-        has in hand is not waited for: it is delivered again, unless commit_offsets() was called.
+        timeout: seconds for doing it in order; default: drain.timeout.ms and a margin. It returns within 5 seconds more
+        in any state: what cannot be done in order by then is done in haste, or left to the end of the session. What the
+        calling thread itself has in hand is not waited for: it is delivered again, unless commit_offsets() was called.
+        A listener's hook may call it too.
         """
         with self._lock:
             first = not self._closed
             self._closed = True
         if timeout is None:
             timeout = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S
-        self._delivery.begin_closing()
+        self._follower.close()
+        self._delivery.begin_closing(timeout)
         self._delivery.let_go(threading.get_ident())
         if self._coordinator is not None:
             self._coordinator.close(timeout)
         if not first:
             return
+        self._delivery.close()
         for stream in self.all():
             stream.close()
         self._fetchers.close()
         self._offsets.close()
         self._store.close()
+        with self._lock:
+            self._left = True
+            closers, self._closers = self._closers, []
+        for close in closers:
+            close()
 
     def __enter__(self) -> Self:
         return self
@@ -236,6 +308,13 @@ class ConsumerConnector:
 
     # Inside.
 
+    def _doubt_ownership(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.post(Doubted())
+
+    def _session_of_claims(self) -> int:
+        return self._coordinator.session_id if self._coordinator is not None else 0
+
     def _join(
         self,
         pattern: SubscriptionPattern,
@@ -249,12 +328,19 @@ class ConsumerConnector:
             logger.warning("%s: %s", self.consumer_id, warning)
         try:
             self._store.start()
+            self._fetchers.check_access()
             self._check_strategy()
             registration = ConsumerRegistration(pattern, subscription, self._clock.wall_ms())
-            coordinator = self._coordinator = self._make_coordinator(registration)
-            for key in streams:
-                self._streams[key] = self._make_stream(coordinator)
+            self._check_offsets(registration)
+            coordinator = self._make_coordinator(registration)
+            with self._lock:
+                # whoever shuts down after this finds a coordinator to close
+                self._check_open()
+                self._coordinator = coordinator
+                for key in streams:
+                    self._streams[key] = self._make_stream(coordinator)
             coordinator.start()
+            self._follower.start()
             self._await_first_share(coordinator)
         except BaseException:
             self.shutdown(timeout=1.0)
@@ -291,6 +377,30 @@ class ConsumerConnector:
             else:
                 self._judge(mismatch)
 
+    def _check_offsets(self, registration: ConsumerRegistration) -> None:
+        """See, before anything is written, whether Kafka tells the group's offsets, with offsets.storage=kafka.
+
+        It is asked as often as a rebalance is tried: a coordinator that has just started is not ready for a moment.
+        Raises: GroupOffsetsUnavailableError, MissingListenerError.
+        """
+        config = self._config
+        if config.offsets_storage == "zookeeper":
+            return
+        there = self._store.get_children(TopicsPath().path) if self._store.exists(TopicsPath().path) else ()
+        topics = subscribed_topics(registration, there, exclude_internal_topics=config.exclude_internal_topics)
+        some = [TopicPartition(topic, 0) for topic in sorted(topics.keys() & set(there))[:1]]
+        for left in range(config.rebalance_max_retries, -1, -1):
+            self._check_open()
+            try:
+                self._offsets.read(some)
+            except GroupOffsetsUnavailableError as error:
+                if not left:
+                    raise
+                logger.info("%s: asks again, %d times at most: %s", self.consumer_id, left, error)
+                self._clock.wait(threading.Event(), config.rebalance_backoff_ms / 1000)
+            else:
+                return
+
     def _find_mismatch(self) -> StrategyMismatchError | None:
         config = self._config
         strategy = Strategy.of(config.partition_assignment_strategy, cast(Dialect, config.partition_assignment_dialect))
@@ -306,6 +416,25 @@ class ConsumerConnector:
             raise mismatch
         logger.warning("%s: %s", self.consumer_id, mismatch)
 
+    def _make_follower(self) -> ResetFollower:
+        def post(errand: Errand) -> None:
+            if self._coordinator is not None:
+                self._coordinator.post(errand)
+
+        storage = self._config.offsets_storage
+        return ResetFollower(
+            self._store,
+            self._config.group_id,
+            self.consumer_id,
+            self._delivery,
+            offsets=self._offsets,
+            progress=self._progress,
+            stream_of=self.stream_of,
+            post=post,
+            reset_position=EARLIEST if self._config.auto_offset_reset == "smallest" else LATEST,
+            refusal=None if storage == "zookeeper" else f"it keeps its offsets in {storage}: offsets.storage",
+        )
+
     def _make_coordinator(self, registration: ConsumerRegistration) -> Coordinator:
         config = self._config
         group = config.group_id
@@ -314,8 +443,8 @@ class ConsumerConnector:
             store=self._store,
             registrar=Registrar(self._store, group, self.consumer_id, registration),
             ownership=Ownership(self._store, group, self.consumer_id),
-            delivery=self._delivery,
-            assign=lambda group_now: assign(group_now, cast(Dialect, config.partition_assignment_dialect)),
+            delivery=self._follower,
+            assign=partial(assign_once, assign, cast(Dialect, config.partition_assignment_dialect)),
             exclude_internal_topics=config.exclude_internal_topics,
             policy=Policy(
                 max_retries=config.rebalance_max_retries,
@@ -355,6 +484,7 @@ class ConsumerConnector:
             consumer_timeout_ms=self._config.consumer_timeout_ms,
             at_next=self._config.delivery_rule == "at_next",
             on_drained=partial(coordinator.post, Drained()),
+            may_hand_out=self._lease.holds,
         )
 
     def _check_open(self) -> None:

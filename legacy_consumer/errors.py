@@ -10,6 +10,8 @@ LegacyConsumerError (zk_layout.errors)
       BrokerRefusedError            the brokers do not let us in with these credentials or certificates
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
+      CorruptRecordsError           what lies in the log is not what Kafka writes
+    MalformedResponseError          retriable; a broker's answer is not what the protocol says
     ProduceError                    some records were not acknowledged
     OffsetOutOfRangeError           the position lies outside the log
     NoSuchPartitionError            the topic has no partition of this number
@@ -22,10 +24,13 @@ LegacyConsumerError (zk_layout.errors)
     JarsUnavailableError            the jars cannot be resolved
     ServerStartError                a server ended or did not answer while starting; quotes its log
     PortInUseError                  something listens on the wanted port
+  MetricsServerError                metrics and health cannot be served at the wanted address
   AdminError
     NoSuchGroupError                nothing of the group is in ZooKeeper
     NoSuchTopicError                the cluster has no topic of this name
     ActiveGroupError                the group has members, so what it wrote must stay
+    MigrationRefusedError           something stands in the way of a step; nothing was written
+    MigrationIncompleteError        retriable; a step stopped halfway, the same command goes on
 """
 
 from __future__ import annotations
@@ -121,6 +126,35 @@ class FetchError(KafkaError):
 
     def __str__(self) -> str:
         return f"{self.partition}: {self.reason}" if self.partition else self.reason
+
+
+class MalformedResponseError(KafkaError):
+    """What came is not what the protocol says; the connection it came by is not used again."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the answer to {self.what} is not what Kafka's protocol says: {self.reason}"
+
+
+class CorruptRecordsError(FetchError):
+    """The records at this offset cannot be read: damaged, or not what Kafka writes."""
+
+    def __init__(self, partition: TopicPartition, offset: int, reason: str) -> None:
+        super().__init__(partition, reason)
+        self.args = (partition, offset, reason)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: the records at offset {self.offset} are corrupt: {self.reason}; look at the segment "
+            "on the brokers, or set the position behind it"
+        )
 
 
 class OffsetOutOfRangeError(KafkaError):
@@ -267,6 +301,19 @@ class PortInUseError(EmbeddedError):
         return f"{self.server} cannot have port {self.port}, something listens there: choose another, 0 for any"
 
 
+class MetricsServerError(LegacyConsumerError):
+    """There is no listening at this address."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(host, port, reason)
+        self.host = host
+        self.port = port
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"metrics cannot be served at {self.host}:{self.port}: {self.reason}"
+
+
 class AdminError(LegacyConsumerError):
     """What an operator asked for cannot be done."""
 
@@ -291,6 +338,38 @@ class NoSuchTopicError(AdminError):
 
     def __str__(self) -> str:
         return f"topic {self.topic!r} does not exist: check its name and the chroot of zookeeper.connect"
+
+
+class MigrationRefusedError(AdminError):
+    """A step of a migration would lose, repeat or move back messages, or somebody has to decide first."""
+
+    def __init__(self, group: str, reasons: tuple[str, ...]) -> None:
+        super().__init__(group, reasons)
+        self.group = group
+        self.reasons = reasons
+
+    def __str__(self) -> str:
+        return f"nothing was written for group {self.group!r}: {'; '.join(self.reasons)}"
+
+
+class MigrationIncompleteError(AdminError):
+    """A step of a migration stopped halfway; what was written stands, and the same command goes on from there."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, target: str, written: int, total: int, reason: str) -> None:
+        super().__init__(group, target, written, total, reason)
+        self.group = group
+        self.target = target
+        self.written = written
+        self.total = total
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.written} of {self.total} partitions of group {self.group!r} were written to {self.target}, then: "
+            f"{self.reason}; the same command goes on from there"
+        )
 
 
 class ActiveGroupError(AdminError):

@@ -10,7 +10,10 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 
 
 class RebalanceListener(Protocol):
-    """Told by the coordinator's thread; the rebalance goes on when a hook returns, and an error in it is logged.
+    """Told on a thread of its own, one hook after another; an error in one is logged and counted.
+
+    The rebalance goes on when a hook returns, or after drain.timeout.ms. A hook may shut the connector down; then no
+    other is called.
 
     Source: Scala consumer 0.9 to 1.1.1, ConsumerRebalanceListener. There the hooks name everything the member owns,
     because it gives up everything; here they name what really goes and comes.

@@ -7,6 +7,7 @@ comes, goes and comes again has a new epoch each time, so that what a user ackno
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -44,12 +45,16 @@ class Progress:
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, PartitionProgress] = {}
         self._epoch = 0
+        self._starts: dict[TopicPartition, int | None] = {}
+        self._consumed: Counter[str] = Counter()
+        self._committed: Counter[str] = Counter()
 
     def begin(self, tp: TopicPartition, position: int | None, committed: Committed) -> int:
         """A partition is mine from now on, to be read from position; returns its epoch."""
         with self._lock:
             self._epoch += 1
             self._partitions[tp] = PartitionProgress(self._epoch, position, committed)
+            self._starts[tp] = position
             return self._epoch
 
     def note_consumed(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
@@ -58,6 +63,10 @@ class Progress:
             for tp, offset in offsets.items():
                 known = self._partitions.get(tp)
                 if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
+                    if known.consumed is not None:
+                        self._consumed[tp.topic] += max(0, offset - known.consumed)
+                    elif self._starts.get(tp) is None:
+                        self._starts[tp] = offset
                     self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed)
 
     def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
@@ -66,6 +75,9 @@ class Progress:
             for tp, committed in commits.items():
                 known = self._partitions.get(tp)
                 if known is not None:
+                    before = known.committed.offset if known.committed.offset is not None else self._starts.get(tp)
+                    if before is not None and committed.offset is not None:
+                        self._committed[tp.topic] += max(0, committed.offset - before)
                     self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed)
 
     def uncommitted(
@@ -91,11 +103,17 @@ class Progress:
         with self._lock:
             for tp in partitions:
                 self._partitions.pop(tp, None)
+                self._starts.pop(tp, None)
 
     def get(self, tp: TopicPartition) -> PartitionProgress | None:
         """How far a partition is; None if it is not mine."""
         with self._lock:
             return self._partitions.get(tp)
+
+    def totals(self) -> tuple[dict[str, int], dict[str, int]]:
+        """{topic: how far consumed, and how far committed offsets moved on while partitions were mine}, since ever."""
+        with self._lock:
+            return dict(self._consumed), dict(self._committed)
 
     def snapshot(self) -> dict[TopicPartition, PartitionProgress]:
         """All of them, as of now."""

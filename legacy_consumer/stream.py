@@ -5,7 +5,9 @@ given and has not come back from is *in hand*. A message counts as consumed when
 (delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM does it).
 
 Iterating costs no bookkeeping per message: the messages in hand are a list and its iterator, and how far the user has
-come is what the iterator has left. Only the gate is looked at between two messages, one attribute.
+come is what the iterator has left. Only the gate is looked at between two messages, one attribute. To look at the lease
+(rebalance.lease) would cost more than all else that a message costs, so it is looked at before each run of messages
+that are iterated over. A run is one message; for a user who is done with many in a moment it is as many as that.
 
 Shutting the gate for a partition takes effect before the next message is handed out. If some of the partition may be
 in hand, the consuming thread must come back once; then it acknowledges what it had, drops what is left of the
@@ -17,15 +19,27 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
 
+from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, check_columns, record_batch
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.fetcher import Fetcher, Message
 from legacy_consumer.progress import Progress
 from rebalance.clock import Clock
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _SLICE_S = 0.1
 """How long one poll may wait, so that a pause or the end of the stream is noticed."""
+_LEASE_SLICE_S = 0.01
+"""How long to wait before the lease is looked at again; the next heartbeat renews it."""
+_RUN = 128
+_RUN_S = 50e-6
+"""A run has at most so many messages, and no more than took the user about so long at his last pace."""
 
 
 class _Hand:
@@ -71,6 +85,7 @@ class KafkaStream:
         consumer_timeout_ms: int,
         at_next: bool,
         on_drained: Callable[[], None],
+        may_hand_out: Callable[[], bool] = lambda: True,
     ) -> None:
         self._fetcher = fetcher
         self._progress = progress
@@ -78,9 +93,11 @@ class KafkaStream:
         self._consumer_timeout_ms = consumer_timeout_ms
         self._at_next = at_next
         self._on_drained = on_drained
+        self._may_hand_out = may_hand_out
         self._lock = threading.Lock()
         self._opened = threading.Event()
         self._opened.set()
+        self._never = threading.Event()
         # replaced, never changed: whoever holds one knows whether it still stands
         self._live: Mapping[TopicPartition, int] = {}
         self._consumed: dict[TopicPartition, int] = {}
@@ -91,28 +108,39 @@ class KafkaStream:
         self._paused = False
         self._ended = False
         self._thread_id: int | None = None
+        self.fetch_errors = 0
+        """How often a user was given an error instead of messages."""
 
     # For users.
 
     def __iter__(self) -> Iterator[Message]:
         """The messages, one by one, until the connector is shut down.
 
-        Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); the stream is sound
-        and can be iterated again. FetchError.
+        Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError.
+
+        The stream is sound after an error, but the iterator that raised it is over, being a generator for speed: go on
+        with another `for` over the stream, or with next(stream), which may be called again after any error as the
+        next() of a Java iterator may.
         """
+        run, looked_at = 1, self._clock.monotonic()
         while True:
             hand = self._advance(1000, None)
             if hand is None:
                 return
-            for message in hand.rest:
-                yield message
-                if self._interrupted:
-                    break
+            rest = hand.rest
+            while self._goes_on(rest):
+                for message in islice(rest, run):
+                    yield message
+                    if self._interrupted:
+                        break
+                now = self._clock.monotonic()
+                run = min(_RUN, int(run * _RUN_S / max(now - looked_at, 1e-9)) or 1)
+                looked_at = now
 
     def __next__(self) -> Message:
         """The next message; see __iter__."""
         hand = self._hand
-        if hand is None or self._interrupted or hand.whole or not operator.length_hint(hand.rest):
+        if hand is None or hand.whole or not self._goes_on(hand.rest):
             hand = self._advance(1000, None)
             if hand is None:
                 raise StopIteration
@@ -134,6 +162,33 @@ class KafkaStream:
                 return
             hand.whole = True
             yield hand.messages
+
+    def arrow_batches(
+        self,
+        max_messages: int = 65536,
+        timeout: float | None = None,
+        columns: Collection[str] = COLUMNS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches of up to max_messages messages, until the connector is shut down.
+
+        Columns: key, value (binary), topic (dictionary of strings), partition (int32), offset (int64), timestamp (ms,
+        UTC, null if there is none), timestampType (int32); name them to get fewer, or "headers" too. A batch is as
+        large as what a broker sent of a partition, about fetch.message.max.bytes. The fastest way where the columnar
+        fetcher fetches: see docs/fetching.md.
+
+        timeout: as for batches; then a batch without rows is handed out.
+        Raises: as __iter__; ValueError for an unknown column; ConfigError if pyarrow is not installed.
+        """
+        check_columns(columns)
+        if max_messages < 1:
+            msg = f"max_messages must be at least 1, not {max_messages}"
+            raise ValueError(msg)
+        while True:
+            hand = self._advance(max_messages, timeout, as_columns=True)
+            if hand is None:
+                return
+            hand.whole = True
+            yield record_batch(hand.messages, columns)
 
     # For the coordinator and whoever commits, from any thread.
 
@@ -246,11 +301,11 @@ class KafkaStream:
 
     # The consuming thread.
 
-    def _advance(self, max_messages: int, timeout: float | None) -> _Hand | None:
+    def _advance(self, max_messages: int, timeout: float | None, *, as_columns: bool = False) -> _Hand | None:
         """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
         self._thread_id = threading.get_ident()
         self._come_back()
-        hand = self._take(max_messages)
+        hand = self._take(max_messages, as_columns)
         if hand is not None:
             return hand
         began = self._clock.monotonic()
@@ -259,9 +314,11 @@ class KafkaStream:
         while not self._ended:
             if self._paused:
                 self._clock.wait(self._opened, slice_s)
+            elif not self._may_hand_out():
+                self._clock.wait(self._never, min(slice_s, _LEASE_SLICE_S))
             elif self._left is None:
-                self._left = self._poll(max_messages, slice_s)
-            hand = self._take(max_messages)
+                self._left = self._poll(max_messages, slice_s, as_columns)
+            hand = self._take(max_messages, as_columns)
             if hand is not None:
                 return hand
             if limit is None:
@@ -273,6 +330,11 @@ class KafkaStream:
                     return _Hand((), {}, {})
                 raise ConsumerTimeoutError(self._consumer_timeout_ms)
         return None
+
+    def _goes_on(self, rest: Iterator[Message]) -> bool:
+        """Whether the next of these may be handed out."""
+        # The lease first: what was lost with a session is interrupted before the next one can be leased.
+        return self._may_hand_out() and not self._interrupted and operator.length_hint(rest) > 0
 
     def _patience(self, timeout: float | None) -> float | None:
         if timeout is not None:
@@ -298,27 +360,34 @@ class KafkaStream:
         if hand.barred:
             self._on_drained()
 
-    def _poll(self, max_messages: int, slice_s: float) -> _Hand | None:
+    def _poll(self, max_messages: int, slice_s: float, as_columns: bool) -> _Hand | None:
         # A poll applies what was handed in before it began, and nothing later: so whatever it returns was fetched for
         # the lives that the partitions have now.
         epochs = self._live
-        batch = self._fetcher.poll(max_messages, slice_s)
+        try:
+            batch = self._fetcher.poll(max_messages, slice_s)
+        except LegacyConsumerError:
+            self.fetch_errors += 1
+            raise
         if batch is None:
             return None
-        return _Hand(batch.messages(), batch.next_offsets, epochs)
+        messages = batch if as_columns and isinstance(batch, ColumnSequence) else batch.messages()
+        return _Hand(messages, batch.next_offsets, epochs)
 
-    def _take(self, max_messages: int) -> _Hand | None:
+    def _take(self, max_messages: int, as_columns: bool = False) -> _Hand | None:
         """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
         with self._lock:
             left = self._left
-            if left is None or self._paused or self._ended:
+            if left is None or self._paused or self._ended or not self._may_hand_out():
                 # neither handed out nor thrown away while ZooKeeper is out of sight
                 return None
             self._left = None
             if left.epochs is not self._live:
                 gone = {tp for tp in left.next_offsets if self._live.get(tp) != left.epochs.get(tp, 0)}
                 if gone:
-                    left = _hand_of([m for m in left.messages if _partition_of(m) not in gone], left.epochs)
+                    left = _hand_without(left, gone)
+            if isinstance(left.messages, ColumnSequence):
+                left, self._left = _part_columns(left, max_messages if as_columns else len(left.messages), as_columns)
             if len(left.messages) > max_messages:
                 self._left = _Hand(left.messages[max_messages:], left.next_offsets, left.epochs)
                 left = _hand_of(left.messages[:max_messages], left.epochs)
@@ -354,6 +423,26 @@ class KafkaStream:
 
 def _partition_of(message: Message) -> TopicPartition:
     return TopicPartition(message.topic(), message.partition())
+
+
+def _hand_without(hand: _Hand, gone: Collection[TopicPartition]) -> _Hand:
+    if isinstance(hand.messages, ColumnSequence):
+        kept = hand.messages.without(gone)
+        return _Hand(kept, kept.next_offsets, hand.epochs)
+    return _hand_of([m for m in hand.messages if _partition_of(m) not in gone], hand.epochs)
+
+
+def _part_columns(hand: _Hand, most: int, as_columns: bool) -> tuple[_Hand, _Hand | None]:
+    """What one record batch is made of, and the rest; or all as objects, for whoever goes on without columns."""
+    columns = hand.messages
+    assert isinstance(columns, ColumnSequence)
+    if not as_columns:
+        return _Hand(columns.messages(), hand.next_offsets, hand.epochs), None
+    count = columns.first(most)
+    if count == len(columns):
+        return hand, None
+    ours, rest = columns.up_to(count), columns.behind(count)
+    return _Hand(ours, ours.next_offsets, hand.epochs), _Hand(rest, rest.next_offsets, hand.epochs)
 
 
 def _hand_of(messages: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> _Hand:

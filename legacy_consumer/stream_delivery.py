@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -14,21 +15,27 @@ from typing import Protocol
 from legacy_consumer.errors import CommitFailedError, KafkaError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.listener import RebalanceListener
+from legacy_consumer.listener_calls import BoundedCall, Hook, ListenerCalls
 from legacy_consumer.offsets import Commit, CommitResult, OffsetStore, RetrySettings
 from legacy_consumer.offsets.retries import explicit_commit, last_commit
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import KafkaStream
 from rebalance.snapshot import Assignment
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_HASTE_S = 0.5
+"""What one thing may take when the time for leaving is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """The part of the configuration that delivery depends on.
 
-    last_commit_timeout_s: bounds the commit before partitions are given up, where it goes to Kafka.
+    last_commit_timeout_s: bounds the commit before partitions are given up, where it goes to Kafka; what a rebalance
+    waits for a listener's hook; and for the brokers to say where a log ends.
     """
 
     consumer_id: str
@@ -64,6 +71,7 @@ class StreamDelivery:
         log_offsets: Callable[[], LogOffsets],
         streams: Streams,
         session_id: Callable[[], int],
+        on_unowned: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._offsets = offsets
@@ -71,13 +79,18 @@ class StreamDelivery:
         self._log_offsets = log_offsets
         self._streams = streams
         self._session_id = session_id
+        self._on_unowned = on_unowned
+        self._calls: ListenerCalls | None = None
+        self._close_by = float("inf")
         self._commit_lock = threading.Lock()
         self._closing = threading.Event()
         self._buried: set[str] = set()
         self._running: dict[TopicPartition, KafkaStream] = {}
         self.listener: RebalanceListener | None = None
+        self.adopts_foreign_commits = settings.adopt_foreign_commits
         self.foreign_commits = 0
-        self.listener_errors = 0
+        self.commits = 0
+        self.failed_commits = 0
 
     # For the coordinator.
 
@@ -177,9 +190,27 @@ class StreamDelivery:
         """
         return explicit_commit(self._settings.retries, self._closing)(self._commit_given, offsets)
 
-    def begin_closing(self) -> None:
-        """From now on commits that users asked for are not tried again."""
+    def begin_closing(self, timeout_s: float) -> None:
+        """From now on commits that users asked for are not tried again, and no hook is waited for after timeout_s.
+
+        A hook that closes is waited for no longer: it is the one that waits.
+        """
+        self._close_by = min(self._close_by, time.monotonic() + timeout_s)
         self._closing.set()
+        if self._calls is not None:
+            self._calls.give_up_at = self._close_by
+            if self._calls.is_on_this_thread():
+                self._calls.end()
+
+    def close(self) -> None:
+        """Call no listener any more."""
+        if self._calls is not None:
+            self._calls.end()
+
+    @property
+    def listener_errors(self) -> int:
+        """How many of the listener's hooks raised or did not return in time."""
+        return 0 if self._calls is None else self._calls.errors
 
     def _commit_given(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
         with self._commit_lock:
@@ -237,9 +268,10 @@ class StreamDelivery:
         fresh = [tp for tp in committed if tp not in starts]
         found: dict[TopicPartition, int] = {}
         if fresh and not self._settings.reset_to_earliest:
+            asked = BoundedCall(lambda: self._log_offsets().latest(fresh), f"{self._settings.consumer_id}-log-ends")
             try:
-                found = self._log_offsets().latest(fresh)
-            except KafkaError as error:
+                found = asked.wait(self._patience_s())
+            except (KafkaError, TimeoutError) as error:
                 # the group must not fail for want of a broker: fetching begins when one is there
                 logger.warning("%s: starts without log offsets: %s", self._settings.consumer_id, error)
         starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
@@ -259,7 +291,7 @@ class StreamDelivery:
 
     def _commit_last(self, going: Collection[TopicPartition]) -> None:
         """Commit before others get these. Not for ever: without the commit they get some messages again."""
-        timeout_s = self._settings.last_commit_timeout_s
+        timeout_s = self._patience_s()
         policy = last_commit(self._settings.retries, timeout_s)
         try:
             policy(self._commit, going, with_in_hand_of=None, timeout_s=timeout_s)
@@ -296,7 +328,15 @@ class StreamDelivery:
             return CommitResult()
         commits = {tp: Commit(offset, seen) for tp, (offset, seen) in changes.items()}
         session_id = self._session_id()
-        result = self._offsets.commit(commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s)
+        try:
+            result = self._offsets.commit(commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s)
+        except LegacyConsumerError:
+            self.failed_commits += 1
+            raise
+        if result.failure is None:
+            self.commits += 1
+        else:
+            self.failed_commits += 1
         if result.foreign:
             self._settle_foreign(commits, result, consumer_id, session_id)
         self._progress.note_committed(result.committed)
@@ -306,6 +346,7 @@ class StreamDelivery:
                 self._settings.consumer_id,
                 ", ".join(map(str, sorted(result.unowned)[:5])),
             )
+            self._on_unowned()
         return result
 
     def _settle_foreign(
@@ -324,9 +365,9 @@ class StreamDelivery:
                 theirs.offset,
                 tp,
                 commits[tp].offset,
-                "adopt" if self._settings.adopt_foreign_commits else "keep",
+                "adopt" if self.adopts_foreign_commits else "keep",
             )
-        if self._settings.adopt_foreign_commits and consumer_id is not None:
+        if self.adopts_foreign_commits and consumer_id is not None:
             self._adopt(result.foreign)
             return
         again = {tp: Commit(commits[tp].offset, theirs) for tp, theirs in result.foreign.items()}
@@ -344,14 +385,15 @@ class StreamDelivery:
             epoch = self._progress.begin(tp, theirs.offset, theirs)
             stream.restart({tp: position}, {tp: epoch})
 
-    def _tell(self, call: Callable[[RebalanceListener], None]) -> None:
-        assert self.listener is not None
-        try:
-            call(self.listener)
-        except Exception:
-            # a user's defect must not stop the group's rebalance
-            self.listener_errors += 1
-            logger.exception("%s: the rebalance listener raised", self._settings.consumer_id)
+    def _tell(self, hook: Hook) -> None:
+        if self._calls is None:
+            assert self.listener is not None
+            self._calls = ListenerCalls(self._settings.consumer_id, self.listener)
+        self._calls.call(hook, self._patience_s())
+
+    def _patience_s(self) -> float:
+        """How long a rebalance may wait for others now."""
+        return min(self._settings.last_commit_timeout_s, max(_HASTE_S, self._close_by - time.monotonic()))
 
 
 def _raise_failure(failure: CommitFailedError | None) -> None:

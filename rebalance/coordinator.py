@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from rebalance.clock import Clock, SystemClock
+from rebalance.counters import MemberCounters, Vitals
 from rebalance.delivery import Delivery
 from rebalance.errors import (
     ConsumerRebalanceFailedError,
@@ -33,6 +34,8 @@ from rebalance.machine import (
     CancelTimer,
     CloseExpired,
     CloseRequested,
+    Doubted,
+    DoubtOwnership,
     DrainExpired,
     DropOwnership,
     Event,
@@ -61,7 +64,7 @@ from rebalance.machine import (
     Unblocked,
     step,
 )
-from rebalance.mailbox import Mail, Mailbox, Period
+from rebalance.mailbox import Errand, Mail, Mailbox, Period
 from rebalance.ownership import Ownership
 from rebalance.reader import GroupReader
 from rebalance.reconciler import Reconciler
@@ -77,6 +80,11 @@ else:
     from typing_extensions import assert_never
 
 logger = logging.getLogger(__name__)
+
+_HASTE_S = 2.0
+"""For leaving in haste, when the time for leaving in order is over."""
+_QUIET_MS = 1000
+"""How long a member has been settled before it watches its owner znodes: not while a group comes together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +141,8 @@ class Coordinator:
         self._reconciler = Reconciler(self._name, self._reader, assign, ownership, delivery)
         self._state = MemberState()
         self._status = Status(Phase.CREATED)
+        self.counters = MemberCounters()
+        self._busy_since: float | None = None
         self._rebalance_began: float | None = None
         self._obstacle: LegacyConsumerError | None = None
         self._degraded: LegacyConsumerError | None = None
@@ -147,6 +157,13 @@ class Coordinator:
     def status(self) -> Status:
         """The member's state now."""
         return self._status
+
+    @property
+    def vitals(self) -> Vitals:
+        """Whether the thread that decides lives and gets on; from any thread."""
+        since, thread = self._busy_since, self._thread
+        busy_s = 0.0 if since is None else self._clock.monotonic() - since
+        return Vitals(thread is not None and thread.is_alive(), busy_s, self._state.connected)
 
     @property
     def session_id(self) -> int:
@@ -195,8 +212,10 @@ class Coordinator:
         self.post(CloseRequested(round(timeout_s * 1000)))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            # ZooKeeper's own time limit on one request bounds what may still be under way
-            thread.join(timeout_s + 5 + self._store.session_timeout_ms / 1000)
+            thread.join(timeout_s + _HASTE_S)
+            if thread.is_alive():
+                # the end of the store ends its requests, the end of the session the rest
+                logger.warning("%s: did not leave within %.1f s", self._name, timeout_s)
         self._store.remove_session_listener(self._note_session)
 
     # The coordinator's own thread from here on.
@@ -204,12 +223,14 @@ class Coordinator:
     def _run(self) -> None:
         logger.info("%s: joins group %s", self._name, self._registrar.group)
         while not self.is_closed:
+            self._busy_since = self._clock.monotonic()
             try:
                 wait_s = self.turn()
             except Exception:
                 # a defect must not leave a member that is registered and thinks no more
                 logger.exception("%s: goes on after a defect", self._name)
                 wait_s = 1.0
+            self._busy_since = None
             if wait_s > 0 and not self.is_closed:
                 self._mailbox.wait(wait_s)
 
@@ -230,6 +251,8 @@ class Coordinator:
             case Period.AUDIT:
                 self._audit()
                 self._set_period(alarm)
+            case Period.WATCH:
+                self._watch()
             case _:
                 assert_never(alarm)
         return 0.0
@@ -247,12 +270,15 @@ class Coordinator:
                     reasons.append(self._reader.notice(one))
                 case SessionEvent():
                     self._session(one)
+                case Errand():
+                    one.run()
                 case _:
                     self._handle(one)
         if reasons:
             self._handle(Triggered(", ".join(sorted(set(reasons)))))
 
     def _session(self, event: SessionEvent) -> None:
+        self.counters.session_events[event.kind.name.lower()] += 1
         match event.kind:
             case SessionKind.SUSPENDED:
                 logger.warning("%s: connection to ZooKeeper lost", self._name)
@@ -281,6 +307,7 @@ class Coordinator:
             if self._state.phase is not before:
                 logger.debug("%s: %s: %s -> %s", self._name, following, before.value, self._state.phase.value)
             if isinstance(following, Failed):
+                self.counters.failures += 1
                 self._obstacle = following.error
             if isinstance(following, Settled) and self._state.phase is Phase.STABLE:
                 self._note_settled()
@@ -310,6 +337,8 @@ class Coordinator:
                 self._delivery.resume()
             case DropOwnership():
                 self._reconciler.drop()
+            case DoubtOwnership():
+                self._reconciler.doubt()
             case ForgetGroup():
                 self._reader.forget()
             case Announce():
@@ -351,6 +380,7 @@ class Coordinator:
             return self._reconciler.reconcile(final=action.final)
         except PartitionOwnedError as error:
             logger.debug("%s: %s", self._name, error)
+            self.counters.conflicts += 1
             self._obstacle = error
             if not self._ownership.watch_obstacles(error.owners, self._unblock):
                 self.post(Unblocked())
@@ -388,7 +418,21 @@ class Coordinator:
         except LegacyConsumerError as error:
             logger.info("%s: audit failed: %s", self._name, error)
 
+    def _watch(self) -> None:
+        """Once all is quiet: nobody but a member of the JVM or an operator deletes an owner znode of mine."""
+        if self._state.phase is not Phase.STABLE or not self._state.connected:
+            return
+        try:
+            if self._ownership.watch_owned(self._doubt):
+                self._audit()
+        except LegacyConsumerError as error:
+            logger.info("%s: could not watch its owner znodes: %s", self._name, error)
+
+    def _doubt(self) -> None:
+        self.post(Doubted())
+
     def _note_settled(self) -> None:
+        self._mailbox.set_alarm(Period.WATCH, _QUIET_MS)
         kept, released, claimed = self._reconciler.moved
         if (released or claimed) and self._rebalance_began is not None:
             logger.info(
@@ -400,6 +444,8 @@ class Coordinator:
                 released,
                 claimed,
             )
+        began = self._rebalance_began
+        self.counters.note_settled(self._reconciler.moved, None if began is None else self._clock.monotonic() - began)
         self._rebalance_began = None
         self._obstacle = self._degraded = None
         self._status = replace(
@@ -413,6 +459,8 @@ class Coordinator:
                 last = self._obstacle or RegistrationConflictError(self._registrar.path, waited_ms)
                 # loud once, not with every try
                 level = logging.DEBUG if self._degraded else logging.ERROR
+                if self._degraded is None:
+                    self.counters.rebalances["degraded"] += 1
                 self._degraded = ConsumerRebalanceFailedError(self._name, self._state.tries, str(last))
                 logger.log(level, "%s: DEGRADED, goes on trying: %s", self._name, self._degraded)
             case Phase.EXPIRED:

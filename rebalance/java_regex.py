@@ -16,8 +16,8 @@ by hope.
 
 Refused, each with its reason: what Java refuses itself; what differs between versions of Java (a negated
 class that holds a nested one or `&&`, `\p{Lower}` under `(?i)`, `\v` as the end of a range); what Python
-lacks (look-behind of varying length); and what nobody needs to name topics (`(?x)`, `(?U)`, `\X`,
-`\N{...}`, `\b{g}`).
+lacks (look-behind of varying length); what Python counts otherwise (`{2}` of what may match nothing); and
+what nobody needs to name topics (`(?x)`, `(?U)`, `\X`, `\N{...}`, `\b{g}`).
 """
 
 from __future__ import annotations
@@ -83,10 +83,14 @@ class _Flags:
 
 @dataclass(frozen=True, slots=True)
 class _Atom:
-    """Something a quantifier may follow. single: one character, so that it can match in one way only."""
+    """Something a quantifier may follow.
+
+    single: one character, so that it can match in one way only. may_be_empty: it can match nothing at all.
+    """
 
     text: str
     single: bool = False
+    may_be_empty: bool = False
 
 
 @dataclass(slots=True)
@@ -116,7 +120,7 @@ class _Parser:
         translated = self.alternatives()
         if self.at < len(self.text):
             self.refuse("unmatched )")
-        return translated
+        return translated.text
 
     def refuse(self, reason: str) -> NoReturn:
         raise UnsupportedRegexError(self.regex, reason)
@@ -174,7 +178,7 @@ class _Parser:
 
     # structure
 
-    def alternatives(self) -> str:
+    def alternatives(self) -> _Atom:
         """A sequence, or several parted by |."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
@@ -183,9 +187,9 @@ class _Parser:
         while self.take("|"):
             branches.append(self.sequence())
         self.depth -= 1
-        return "|".join(branches)
+        return _Atom("|".join(b.text for b in branches), may_be_empty=any(b.may_be_empty for b in branches))
 
-    def sequence(self) -> str:
+    def sequence(self) -> _Atom:
         """Atoms with their quantifiers, up to | or ) or the end."""
         parts = []
         while (character := self.peek()) and character not in "|)":
@@ -193,7 +197,7 @@ class _Parser:
             atom = self.atom(character)
             if atom is not None:
                 parts.append(self.quantified(atom, groups_before))
-        return "".join(parts)
+        return _Atom("".join(p.text for p in parts), may_be_empty=all(p.may_be_empty for p in parts))
 
     def atom(self, character: str) -> _Atom | None:
         """The next thing to be quantified; None for a group that only sets flags."""
@@ -211,7 +215,7 @@ class _Parser:
         if character == ".":
             return self.of_set(self.dot())
         if character in _ANCHORS:
-            return _Atom(_ANCHORS[character])
+            return _Atom(_ANCHORS[character], may_be_empty=True)
         return self.literal(character)
 
     def dot(self) -> chars.CharSet:
@@ -237,12 +241,17 @@ class _Parser:
 
     # quantifiers
 
-    def quantified(self, atom: _Atom, groups_before: int) -> str:
+    def quantified(self, atom: _Atom, groups_before: int) -> _Atom:
         """The atom with the quantifier that follows it, if any."""
         counts = self.counts()
         if counts is None:
-            return atom.text
+            return atom
         least, text = counts
+        if self.behind and (text in ("*", "+") or text.endswith(",}")):
+            self.refuse("a repetition without an end inside a look-behind")
+        if least > 1 and atom.may_be_empty:
+            # a round that matches nothing ends the whole repetition in Java, and counts as one round in Python
+            self.refuse("two or more repetitions of what may match nothing")
         for number in range(groups_before, len(self.groups)):
             self.groups[number].repeated = True
             if number + 1 in self.referred:
@@ -259,7 +268,7 @@ class _Parser:
             repeated = f"{body}{text}"
         if self.peek() == "{":
             self.refuse("{ behind a quantifier")
-        return f"(?:{repeated})"
+        return _Atom(f"(?:{repeated})", may_be_empty=least == 0 or atom.may_be_empty)
 
     def counts(self) -> tuple[int, str] | None:
         """(least number, the quantifier's text), stepped over; None if there is no quantifier."""
@@ -297,16 +306,17 @@ class _Parser:
         if self.take(":"):
             return self.closed("(?:", outer)
         if self.take(">"):
-            return _Atom(self.atomic(self.body(outer)))
+            body = self.body(outer)
+            return replace(body, text=self.atomic(body.text))
         for opening in ("=", "!"):
             if self.take(opening):
-                return self.closed(f"(?{opening}", outer)
+                return replace(self.closed(f"(?{opening}", outer), may_be_empty=True)
         for opening in ("<=", "<!"):
             if self.take(opening):
                 self.behind += 1
                 atom = self.closed(f"(?{opening}", outer)
                 self.behind -= 1
-                return atom
+                return replace(atom, may_be_empty=True)
         if self.take("<"):
             name = self.until(">", "group name")
             if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9]*", name):
@@ -330,15 +340,16 @@ class _Parser:
         return atom
 
     def closed(self, opening: str, outer: _Flags) -> _Atom:
-        return _Atom(f"{opening}{self.body(outer)})")
+        body = self.body(outer)
+        return replace(body, text=f"{opening}{body.text})")
 
-    def body(self, outer: _Flags) -> str:
+    def body(self, outer: _Flags) -> _Atom:
         """What a bracket holds, and the bracket's end."""
-        text = self.alternatives()
+        body = self.alternatives()
         if not self.take(")"):
             self.refuse("unclosed group")
         self.flags = outer
-        return text
+        return body
 
     def read_flags(self) -> _Flags:
         flags = self.flags
@@ -372,7 +383,7 @@ class _Parser:
         if character in _ANCHOR_ESCAPES:
             if character == "b" and self.peek() == "{":
                 self.refuse(r"\b{...}")
-            return _Atom(_ANCHOR_ESCAPES[character])
+            return _Atom(_ANCHOR_ESCAPES[character], may_be_empty=True)
         if character in _CLASS_ESCAPES:
             return self.of_set(_CLASS_ESCAPES[character])
         if character in "pP":
@@ -404,7 +415,7 @@ class _Parser:
         if self.behind:
             self.refuse(f"{shown} inside a look-behind")
         self.referred.add(number)
-        return _Atom(f"(?{'i' if self.flags.ignore_case else ''}:\\{number})")
+        return _Atom(f"(?{'i' if self.flags.ignore_case else ''}:\\{number})", may_be_empty=True)
 
     def escaped_character(self, character: str) -> str:
         r"""The one character that \character stands for, inside a class or outside."""

@@ -176,6 +176,11 @@ class Deregistered:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubted:
+    """An owner znode of mine may be gone, though I did not delete it."""
+
+
+@dataclass(frozen=True, slots=True)
 class CloseRequested:
     """The connector shuts down, in order if that takes no longer than timeout_ms."""
 
@@ -206,6 +211,7 @@ Event: TypeAlias = (
     | Expired
     | SessionStarted
     | Deregistered
+    | Doubted
     | CloseRequested
     | CloseExpired
 )
@@ -271,6 +277,11 @@ class DropOwnership:
 
 
 @dataclass(frozen=True, slots=True)
+class DoubtOwnership:
+    """Look with the next Rebalance whether ZooKeeper shows all that is owned as mine."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetGroup:
     """What was read of the group may be out of date, and its watches are gone: read all of it again."""
 
@@ -295,6 +306,7 @@ Action: TypeAlias = (
     | PauseDelivery
     | ResumeDelivery
     | DropOwnership
+    | DoubtOwnership
     | ForgetGroup
     | Announce
     | Leave
@@ -328,7 +340,7 @@ def _session(state: MemberState, event: Event, policy: Policy) -> tuple[MemberSt
             return replace(state, paused=True), (PauseDelivery(),)
         case Reconnected() if not state.connected:
             resumed = replace(state, connected=True, paused=False)
-            actions: list[Action] = [CancelTimer(TimerName.SUSPICION), ForgetGroup()]
+            actions: list[Action] = [CancelTimer(TimerName.SUSPICION), ForgetGroup(), DoubtOwnership()]
             if state.paused:
                 actions.append(ResumeDelivery())
             if state.phase is Phase.JOINING:
@@ -424,6 +436,10 @@ def _membership(state: MemberState, event: Event, policy: Policy) -> tuple[Membe
             if not state.connected:
                 return late, ()
             return replace(late, phase=Phase.REBALANCING), (Rebalance(final=True),)
+        case Doubted() if state.phase in _BUSY and state.connected:
+            return replace(state, phase=Phase.REBALANCING), (DoubtOwnership(), Rebalance())
+        case Doubted():
+            return state, (DoubtOwnership(),)
         case Triggered() | Drained() | Unblocked() if state.phase in _BUSY and state.connected:
             return replace(state, phase=Phase.REBALANCING), (Rebalance(),)
         case BackoffExpired() if state.phase in _BUSY:

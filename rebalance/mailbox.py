@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
@@ -11,7 +13,15 @@ from rebalance.clock import Clock
 from rebalance.machine import Event, TimerName
 from zk_layout.store import SessionEvent, WatchEvent
 
-Mail: TypeAlias = Event | WatchEvent | SessionEvent
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Something to be done on the coordinator's thread that does not concern who owns what."""
+
+    run: Callable[[], None]
+
+
+Mail: TypeAlias = Event | WatchEvent | SessionEvent | Errand
 
 
 class Period(Enum):
@@ -19,6 +29,8 @@ class Period(Enum):
 
     COMMIT = "commit"
     AUDIT = "audit"
+    WATCH = "watch"
+    """Not again and again, but some time after each rebalance."""
 
 
 Alarm: TypeAlias = TimerName | Period

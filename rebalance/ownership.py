@@ -11,7 +11,7 @@ their owner znodes are looked at before the next decision.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rebalance.errors import PartitionOwnedError
 from zk_layout.codecs import encode_owner
@@ -21,10 +21,11 @@ from zk_layout.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    ZooKeeperError,
 )
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import ConsumerIdPath, OwnerPath, TopicOwnersPath
-from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, Watcher, ZkStore, multi_size
+from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, Watcher, WatchEvent, WatchKind, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ class Ownership:
         self._id_path = ConsumerIdPath(group, consumer_id).path
         self._owned: dict[TopicPartition, ConsumerThreadId] = {}
         self._doubtful: dict[TopicPartition, ConsumerThreadId] = {}
+        self._watched: set[str] = set()
         self._known_dirs: set[str] = set()
         self._session_id = 0
 
@@ -57,6 +59,7 @@ class Ownership:
         """Own nothing, without touching ZooKeeper: the session that owned it is gone."""
         self._owned = {}
         self._doubtful = {}
+        self._watched.clear()
 
     def claim(self, wanted: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Create the owner znodes of all wanted partitions, or of none.
@@ -107,6 +110,7 @@ class Ownership:
 
     def leave(self) -> None:
         """Delete every owner znode that is mine and my registration, in one request if it fits."""
+        self._watched.clear()
         ops: list[tuple[TopicPartition, Op]] = [
             (tp, DeleteOp(self._owner_path(tp))) for tp in self._still_mine(self._owned)
         ]
@@ -136,6 +140,30 @@ class Ownership:
         for tp in gone:
             del self._owned[tp]
         return gone
+
+    def watch_owned(self, on_gone: Callable[[], None]) -> bool:
+        """Watch the owner znodes that are mine and not watched yet; False if there are none. Look at them after it.
+
+        on_gone is called on a thread of the store, and not for what I release myself.
+        """
+        fresh = [path for path in map(self._owner_path, self._owned) if path not in self._watched]
+        if not fresh:
+            return False
+
+        def watcher(event: WatchEvent) -> None:
+            if event.path in self._watched:
+                self._watched.discard(event.path)
+                # all is looked at again after the loss of a connection
+                if event.kind is not WatchKind.LOST:
+                    on_gone()
+
+        self._watched.update(fresh)
+        try:
+            self._store.watch_data_many(fresh, watcher)
+        except ZooKeeperError:
+            self._watched.difference_update(fresh)
+            raise
+        return True
 
     def watch_obstacles(self, owners: Mapping[TopicPartition, str], watcher: Watcher) -> bool:
         """Watch one owner znode of each member in the way; False if one of them is gone already.
@@ -211,6 +239,7 @@ class Ownership:
     def _delete_owners(self, partitions: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         for _ in range(3):
             mine = self._still_mine(partitions)
+            self._watched.difference_update(map(self._owner_path, mine))
             try:
                 self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in mine])
             except MultiFailedError as error:

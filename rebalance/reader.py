@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from rebalance.assignors.java_hash import java_sort_key
 from rebalance.group_warnings import member_warnings
@@ -56,6 +57,7 @@ class GroupReader:
         self._registrations: dict[str, ConsumerRegistration] = {}
         self._unreadable: dict[str, str] = {}
         self._kinds: dict[str, MemberKind] = {}
+        self._data: dict[str, bytes | None] = {}
         self._warned: dict[str, str] = {}
         self._ids: tuple[str, ...] | None = None
         self._cluster_topics: tuple[str, ...] | None = None
@@ -68,6 +70,7 @@ class GroupReader:
         self._registrations = {}
         self._unreadable = {}
         self._kinds = {}
+        self._data = {}
         self._ids = None
         self._cluster_topics = None
         self._partitions = {}
@@ -148,25 +151,21 @@ class GroupReader:
                 self._note_registration(name, path, znode.data)
 
     def _note_registration(self, name: str, path: str, data: bytes | None) -> None:
-        reason: str | None
-        try:
-            registration = decode_registration(path, data)
-            reason = unreadable_reason(registration)
-        except MalformedZnodeError as error:
-            reason = str(error)
-        if reason is None and self._registrations.get(name) == registration:
+        if name in self._kinds and self._data[name] == data:
             return
+        registration, reason, kind = _understand(name, path, data)
         if reason is None or self._unreadable.get(name) != reason:
             self._forget_member(name)
-        self._kinds[name] = registration_kind(name, data)
-        if reason is None:
+        self._data[name] = data
+        self._kinds[name] = kind
+        if registration is not None:
             self._registrations[name] = registration
-        else:
+        if reason is not None:
             # a JVM member fails every rebalance of the group here
             self._unreadable[name] = reason
 
     def _forget_member(self, name: str) -> None:
-        for known in (self._registrations, self._unreadable, self._kinds, self._warned):
+        for known in (self._registrations, self._unreadable, self._kinds, self._data, self._warned):
             known.pop(name, None)
 
     def _warn(self, group: GroupSnapshot) -> None:
@@ -230,6 +229,21 @@ class GroupReader:
             except MalformedZnodeError as error:
                 logger.warning("group %s: topic %s counts as empty: %s", self._group, topic, error)
                 self._partitions[topic] = ()
+
+
+@lru_cache(maxsize=4096)
+def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegistration | None, str | None, MemberKind]:
+    """What the bytes of a registration mean: the registration, or why it cannot be read; and who wrote it.
+
+    Remembered, because the members of one process all read the same.
+    """
+    kind = registration_kind(name, data)
+    try:
+        registration = decode_registration(path, data)
+    except MalformedZnodeError as error:
+        return None, str(error), kind
+    reason = unreadable_reason(registration)
+    return (registration if reason is None else None), reason, kind
 
 
 def read_owners(store: ZkStore, group: GroupSnapshot) -> Mapping[TopicPartition, str]:

@@ -41,6 +41,7 @@ class Reconciler:
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int] = {}
+        self._doubted = False
         self._assigned: tuple[GroupSnapshot, Assignment] | None = None
         self._announced: Assignment | None = None
         self.moved = (0, 0, 0)
@@ -53,6 +54,9 @@ class Reconciler:
         Raises: PartitionOwnedError when somebody else's owner znodes are in the way; other LegacyConsumerErrors.
         """
         self._ownership.resolve_doubts()
+        if self._doubted:
+            self.audit()
+            self._doubted = False
         snapshot = self._reader.read()
         if self._consumer_id in snapshot.unreadable:
             raise RebalanceError(f"my own registration is unreadable: {snapshot.unreadable[self._consumer_id]}")
@@ -98,6 +102,10 @@ class Reconciler:
         self._stopped.difference_update(gone)
         if partitions is None:
             self._ownership.forget()
+
+    def doubt(self) -> None:
+        """Audit before the next step."""
+        self._doubted = True
 
     def audit(self) -> bool:
         """Whether ZooKeeper shows all that I believe to own as mine; what it does not is dropped.

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import select
 import socket
 import ssl
+import struct
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -121,14 +124,42 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
 
 
 class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's connection, remembering what it is told about the session."""
+    """kazoo's connection, remembering what it is told about the session, and when it last heard of it.
+
+    A question proves that the session lived when it was sent, not when its answer is read, which may have waited in the
+    socket. One question at a time is remembered: answers come in the order of the questions.
+    """
 
     granted_timeout_ms = 0
+    heard: tuple[int, float] = (0, -math.inf)
+    """The session, and when the last question that was answered in it was sent, by time.monotonic()."""
+    _asked: tuple[int | None, float] | None = None
+
+    def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
+        if self._asked is None:
+            self._asked = (xid, time.monotonic())
+        super()._submit(request, timeout, xid)
+
+    def _read_header(self, timeout: float) -> Any:
+        read = super()._read_header(timeout)
+        asked = self._asked
+        if asked is not None and read[0].xid == asked[0]:
+            self._asked = None
+            self.heard = (self.heard[0], asked[1])
+        return read
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
+        connecting = isinstance(request, Connect)
+        if connecting:
+            # what was asked on the connection before will not be answered
+            self._asked = None
+        began = time.monotonic()
         reply = super()._invoke(timeout, request, xid)
-        if isinstance(request, Connect) and reply[0].time_out > 0:
-            self.granted_timeout_ms = reply[0].time_out
+        if connecting:
+            self._asked = None
+            if reply[0].time_out > 0:
+                self.granted_timeout_ms = reply[0].time_out
+                self.heard = (reply[0].session_id, began)
         return reply
 
     def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
@@ -223,6 +254,46 @@ class ReadMany:
 
     def __repr__(self) -> str:
         return f"read of {len(self._paths)} znodes"
+
+
+class WatchMany:
+    """The request by which a client sets its watches again on a new connection; kazoo lacks it.
+
+    The server fires at once for what has changed since a zxid; this one is beyond all, so that only what is missing
+    fires. It does so before it replies: the watchers must be known when the request goes out.
+    """
+
+    type: ClassVar[int] = 101
+    _BEYOND_ALL_ZXID: ClassVar[int] = 2**63 - 1
+
+    def __init__(self, client: Any, watches: Mapping[str, Watch]) -> None:
+        self._client = client
+        self._watches = watches
+
+    def serialize(self) -> bytes:
+        """Called by kazoo as it sends: the zxid, then the paths to watch for data, for existence, for children."""
+        texts = [path.encode() for path in self._watches]
+        for path, watch in self._watches.items():
+            self._client._data_watchers[path].add(watch)
+        return b"".join(
+            (
+                _LONG_INT.pack(self._BEYOND_ALL_ZXID, len(texts)),
+                *(_INT.pack(len(text)) + text for text in texts),
+                _INT.pack(0),
+                _INT.pack(0),
+            )
+        )
+
+    @staticmethod
+    def deserialize(reply: bytes, offset: int) -> None:
+        """The reply is empty."""
+
+    def __repr__(self) -> str:
+        return f"watches of {len(self._watches)} znodes"
+
+
+_INT = struct.Struct(">i")
+_LONG_INT = struct.Struct(">qi")
 
 
 def stop_client(client: Any) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import ssl
 import threading
 import time
@@ -53,6 +54,7 @@ from zk_layout.kazoo_client import (
     StoreConnection,
     StoreHandler,
     Watch,
+    WatchMany,
     Write,
     stop_client,
 )
@@ -83,6 +85,7 @@ MAX_MULTI_BYTES = 1_000_000
 """The server's jute.maxbuffer is 1,048,575 bytes by default, for a request and for the transaction made from it."""
 
 _PIPELINE_WINDOW = 64  # requests in flight: enough to keep a server busy; kazoo's wake-up pipe holds some hundred
+_WATCHES_PER_REQUEST = 1000  # of at most some hundred bytes each, well below the limit of a request
 _REVIVE_PAUSE_S = 1.0
 
 _CLOSED = "this ZooKeeper store is closed"
@@ -126,6 +129,14 @@ class KazooStore(ReadsMany):
         """The timeout that the server granted; what will be asked for before start()."""
         client = self._client
         return self._settings.session_timeout_ms if client is None else client._connection.granted_timeout_ms
+
+    def silence_s(self, session_id: int) -> float:
+        """Seconds since the sending of the last question of this session that the server has answered."""
+        client = self._client
+        if client is None:
+            return math.inf
+        session, heard_at = client._connection.heard
+        return time.monotonic() - heard_at if session == session_id else math.inf
 
     @property
     def max_multi_bytes(self) -> int:
@@ -295,6 +306,18 @@ class KazooStore(ReadsMany):
         """One request each; None where there is no znode, watched either way."""
         read = self._pipeline((Exists(self._full(path), self._data_watch(path, watcher)), path) for path in paths)
         return [None if stat is None else stat_of(stat) for stat in read]
+
+    def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
+        """Watch many existing znodes without reading them; fires at once for those that do not exist."""
+        stopping = self._stopping()
+        for start in range(0, len(paths), _WATCHES_PER_REQUEST):
+            watches = {
+                self._full(path): Watch("data", path, watcher, stopping)
+                for path in paths[start : start + _WATCHES_PER_REQUEST]
+            }
+            deadline = self._deadline()
+            client = self._connected_client(deadline)
+            self._take(self._send(WatchMany(client, watches), deadline), paths[start], deadline)
 
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
         """One request for all."""

@@ -10,6 +10,7 @@ since a reply cannot overtake the events before it.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -78,7 +79,7 @@ class Delivery:
 class MemoryZooKeeper:
     """The server: znodes, sessions, watches, and what is on its way to each store.
 
-    wall_ms: milliseconds since 1970, for ctime and mtime.
+    wall_ms: milliseconds since 1970, for ctime and mtime. monotonic: seconds, for how long a store heard nothing.
     reachable: False lets start() of new stores time out.
     requests: how many of each kind were carried out. A batch of unwatched reads counts once, as "multi_read".
     """
@@ -90,8 +91,10 @@ class MemoryZooKeeper:
         auto_deliver: bool = True,
         fault: FaultHook | None = None,
         max_multi_bytes: int = 1_000_000,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.auto_deliver = auto_deliver
+        self.monotonic = monotonic
         self.fault = fault
         self.max_multi_bytes = max_multi_bytes
         self.reachable = True
@@ -105,9 +108,9 @@ class MemoryZooKeeper:
     # ------------------------------------------------------------------ for simulations
 
     def pending(self) -> dict[MemoryStore, tuple[Delivery, ...]]:
-        """What is on its way, by store, oldest first; stores with nothing are left out."""
+        """What is on its way, by store, oldest first; stores with nothing, or that stand still, are left out."""
         with self.lock:
-            return {store: tuple(store.queue) for store in self._stores if store.queue}
+            return {store: tuple(store.queue) for store in self._stores if store.queue and not store.is_stalled}
 
     def deliver_next(self, store: MemoryStore) -> bool:
         """Let the oldest delivery reach the store; False if there was none."""
@@ -128,8 +131,25 @@ class MemoryZooKeeper:
             for store in self._stores:
                 if store.server_session_id == session_id and store.linked:
                     self._unlink(store)
-                    self._link(store)
+                    if store.is_stalled:
+                        store.is_forsaken = True
+                    else:
+                        self._link(store)
         self._settle()
+
+    def stall(self, store: MemoryStore) -> None:
+        """Let the process of a store stand still: no heartbeat is sent, and nothing reaches it until wake()."""
+        with self.lock:
+            store.listen()
+            store.is_stalled = True
+
+    def wake(self, store: MemoryStore) -> None:
+        """Undo stall(). What the store believes is what it believed before, until something reaches it."""
+        with self.lock:
+            store.is_stalled = False
+            if store.is_forsaken:
+                store.is_forsaken = False
+                self._link(store)
 
     def suspend(self, store: MemoryStore) -> None:
         """Cut the connection of a store; its session lives on until expire()."""
@@ -207,6 +227,7 @@ class MemoryZooKeeper:
             self._link(store)
 
     def _unlink(self, store: MemoryStore) -> None:
+        store.listen()
         store.linked = False
         store.queue.append(Delivery(SessionEvent(SessionKind.SUSPENDED, 0)))
         for (_, path), watchers in store.watches.items():
@@ -241,6 +262,7 @@ class MemoryStore:
         self._chroot = chroot.rstrip("/")
         self._session_timeout_ms = session_timeout_ms
         self._session_id = 0
+        self._heard_at = -math.inf
         self._started = False
         self._closed = False
         self._listeners: tuple[SessionListener, ...] = ()
@@ -248,6 +270,10 @@ class MemoryStore:
         self.server_session_id = 0
         """The server's view; session_id follows when the event arrives."""
         self.linked = False
+        self.is_stalled = False
+        """While this is so, the server hears no heartbeat of it; see MemoryZooKeeper.stall."""
+        self.is_forsaken = False
+        """Its session ended while it stood still."""
         self.queue: deque[Delivery] = deque()
         self.watches: dict[tuple[WatchOn, str], dict[Watcher, None]] = {}
 
@@ -260,6 +286,20 @@ class MemoryStore:
     def session_timeout_ms(self) -> int:
         """What was asked for."""
         return self._session_timeout_ms
+
+    def silence_s(self, session_id: int) -> float:
+        """Seconds since the last heartbeat that was answered; they come all the time while there is a connection."""
+        with self._server.lock:
+            self.listen()
+            if not session_id or session_id != self._session_id:
+                return math.inf
+            return self._server.monotonic() - self._heard_at
+
+    def listen(self) -> None:
+        """A heartbeat is answered, if there is a connection that it can travel on."""
+        known = self._session_id == self.server_session_id
+        if known and self.linked and not self.is_stalled and not self.is_cut_in_queue():
+            self._heard_at = self._server.monotonic()
 
     @property
     def max_multi_bytes(self) -> int:
@@ -302,7 +342,7 @@ class MemoryStore:
         """Let deliveries arrive, oldest first; returns how many did."""
         delivered = 0
         with self._delivering:
-            while limit is None or delivered < limit:
+            while not self.is_stalled and (limit is None or delivered < limit):
                 with self._server.lock:
                     if not self.queue:
                         break
@@ -354,6 +394,18 @@ class MemoryStore:
     def get_children_many(self, paths: Sequence[str]) -> list[tuple[str, ...] | None]:
         """The children of many znodes, sorted; None = no such znode."""
         return self._request("multi_read", lambda: [_or_none(self._get_children, path) for path in paths])
+
+    def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
+        """Watch many existing znodes without reading them; fires at once for those that do not exist."""
+        self._request("watch_many", lambda: self._watch_present(paths, watcher))
+
+    def _watch_present(self, paths: Sequence[str], watcher: Watcher) -> None:
+        for path in paths:
+            full = self._full(path)
+            if self._peek(full) is None:
+                self.queue.append(Delivery(WatchEvent(WatchKind.DELETED, path), watcher))
+            else:
+                self._watch(WatchOn.DATA, full, watcher)
 
     def exists_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Stat | None]:
         """As exists, for many paths."""

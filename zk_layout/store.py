@@ -151,6 +151,15 @@ class ZkStore(Protocol):
         """The timeout that the server granted."""
         ...
 
+    def silence_s(self, session_id: int) -> float:
+        """Seconds since the sending of the last question of this session that the server has answered; asks nothing.
+
+        So long ago the session lived, and it cannot end of silence before session_timeout_ms are over since. Infinite
+        for any session but the one in use. As fresh as the heartbeats: while nothing else is asked, up to a third of
+        the session timeout and the time of an answer. From any thread, a callback's too.
+        """
+        ...
+
     def start(self) -> None:
         """Connect; twice is harmless. Raises: ConnectTimeoutError, AuthenticationError, MissingChrootError."""
         ...
@@ -192,6 +201,13 @@ class ZkStore(Protocol):
 
     def exists_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Stat | None]:
         """As exists, for many paths; pipelined when watched."""
+        ...
+
+    def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
+        """Watch the data of many existing znodes without reading them, in as few requests as they fit in.
+
+        The watcher fires at once for those that do not exist, and knows nothing of what changed before: look after it.
+        """
         ...
 
     def create(

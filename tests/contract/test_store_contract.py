@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.backends import Backend
 from tests.support.recorder import Recorder
+from tests.support.waiting import eventually
 from zk_layout.errors import (
     BadVersionError,
     ConnectionLostError,
@@ -380,6 +381,68 @@ def test_a_watched_batch_watches_every_path_the_missing_ones_too(store: ZkStore,
             WatchEvent(WatchKind.DELETED, f"{root}/b"),
         ]
         other.create(f"{root}/b", b"")
+
+
+def test_many_znodes_are_watched_in_one_request_and_a_missing_one_fires_at_once(
+    store: ZkStore, other: ZkStore, root: str
+):
+    paths = [f"{root}/{n}" for n in range(40)]
+    for path in paths[:-1]:
+        store.create(path, b"", ephemeral=True)
+    recorder: Recorder[WatchEvent] = Recorder()
+    store.watch_data_many(paths, recorder)
+    assert recorder.wait_for(1) == [WatchEvent(WatchKind.DELETED, paths[-1])]
+    for path in paths[:3]:
+        other.delete(path)
+    assert recorder.wait_for(4)[1:] == [WatchEvent(WatchKind.DELETED, path) for path in paths[:3]]
+    # a watch is one-shot here as elsewhere
+    other.create(paths[0], b"")
+    other.delete(paths[0])
+    other.delete(paths[3])
+    assert recorder.wait_for(5)[4:] == [WatchEvent(WatchKind.DELETED, paths[3])]
+
+
+def test_watches_set_together_end_with_the_connection_too(backend: Backend, store: ZkStore, root: str):
+    cuttable = backend.new_cuttable_store()
+    cuttable.start()
+    paths = [f"{root}/{n}" for n in range(3)]
+    for path in paths:
+        store.create(path, b"")
+    recorder: Recorder[WatchEvent] = Recorder()
+    cuttable.watch_data_many(paths, recorder)
+    backend.cut(cuttable)
+    assert sorted(recorder.wait_for(3), key=str) == [WatchEvent(WatchKind.LOST, path) for path in paths]
+    backend.restore(cuttable)
+
+
+def test_the_silence_of_a_session_ends_with_each_answer_and_grows_without_one(backend: Backend, root: str):
+    cuttable = backend.new_cuttable_store()
+    cuttable.start()
+    session_id = cuttable.session_id
+    began = time.monotonic()
+    cuttable.exists(root)
+    assert 0 <= cuttable.silence_s(session_id) <= time.monotonic() - began
+    backend.cut(cuttable)
+    with pytest.raises(ConnectionLostError):
+        cuttable.exists(root)
+    eventually(lambda: cuttable.silence_s(session_id) > 0.5)
+    backend.restore(cuttable)
+    eventually(lambda: cuttable.silence_s(session_id) < 0.5)
+
+
+def test_a_session_that_is_over_has_been_silent_for_ever(backend: Backend, root: str):
+    cuttable = backend.new_cuttable_store()
+    sessions: Recorder[SessionEvent] = Recorder()
+    cuttable.add_session_listener(sessions)
+    cuttable.start()
+    first = cuttable.session_id
+    assert cuttable.silence_s(first) < 60
+    backend.expire(cuttable)
+    eventually(lambda: cuttable.session_id not in (0, first), 30)
+    assert cuttable.silence_s(first) == float("inf")
+    assert cuttable.silence_s(cuttable.session_id) < 60
+    cuttable.close()
+    assert cuttable.silence_s(cuttable.session_id) == float("inf")
 
 
 # ---------------------------------------------------------------------- multi

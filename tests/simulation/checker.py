@@ -124,10 +124,9 @@ class Checker:
         actor = self.actors.get(self.owner_of_session.get(session, ""))
         if actor is None:
             return
-        lawful = reason == "expired" and self.settings.punctual and not actor.busy
         for life in self.lives.values():
             if life.session == session and life.ended is None:
-                life.how = "its session expired" if lawful else "its session ended"
+                life.how = "its session expired" if reason == "expired" else "its session ended"
 
     def on_told(self, now, name, kind, session):
         actor = self.actors[name]
@@ -206,7 +205,9 @@ class Checker:
 
     def _check_release(self, life, tp):
         """Nobody gives up a partition without committing what its users are done with."""
-        if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None or life.foreign:
+        if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None:
+            return
+        if life.foreign and self.settings.adopt:
             return
         committed, by = self.offsets.get(tp, (0, ""))
         if by in ("", life.actor) and committed < life.acked:

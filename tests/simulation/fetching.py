@@ -6,13 +6,17 @@ from tests.support.fake_kafka import FakeBatch, FakeFetcher
 
 
 class PatientClock:
-    """A stream's view of the world's clock: waiting passes no time of the world's, only of the stream's patience."""
+    """A stream's view of the world's clock: waiting passes no time of the world's, only of the stream's patience.
+
+    Between two looks some time has passed, as for a user who takes his time over every single message.
+    """
 
     def __init__(self, clock):
         self._clock = clock
         self.waited = 0.0
 
     def monotonic(self):
+        self.waited += 1e-4
         return self._clock.now + self.waited
 
     def wall_ms(self):

@@ -17,7 +17,8 @@ from rebalance.errors import (
     RebalanceError,
     RegistrationConflictError,
 )
-from rebalance.machine import CloseRequested, Drained, Phase, Policy
+from rebalance.lease import Lease
+from rebalance.machine import CloseRequested, Doubted, Drained, Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from tests.simulation.checker import Violation
@@ -127,6 +128,7 @@ class OurMember:
             log_offsets=lambda: world.fetchers,
             streams=self,
             session_id=lambda: self.coordinator.session_id,
+            on_unowned=lambda: self.coordinator.post(Doubted()),
         )
         registration = ConsumerRegistration(
             SubscriptionPattern.STATIC, tuple(subscription.items()), world.clock.wall_ms()
@@ -149,6 +151,7 @@ class OurMember:
             ),
             clock=world.clock,
         )
+        lease = Lease(self.store, lambda: self.coordinator.session_id, world.clock)
         self._streams = {}
         self.users = []
         for topic, count in subscription.items():
@@ -161,6 +164,7 @@ class OurMember:
                     consumer_timeout_ms=50,
                     at_next=settings.at_next,
                     on_drained=partial(self.coordinator.post, Drained()),
+                    may_hand_out=lease.holds,
                 )
                 self._streams[topic, thread] = stream
                 style = world.rng.choice(("batches", "batches", "next", "iterate"))

@@ -29,6 +29,7 @@ class Settings:
     lose: float
     crash: float
     slow_users: float
+    freeze: float
     audit_s: float = 10.0
     suspicion_s: float = 1.5
     drain_timeout_ms: int = 3000
@@ -56,4 +57,5 @@ def draw_settings(rng):
         lose=rng.choice((0.0, 0.0, 0.02, 0.08)),
         crash=rng.choice((0.0, 0.002, 0.01)),
         slow_users=rng.choice((0.0, 0.1, 0.4)),
+        freeze=rng.choice((0.0, 0.0, 0.005, 0.02)),
     )

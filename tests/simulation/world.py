@@ -37,6 +37,8 @@ SETTLE_S = 40.0
 DEPTH = 2
 """How many actors may be interrupted between two of their operations at one time."""
 
+# how long a process stands still, in seconds: from less than a session lasts at the server to longer than any
+_FREEZES = (1.0, 5.0, 7.0, 9.5, 12.0)
 # how long a choice of time lasts, from the wink between two requests to longer than a session
 _PAUSES = (0.01, 0.05, 0.2, 0.5, 0.5, 1.0, 1.6, 3.1, 4.5)
 
@@ -53,7 +55,7 @@ class World:
         self.record = self.history.record
         self.checker = Checker(self.history, settings)
         self.server = SimulatedZooKeeper(
-            wall_ms=self.clock.wall_ms, record=self.record, before_request=self._before_request, fault=self._fault
+            clock=self.clock, record=self.record, before_request=self._before_request, fault=self._fault
         )
         self.kafka = FakeKafka()
         self.fetchers = FakeFetchers(self.kafka)
@@ -65,6 +67,10 @@ class World:
         self.faults = False
         self._depth = 0
         self._cut = {}
+        self._frozen = {}
+        """{member: when it goes on}; its session ends when the server has heard nothing of it for long enough."""
+        self._unheard = {}
+        """{store: when the session of a member that stands still ends}."""
         self._orphans = {}
         self._due = {}
         self._incarnations = 0
@@ -83,6 +89,7 @@ class World:
             (3, self._heal_connection),
             (1, self._forget_session),
             (1, self._crash),
+            (2, self._freeze),
             (1, self._add_partitions),
             (1, self._reset),
             (1, self._steal),
@@ -132,12 +139,41 @@ class World:
         """Others act while this member is in the middle of something."""
         if not self.faults or self._depth >= DEPTH:
             return
+        if not self._depth and self.rng.random() < self.settings.freeze:
+            self._stand_still(member)
+            return
         self._depth += 1
         for _ in range(self.rng.choice((1, 1, 2, 4))):
             self._step()
         self._depth -= 1
         if not member.alive:
             raise Crash
+
+    def _stand_still(self, member):
+        """The whole process stops in the middle of something, and goes on as if nothing had been."""
+        self._stop(member)
+        end, self._frozen[member] = self._frozen[member], 1e12
+        self._depth += 1
+        while self.clock.now < end and member.alive:
+            self._step()
+            self.advance(self.rng.choice(_PAUSES))
+        self._depth -= 1
+        self._go_on(member)
+        if not member.alive:
+            raise Crash
+
+    def _stop(self, member):
+        self.record("freezes", member.name)
+        self.server.stall(member.store)
+        self._frozen[member] = self.clock.now + self.rng.choice(_FREEZES)
+        if member.store.linked:
+            self._unheard[member.store] = self.clock.now + TIMEOUT_S * (1 + self.rng.random() / 2)
+
+    def _go_on(self, member):
+        if self._frozen.pop(member, None) is not None:
+            self.record("thaws", member.name)
+            self._unheard.pop(member.store, None)
+            self.server.wake(member.store)
 
     def _fault(self, session_id, kind):
         if not self.faults or self.rng.random() >= self.settings.lose:
@@ -184,6 +220,7 @@ class World:
     def _forget_store(self, store):
         self._due.pop(store, None)
         self._cut.pop(store, None)
+        self._unheard.pop(store, None)
         if not store.linked and self.server.is_alive(store.server_session_id):
             self._orphans[store.server_session_id] = self.clock.now + TIMEOUT_S
 
@@ -191,6 +228,7 @@ class World:
         """A member has died; its session lives on for a while."""
         self.record("dies", member.name)
         member.alive = False
+        self._frozen.pop(member, None)
         self.members.remove(member)
         self.by_store.pop(member.store)
         self.server._stores.remove(member.store)
@@ -205,14 +243,14 @@ class World:
 
     def _turn(self):
         member = self._one_of(self.members)
-        if member is None or member.turning or member.committing:
+        if member is None or member.turning or member.committing or member in self._frozen:
             return
         for _ in range(self.rng.choice((1, 1, 3, 10))):
             if not member.turn():
                 return
 
     def _deliver(self):
-        waiting = [store for store in self.server._stores if store.queue]
+        waiting = list(self.server.pending())
         store = self._one_of(waiting)
         if store is not None:
             self.server.deliver_next(store)
@@ -222,9 +260,11 @@ class World:
             self._one_of(self.jvms).take()
             return
         member = self._one_of(self.members)
-        if member is None or member.using:
+        if member is None or member.using or member in self._frozen:
             return
-        user = self._one_of(member.users)
+        self._let_use(member, self._one_of(member.users))
+
+    def _let_use(self, member, user):
         if user.away_until > self.clock.now:
             return
         chance = self.rng.random()
@@ -249,19 +289,19 @@ class World:
         member = self._one_of(self.members)
         if member is None or len(self.members) < 2 or member.closing or self.rng.random() < 0.4:
             return
-        if not (member.turning or member.using):
+        if not (member.turning or member.using or member in self._frozen):
             member.ask_to_close()
 
     def _cut_connection(self):
         store = self._one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
-        if store is not None and store.linked and self.rng.random() < 0.5:
+        if store is not None and store.linked and not store.is_stalled and self.rng.random() < 0.5:
             self.record("cut", self.server.actors[store])
             self.server.suspend(store)
             # the server's own ticks make a session last somewhat longer than its timeout
             self._cut[store] = self.clock.now + TIMEOUT_S * (1 + self.rng.random() / 2)
 
     def _heal_connection(self):
-        store = self._one_of(list(self._cut))
+        store = self._one_of([store for store in self._cut if not store.is_stalled])
         if store is not None:
             self._heal(store)
 
@@ -285,6 +325,13 @@ class World:
         if member is None or member.turning or member.using or self.rng.random() < 0.5:
             return
         self.bury(member)
+
+    def _freeze(self):
+        member = self._one_of(self.members)
+        if member is None or member.turning or member.using or member in self._frozen:
+            return
+        if self.rng.random() < self.settings.freeze * 20:
+            self._stop(member)
 
     def _add_partitions(self):
         topic = self._one_of(sorted(self.partitions))
@@ -346,20 +393,25 @@ class World:
         end = self.clock.now + seconds
         while True:
             for store in self.server._stores:
-                if not store.queue:
+                if not store.queue or store.is_stalled:
                     self._due.pop(store, None)
                 elif store not in self._due:
                     first = store.queue[0].event
                     lost = isinstance(first, SessionEvent) and first.kind is SessionKind.SUSPENDED
                     self._due[store] = self.clock.now + (NOTICE_S if lost else NETWORK_S)
-            now = min(end, *self._due.values(), *self._cut.values(), *self._orphans.values(), self._next_alarm())
+            due = (self._due, self._cut, self._orphans, self._frozen, self._unheard)
+            now = min(end, self._next_alarm(), *(at for waiting in due for at in waiting.values()))
             self.clock.now = max(now, self.clock.now)
             self._let_happen(self.clock.now)
             if self.clock.now >= end:
                 return
 
     def _next_alarm(self):
-        at = [member.wake_at for member in self.members if not (member.turning or member.committing)]
+        at = [
+            member.wake_at
+            for member in self.members
+            if not (member.turning or member.committing or member in self._frozen)
+        ]
         return max(min(at, default=1e12), self.clock.now + 0.001)
 
     def _let_happen(self, now):
@@ -375,8 +427,19 @@ class World:
                 # it stays cut, and its client does not know
                 self._cut[store] = 1e12
                 self._end_session(store.server_session_id, "expired")
+        for store, due in list(self._unheard.items()):
+            if due <= now and self._unheard.pop(store, None) is not None:
+                self._end_session(store.server_session_id, "expired")
+        for member, due in list(self._frozen.items()):
+            if due <= now:
+                self._go_on(member)
+                if self.faults and self.rng.random() < 0.5:
+                    # all its threads wake up together, and its users' may be the first
+                    self._let_use(member, self._one_of(member.users))
         for member in list(self.members):
             if member.wake_at > now or not member.alive or member.turning or member.committing:
+                continue
+            if member in self._frozen:
                 continue
             if self.settings.punctual or not self.faults or self.rng.random() < 0.5:
                 member.come_to_rest()
@@ -384,6 +447,8 @@ class World:
     # The end.
 
     def _heal_everything(self):
+        for member in list(self._frozen):
+            self._go_on(member)
         for store in list(self._cut):
             self._heal(store)
 

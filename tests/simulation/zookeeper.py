@@ -62,9 +62,9 @@ class RecordingTree(MemoryTree):
 class SimulatedZooKeeper(MemoryZooKeeper):
     """record: takes the kind and the details of an event. before_request: see the module."""
 
-    def __init__(self, *, wall_ms, record, before_request, fault):
-        super().__init__(wall_ms=wall_ms, auto_deliver=False, fault=fault)
-        self.tree = RecordingTree(wall_ms, record)
+    def __init__(self, *, clock, record, before_request, fault):
+        super().__init__(wall_ms=clock.wall_ms, monotonic=clock.monotonic, auto_deliver=False, fault=fault)
+        self.tree = RecordingTree(clock.wall_ms, record)
         self._record = record
         self._before_request = before_request
         self.actors = {}

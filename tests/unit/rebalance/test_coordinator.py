@@ -2,7 +2,7 @@
 
 import pytest
 
-from rebalance.machine import Drained, Phase
+from rebalance.machine import Doubted, Drained, Phase
 from tests.support.group_members import GROUP, Group
 from zk_layout.model import SubscriptionPattern, TopicPartition
 from zk_layout.store import SessionEvent, WatchEvent
@@ -325,3 +325,60 @@ def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(gr
     group.settle()
     assert a.delivery.log[0] == ("drop", tuple(partitions("t", *range(8))))
     assert a.owned == partitions("t", *range(8))
+
+
+def test_an_owner_znode_that_somebody_deletes_is_claimed_again_at_once_not_with_the_next_audit(group):
+    """A JVM member deletes by path alone, and nobody owned the partition for half a minute."""
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.pass_time(1.5)
+    group.admin.delete("/consumers/g/owners/t/5")
+    group.settle()
+    assert group.owners("t")[5] == "g_a-0"
+    assert ("drop", tuple(partitions("t", 5))) in a.delivery.log
+
+
+def test_an_owner_znode_that_vanished_before_it_was_watched_is_found_when_it_is(group):
+    group.join("a", {"t": 1})
+    group.settle()
+    group.admin.delete("/consumers/g/owners/t/5")
+    group.pass_time(1.5)
+    assert group.owners("t")[5] == "g_a-0"
+
+
+def test_what_a_member_releases_itself_is_no_reason_to_look_again(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.pass_time(1.5)
+    before = a.coordinator.status.rebalances
+    group.join("b", {"t": 1})
+    group.settle()
+    assert a.coordinator.status.rebalances == before + 1
+
+
+def test_watching_the_owner_znodes_costs_two_requests_however_many_they_are(group):
+    group.join("a", {"t": 1})
+    group.settle()
+    before = group.server.requests.copy()
+    group.pass_time(5)
+    assert group.server.requests - before == {"watch_many": 1, "multi_read": 1}
+
+
+def test_a_commit_that_finds_an_owner_znode_gone_makes_the_member_look_at_once(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.admin.delete("/consumers/g/owners/t/5")
+    a.coordinator.post(Doubted())
+    group.settle()
+    assert group.owners("t")[5] == "g_a-0"
+
+
+def test_an_owner_znode_deleted_while_the_connection_was_away_is_claimed_again_when_it_is_back(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.pass_time(1.5)
+    group.server.suspend(a.store)
+    group.admin.delete("/consumers/g/owners/t/5")
+    group.server.resume(a.store)
+    group.settle()
+    assert group.owners("t")[5] == "g_a-0"

@@ -13,6 +13,7 @@ from rebalance.machine import (
     CloseExpired,
     CloseRequested,
     Deregistered,
+    DoubtOwnership,
     Drained,
     DrainExpired,
     Draining,
@@ -144,7 +145,7 @@ def test_a_short_loss_of_the_connection_stops_nothing():
     assert actions == (StartTimer(TimerName.SUSPICION, 1500),)
     state, actions = run(Reconnected(), state=state)
     assert ResumeDelivery() not in actions
-    assert actions[-2:] == (ForgetGroup(), Rebalance())
+    assert actions[-3:] == (ForgetGroup(), DoubtOwnership(), Rebalance())
     assert state.connected
 
 

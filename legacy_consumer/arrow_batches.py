@@ -1,0 +1,126 @@
+"""Messages as Arrow record batches: straight from columns, or put together from message objects.
+
+Names, types and order of the columns are those of legacy_consumer.wire.records.arrow, whatever fetched the messages.
+From objects, keys and values are joined and their lengths summed up, which is about ten times faster than to let Arrow
+look at each object.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from legacy_consumer.fetcher import Message
+from zk_layout.errors import ConfigError
+from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+"""What a batch has unless told otherwise; "headers" comes on request."""
+HEADERS = "headers"
+_MOST_SMALL_NUMBERS = 127
+"""Topics in one batch that int8 can number."""
+
+
+class ColumnSequence(Sequence[Message]):
+    """Messages that are columns until somebody asks for one."""
+
+    @property
+    @abstractmethod
+    def next_offsets(self) -> Mapping[TopicPartition, int]:
+        """The offset after the last message of each partition."""
+
+    @abstractmethod
+    def first(self, most: int) -> int:
+        """How many of the first messages make one record batch cheaply; at least one, if there is any."""
+
+    @abstractmethod
+    def up_to(self, count: int) -> ColumnSequence:
+        """The first so many."""
+
+    @abstractmethod
+    def behind(self, count: int) -> ColumnSequence:
+        """All but the first so many."""
+
+    @abstractmethod
+    def without(self, partitions: Collection[TopicPartition]) -> ColumnSequence:
+        """All but those of these partitions."""
+
+    @abstractmethod
+    def messages(self) -> Sequence[Message]:
+        """As objects."""
+
+    @abstractmethod
+    def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
+        """As one record batch."""
+
+
+def check_columns(columns: Collection[str]) -> None:
+    """Raises: ValueError for a column that there is not; ConfigError if pyarrow is not installed."""
+    unknown = [name for name in columns if name not in (*COLUMNS, HEADERS)]
+    if unknown:
+        msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join((*COLUMNS, HEADERS))}"
+        raise ValueError(msg)
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ConfigError("arrow_batches", None, "needs pyarrow: install legacy-consumer[fast]")
+
+
+def record_batch(messages: Sequence[Message], columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
+    """One record batch of these messages. columns as check_columns lets them pass."""
+    if isinstance(messages, ColumnSequence):
+        return messages.to_arrow(columns)
+    import pyarrow as pa
+
+    names = [name for name in (*COLUMNS, HEADERS) if name in columns]
+    arrays = [_MAKERS[name](pa, messages) for name in names]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+# pyarrow ships no types, so it is handed about as Any.
+
+
+def _binary(pa: Any, values: list[bytes | None]) -> Any:
+    sizes = [0 if value is None else len(value) for value in values]
+    offsets = pa.array([0, *accumulate(sizes)], pa.int32())
+    joined = b"".join([value for value in values if value is not None])
+    nulls = values.count(None)
+    bitmap = pa.array([value is not None for value in values], pa.bool_()).buffers()[1] if nulls else None
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [bitmap, offsets.buffers()[1], pa.py_buffer(joined)], null_count=nulls
+    )
+
+
+def _topics(pa: Any, messages: Sequence[Message]) -> Any:
+    names = {name: number for number, name in enumerate(dict.fromkeys(message.topic() for message in messages))}
+    numbers = pa.int8() if len(names) <= _MOST_SMALL_NUMBERS else pa.int32()
+    indices = pa.array([names[message.topic()] for message in messages], numbers)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(names), pa.string()))
+
+
+def _timestamps(pa: Any, messages: Sequence[Message]) -> Any:
+    pairs = [message.timestamp() for message in messages]
+    return pa.array([ms if kind else None for kind, ms in pairs], pa.timestamp("ms", "UTC"))
+
+
+def _headers(pa: Any, messages: Sequence[Message]) -> Any:
+    wanted = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = [message.headers() for message in messages]
+    pairs = [[{"key": key, "value": value} for key, value in row] if row else None for row in rows]
+    return pa.array(pairs, wanted)
+
+
+_MAKERS = {
+    "key": lambda pa, messages: _binary(pa, [message.key() for message in messages]),
+    "value": lambda pa, messages: _binary(pa, [message.value() for message in messages]),
+    "topic": _topics,
+    "partition": lambda pa, messages: pa.array([message.partition() for message in messages], pa.int32()),
+    "offset": lambda pa, messages: pa.array([message.offset() for message in messages], pa.int64()),
+    "timestamp": _timestamps,
+    "timestampType": lambda pa, messages: pa.array([message.timestamp()[0] for message in messages], pa.int32()),
+    HEADERS: _headers,
+}

@@ -1,0 +1,27 @@
+"""What a member has done so far, in numbers that only grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rebalance.counters import MemberCounters
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorCounters:
+    """A reading, for metrics.
+
+    consumed, committed: {topic: how far the offsets of owned partitions moved on}. commits, failed_commits: tries.
+    foreign_commits: offsets that another client wrote. fetch_errors: raised by streams instead of a batch.
+    listener_errors: exceptions of the user's listener.
+    """
+
+    member: MemberCounters
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    committed: Mapping[str, int] = field(default_factory=dict)
+    commits: int = 0
+    failed_commits: int = 0
+    foreign_commits: int = 0
+    fetch_errors: int = 0
+    listener_errors: int = 0

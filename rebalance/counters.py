@@ -1,0 +1,48 @@
+"""What a coordinator counts of its own doings, for metrics. Written by its thread, read by any."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds of the classes into which durations of rebalances fall."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """How the coordinator's thread is. runs: it lives. busy_s: how long it has been in the step at hand, 0 if idle.
+
+    connected: whether the member believes to be connected to ZooKeeper.
+    """
+
+    runs: bool
+    busy_s: float
+    connected: bool
+
+
+@dataclass(slots=True)
+class MemberCounters:
+    """All only grow.
+
+    rebalances: {outcome: how many}: moved, unchanged, degraded. durations: one class for each of BUCKETS_S and one
+    for what took longer. failures: attempts that ended in an error. conflicts: claims with others' owner znodes in the
+    way. session_events: {kind: how many}.
+    """
+
+    rebalances: Counter[str] = field(default_factory=Counter)
+    durations: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
+    duration_sum_s: float = 0.0
+    failures: int = 0
+    conflicts: int = 0
+    session_events: Counter[str] = field(default_factory=Counter)
+
+    def note_settled(self, moved: Sequence[int], seconds: float | None) -> None:
+        """A rebalance ended. moved: how many partitions were kept, released and claimed."""
+        _, released, claimed = moved
+        self.rebalances["moved" if released or claimed else "unchanged"] += 1
+        if seconds is not None:
+            self.durations[bisect_left(BUCKETS_S, seconds)] += 1
+            self.duration_sum_s += seconds

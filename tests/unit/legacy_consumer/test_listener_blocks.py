@@ -1,0 +1,177 @@
+"""A user's listener, or a broker that is slow to answer, does not hold up the group."""
+
+import threading
+
+import pytest
+
+from legacy_consumer import ConsumerConnector, Phase
+from legacy_consumer.errors import ConsumerClosedError
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+TPS = [TopicPartition("t", n) for n in range(4)]
+
+
+class Gate:
+    """A listener whose hooks wait until they are let through, or raise."""
+
+    def __init__(self):
+        self.entered = threading.Event()
+        self.open = threading.Event()
+        self.error = None
+        self.told = []
+
+    def before_releasing_partitions(self, partitions):
+        self._hook("release", sorted(partitions))
+
+    def before_starting_fetchers(self, partitions, assignment):
+        self._hook("start", sorted(partitions))
+
+    def _hook(self, *what):
+        self.told.append(what)
+        self.entered.set()
+        if not self.open.wait(60):
+            raise AssertionError("nobody let it through")
+        if self.error is not None:
+            raise self.error
+
+
+class SlowFetchers(FakeFetchers):
+    """Brokers that do not say where a log ends before they are let."""
+
+    def __init__(self, kafka):
+        super().__init__(kafka)
+        self.open = threading.Event()
+
+    def latest(self, partitions):
+        self.open.wait(60)
+        return super().latest(partitions)
+
+
+class Cluster:
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        admin = MemoryStore(self.zookeeper)
+        admin.start()
+        data = encode_topic(TopicAssignment(dict.fromkeys(range(4), (0,))))
+        admin.create("/brokers/topics/t", data, make_parents=True)
+        self.connectors = []
+
+    def connector(self, fetchers=None, **properties):
+        properties = {
+            "auto_offset_reset": "smallest", "consumer_timeout_ms": 2000, "drain_timeout_ms": 200, **properties
+        }  # fmt: skip
+        connector = ConsumerConnector(
+            store=MemoryStore(self.zookeeper),
+            fetchers=fetchers or FakeFetchers(self.kafka),
+            zookeeper_connect="memory",
+            group_id="g",
+            **properties,
+        )
+        self.connectors.append(connector)
+        return connector
+
+
+@pytest.fixture
+def gate():
+    gate = Gate()
+    yield gate
+    gate.open.set()
+
+
+@pytest.fixture
+def cluster(gate):
+    cluster = Cluster()
+    yield cluster
+    gate.open.set()
+    for connector in cluster.connectors:
+        connector.shutdown()
+    eventually(lambda: not [t for t in threading.enumerate() if "listener" in t.name or "coordinator" in t.name])
+
+
+def is_settled_with(connector, count):
+    return connector.wait_until(lambda status: len(status.owned) == count and status.phase is Phase.STABLE, 20)
+
+
+def test_a_hook_that_never_returns_holds_up_neither_its_member_nor_the_group(cluster, gate, caplog):
+    """One member's callback waited for a database, and the whole group stood still."""
+    first = cluster.connector()
+    first.set_rebalance_listener(gate)
+    cluster.kafka.produce(TPS[0], 1)
+    (stream,) = first.create_message_streams({"t": 1})["t"]
+    assert next(stream).offset() == 0, "its own messages flow"
+    second = cluster.connector()
+    second.create_message_streams({"t": 1})
+    assert is_settled_with(first, 2)
+    assert is_settled_with(second, 2)
+    assert gate.told == [("start", TPS)], "the hook behind the one that does not return waits for it"
+    assert "did not return within 0.2 s" in caplog.text
+    assert "does not wait for the rebalance listener" in caplog.text
+    assert first.counters.listener_errors == 3
+    gate.open.set()
+    eventually(lambda: [what for what, _ in gate.told] == ["start", "release", "start"])
+
+
+def test_a_member_is_sound_after_a_hook_was_late_and_waits_for_hooks_again(cluster, gate):
+    first = cluster.connector()
+    first.set_rebalance_listener(gate)
+    first.create_message_streams({"t": 1})
+    gate.open.set()
+    eventually(lambda: not [t for t in threading.enumerate() if "listener" in t.name])
+    second = cluster.connector()
+    second.create_message_streams({"t": 1})
+    assert is_settled_with(first, 2)
+    assert is_settled_with(second, 2)
+    assert first.counters.listener_errors == 1
+    assert [what for what, _ in gate.told] == ["start", "release", "start"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a user's defect"), SystemExit(3)])
+def test_a_hook_that_raises_is_logged_and_counted_and_stops_nothing(cluster, gate, caplog, error):
+    gate.error = error
+    gate.open.set()
+    first = cluster.connector()
+    first.set_rebalance_listener(gate)
+    first.create_message_streams({"t": 1})
+    assert is_settled_with(first, 4)
+    assert first.counters.listener_errors == 1
+    assert "the rebalance listener raised" in caplog.text
+
+
+def test_brokers_that_do_not_say_where_a_log_ends_hold_up_nobody(cluster, caplog):
+    fetchers = SlowFetchers(cluster.kafka)
+    cluster.kafka.produce(TPS[0], 3)
+    first = cluster.connector(fetchers, auto_offset_reset="largest")
+    first.create_message_streams({"t": 1})
+    assert is_settled_with(first, 4)
+    assert "starts without log offsets: no answer within 0.2 s" in caplog.text
+    second = cluster.connector()
+    second.create_message_streams({"t": 1})
+    assert is_settled_with(first, 2)
+    assert is_settled_with(second, 2)
+    fetchers.open.set()
+
+
+def test_a_hook_may_shut_the_connector_down_and_no_other_is_called_after_it(cluster, gate):
+    """shutdown() inside a listener waited for the listener."""
+    gate.open.set()
+    connector = cluster.connector(drain_timeout_ms=30_000)
+    ended = threading.Event()
+
+    class Leaver(Gate):
+        def _hook(self, *what):
+            self.told.append(what)
+            connector.shutdown(timeout=20)
+            ended.set()
+
+    leaver = Leaver()
+    connector.set_rebalance_listener(leaver)
+    with pytest.raises(ConsumerClosedError):
+        connector.create_message_streams({"t": 1})
+    assert ended.wait(10), "it is not waited for by itself"
+    assert leaver.told == [("start", TPS)]
+    assert connector.status.phase is Phase.CLOSED

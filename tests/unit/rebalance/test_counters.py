@@ -1,0 +1,61 @@
+"""What a coordinator counts of its own doings, and how it tells that it lives."""
+
+from __future__ import annotations
+
+import pytest
+
+from rebalance.machine import Phase
+from tests.support.group_members import Group
+
+
+@pytest.fixture
+def group():
+    return Group({"t": 4})
+
+
+def test_rebalances_are_counted_by_whether_partitions_moved(group):
+    first = group.join("a", {"t": 1})
+    group.settle()
+    assert first.coordinator.counters.rebalances == {"moved": 1}
+    group.join("b", {"t": 1})
+    group.settle()
+    assert first.coordinator.counters.rebalances["moved"] == 2
+    assert sum(first.coordinator.counters.durations) == 2
+    group.join("c", {"u": 1})  # of another topic: nothing moves
+    group.settle()
+    assert first.coordinator.counters.rebalances["moved"] == 2
+    assert first.coordinator.counters.rebalances["unchanged"] >= 1
+
+
+def test_owners_in_the_way_are_conflicts_and_giving_up_is_counted_once(group):
+    group.admin.create("/consumers/g/owners/t/0", b"g_other-0", make_parents=True)
+    member = group.join("a", {"t": 1})
+    group.settle()
+    conflicts = member.coordinator.counters.conflicts
+    assert (conflicts > 0, member.phase) == (True, Phase.WAITING)
+    group.pass_time(60.0)
+    counters = member.coordinator.counters
+    assert (member.phase, counters.rebalances["degraded"]) == (Phase.DEGRADED, 1)
+    assert counters.conflicts > conflicts
+    group.admin.delete("/consumers/g/owners/t/0")
+    group.settle()
+    assert (member.phase, counters.rebalances["moved"]) == (Phase.STABLE, 1)
+    # how long it took, from the first step to the last
+    assert counters.duration_sum_s >= 60.0
+
+
+def test_the_end_of_a_session_is_counted(group):
+    member = group.join("a", {"t": 1})
+    group.settle()
+    group.server.expire(member.store.session_id)
+    group.settle()
+    events = member.coordinator.counters.session_events
+    assert events["expired"] >= 1
+    assert member.phase is Phase.STABLE
+
+
+def test_a_coordinator_without_its_thread_says_so(group):
+    member = group.join("a", {"t": 1})
+    group.settle()
+    vitals = member.coordinator.vitals
+    assert (vitals.runs, vitals.busy_s, vitals.connected) == (False, 0.0, True)
