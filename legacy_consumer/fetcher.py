@@ -105,7 +105,7 @@ class Fetcher(Protocol):
 
 
 class LogOffsets(Protocol):
-    """Asks the brokers where logs begin and end."""
+    """Asks the brokers where logs begin and end, and where a time begins in them."""
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of the first message of each log. Partitions that no broker answers for are missing."""
@@ -115,6 +115,13 @@ class LogOffsets(Protocol):
         """The offset after the last message of each log. Partitions that no broker answers for are missing."""
         ...
 
+    def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
+        """Where the broker says that a time (ms since 1970, EARLIEST, LATEST) begins; None if it knows no such place.
+
+        Raises: FetchError if waiting does not help, as when messages have no timestamps; BrokersUnavailableError.
+        """
+        ...
+
     def close(self) -> None:
         """Free the connections; twice is harmless."""
         ...
@@ -122,6 +129,14 @@ class LogOffsets(Protocol):
 
 class FetcherFactory(Protocol):
     """Makes the fetchers of one connector."""
+
+    def check_access(self) -> None:
+        """See whether the brokers would let us in, before anything is registered; takes 5 s at most.
+
+        That no broker can be reached is no failure: a member may join and wait for them.
+        Raises: MissingListenerError, BrokerRefusedError; errors of ZooKeeper.
+        """
+        ...
 
     def fetcher(self) -> Fetcher:
         """A fetcher for one stream; no I/O before its first poll."""

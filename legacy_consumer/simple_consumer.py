@@ -18,7 +18,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from types import TracebackType
-from typing import Protocol
 
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import Value
@@ -31,7 +30,8 @@ from legacy_consumer.errors import (
     OffsetOutOfRangeError,
 )
 from legacy_consumer.fetcher import EARLIEST, LATEST, Fetcher, LogOffsets, Message
-from legacy_consumer.librdkafka import open_fetcher, open_log_offsets, read_brokers
+from legacy_consumer.fetchers import open_fetcher, open_log_offsets
+from legacy_consumer.librdkafka import read_brokers
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -55,14 +55,6 @@ _ANSWER_S = 10.0
 """How long a question about offsets is repeated, while a partition has no leader."""
 _LAST_VERSION_WITHOUT_TIMES = 2
 """Registration version of brokers to 0.9, which find a time by segment."""
-
-
-class TimedLogOffsets(LogOffsets, Protocol):
-    """Also asks where a time begins in a log."""
-
-    def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
-        """The offset, None if the broker knows none. Raises: FetchError, BrokersUnavailableError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +91,7 @@ class SimpleConsumer:
         *,
         store: ZkStore | None = None,
         fetcher: Fetcher | None = None,
-        log_offsets: TimedLogOffsets | None = None,
+        log_offsets: LogOffsets | None = None,
         **properties: Value,
     ) -> None:
         if config is not None and properties:

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import cast
 
 from legacy_consumer.fetcher import Message
-from legacy_consumer.librdkafka.client import RdMessage, offsets_after
+from legacy_consumer.librdkafka.client import RdMessage
+from legacy_consumer.librdkafka.client_consumer import offsets_after
 from zk_layout.model import TopicPartition
 
 

@@ -6,9 +6,11 @@ import logging
 import threading
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.librdkafka.brokers import read_brokers
-from legacy_consumer.librdkafka.client import ConsumerHandle, check_settings
+from legacy_consumer.librdkafka.client import check_settings
+from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.librdkafka.log_offsets import LibrdkafkaLogOffsets
 from legacy_consumer.librdkafka.positions import PositionFinder
@@ -17,6 +19,8 @@ from zk_layout.model import Broker, Endpoint
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
+
+_ACCESS_TIMEOUT_S = 5.0
 
 
 class LibrdkafkaFetchers:
@@ -29,6 +33,23 @@ class LibrdkafkaFetchers:
         self._fetchers: list[LibrdkafkaFetcher] = []
         self._log_offsets = open_log_offsets(config, store)
         check_settings(_without_brokers(config))
+
+    def check_access(self) -> None:
+        """See whether the brokers would let us in; brokers that are down are no failure.
+
+        Without TLS and SASL there is nothing that a broker could refuse, so nobody is asked.
+        Raises: MissingListenerError, BrokerRefusedError.
+        """
+        try:
+            settings = query_settings(self._config, read_brokers(self._store))
+        except BrokersUnavailableError:
+            return
+        if self._config.security_protocol != "PLAINTEXT":
+            handle = ConsumerHandle(settings)
+            try:
+                handle.try_access(_ACCESS_TIMEOUT_S)
+            finally:
+                handle.close()
 
     def fetcher(self) -> LibrdkafkaFetcher:
         """A fetcher for one stream; no I/O before its first poll."""

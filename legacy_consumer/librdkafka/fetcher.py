@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaError
 from legacy_consumer.librdkafka.batch import LibrdkafkaBatch
-from legacy_consumer.librdkafka.client import ConsumerHandle, Fault, FaultKind, has_faults, take_faults
+from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
 from legacy_consumer.librdkafka.positions import PositionFinder, Search
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
 from zk_layout.model import TopicPartition
@@ -74,7 +75,8 @@ class LibrdkafkaFetcher:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
 
         A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
-        Raises: FetchError, OffsetOutOfRangeError (without a reset), MissingListenerError, BrokerRefusedError.
+        Raises: FetchError, OffsetOutOfRangeError (without a reset), MissingListenerError, BrokerRefusedError; whatever
+        else keeps a position from being found, as NotPermittedError.
         """
         deadline = time.monotonic() + timeout_s
         with self._lock:

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaError
 from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka.client import ConsumerHandle
+from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -42,11 +42,12 @@ class LibrdkafkaLogOffsets:
 
         Brokers from 0.10.1 on: the first message with this timestamp or a later one; None = all are older. Older
         brokers: the newest segment last written to by then; None = all were written to since.
-        Raises: FetchError if its messages have no timestamps; BrokersUnavailableError if the leader has no answer.
+        Raises: FetchError if its messages have no timestamps, or the broker refuses to tell; BrokersUnavailableError if
+        the leader has no answer.
         """
         answer = self._ask({partition: time_ms})[partition]
-        if isinstance(answer, str):
-            raise BrokersUnavailableError(f"{partition}: {answer}")
+        if isinstance(answer, KafkaError):
+            raise answer
         return answer if answer >= 0 else None
 
     def close(self) -> None:
@@ -57,7 +58,7 @@ class LibrdkafkaLogOffsets:
         if handle is not None:
             handle.close()
 
-    def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | str]:
+    def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
         if not times:
             return {}
         deadline = time.monotonic() + self._timeout_s
@@ -71,14 +72,14 @@ class LibrdkafkaLogOffsets:
                 self._handle = None  # the next call asks the brokers that are registered by then
                 handle.close()
                 raise
-        for tp, answer in answers.items():
-            if isinstance(answer, str):
-                logger.info("%s: no log offset: %s", tp, answer)
+        for answer in answers.values():
+            if isinstance(answer, KafkaError):
+                logger.info("no log offset: %s", answer)
         return answers
 
     def _ask_all(
         self, handle: ConsumerHandle, times: Mapping[TopicPartition, int], deadline: float
-    ) -> dict[TopicPartition, int | str]:
+    ) -> dict[TopicPartition, int | KafkaError]:
         try:
             # one broker that does not answer leaves the others unheard: keep time to ask each for itself
             return handle.offsets_for_times(times, self._timeout_s / 2)
@@ -86,23 +87,25 @@ class LibrdkafkaLogOffsets:
             return _ask_each_leader(handle, times, deadline)
 
 
-def _known(answers: Mapping[TopicPartition, int | str]) -> dict[TopicPartition, int]:
-    return {tp: answer for tp, answer in answers.items() if not isinstance(answer, str) and answer >= 0}
+def _known(answers: Mapping[TopicPartition, int | KafkaError]) -> dict[TopicPartition, int]:
+    return {tp: answer for tp, answer in answers.items() if not isinstance(answer, KafkaError) and answer >= 0}
 
 
 def _ask_each_leader(
     handle: ConsumerHandle, times: Mapping[TopicPartition, int], deadline: float
-) -> dict[TopicPartition, int | str]:
+) -> dict[TopicPartition, int | KafkaError]:
     """Ask the leaders one by one. Raises: BrokersUnavailableError if none answers."""
     left_s = max(0.1, deadline - time.monotonic())
-    leaders = handle.leaders(sorted({tp.topic for tp in times}), left_s / 2)
+    leaders, refused = handle.leaders(sorted({tp.topic for tp in times}), left_s / 2)
     by_leader: dict[int, dict[TopicPartition, int]] = {}
-    answers: dict[TopicPartition, int | str] = {}
+    answers: dict[TopicPartition, int | KafkaError] = {}
     for tp, wanted in times.items():
         if tp in leaders:
             by_leader.setdefault(leaders[tp], {})[tp] = wanted
+        elif tp.topic in refused:
+            answers[tp] = FetchError(tp, refused[tp.topic])
         else:
-            answers[tp] = "no leader"
+            answers[tp] = BrokersUnavailableError(f"{tp}: no leader")
     unheard: BrokersUnavailableError | None = None
     heard = False
     for remaining, (leader, own) in zip(range(len(by_leader), 0, -1), by_leader.items(), strict=True):
@@ -111,7 +114,7 @@ def _ask_each_leader(
             heard = True
         except BrokersUnavailableError as error:
             unheard = error
-            answers.update(dict.fromkeys(own, f"broker {leader} does not answer"))
+            answers.update({tp: BrokersUnavailableError(f"{tp}: broker {leader} does not answer") for tp in own})
     if unheard is not None and not heard:
         raise unheard
     return answers

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka.brokers import read_brokers
-from legacy_consumer.librdkafka.client import OffsetsHandle
+from legacy_consumer.librdkafka.client_offsets import OffsetsHandle
 from legacy_consumer.librdkafka.settings import group_offsets_settings
 from legacy_consumer.offsets import KafkaOffset
 from zk_layout.model import TopicPartition

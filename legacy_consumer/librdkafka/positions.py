@@ -1,13 +1,15 @@
 """Finds positions that are not known yet: the ends of logs, and where to go from outside a log.
 
 A thread of its own asks the brokers, so that partitions that do flow need not wait for one that has no leader. It lives
-only while something is being looked for.
+only while something is being looked for. What passes by waiting is waited out. Anything else ends the search and is
+raised where positions are taken; with that the search begins again.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -19,6 +21,8 @@ from zk_layout.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
+_REASON_S = 2.0
+"""How often it is asked why a position is missing: with its leader down the answer takes long, and others wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class PositionFinder:
         self._closed = threading.Event()
         self._open: dict[TopicPartition, Search] = {}
         self._found: list[Found] = []
+        self._failure: LegacyConsumerError | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -82,23 +87,32 @@ class PositionFinder:
         """Look for these too, instead of what was looked for in the same partition."""
         with self._lock:
             self._open.update((search.partition, search) for search in searches)
-            if self._thread is None and self._open and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name="position-finder", daemon=True)
-                self._thread.start()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._thread is None and self._failure is None and self._open and not self._closed.is_set():
+            self._thread = threading.Thread(target=self._run, name="position-finder", daemon=True)
+            self._thread.start()
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """No longer look for these."""
         with self._lock:
             for tp in partitions:
                 self._open.pop(tp, None)
+            if not self._open:
+                self._failure = None
 
     def take(self) -> list[Found]:
-        """What was found since the last time."""
-        if not self._found:
+        """What was found since the last time. Raises: whatever keeps positions from being found and does not pass."""
+        if not self._found and self._failure is None:
             return []
         with self._lock:
             found, self._found = self._found, []
-            return found
+            if found or self._failure is None:
+                return found
+            failure, self._failure = self._failure, None
+            self._go_on()
+        raise failure
 
     def close(self) -> None:
         """Stop; twice is harmless."""
@@ -109,6 +123,7 @@ class PositionFinder:
 
     def _run(self) -> None:
         complained = False
+        next_reason = 0.0
         while True:
             with self._lock:
                 searches = list(self._open.values())
@@ -116,16 +131,31 @@ class PositionFinder:
                     self._thread = None
                     return
             try:
-                answered = self._ask(searches)
+                unanswered = self._ask(searches)
+                if unanswered and time.monotonic() >= next_reason:
+                    # of many that are asked for at once some are missing; an answer for one alone has a reason
+                    next_reason = time.monotonic() + _REASON_S
+                    self._log_offsets().at_time(unanswered[0].partition, EARLIEST)
             except LegacyConsumerError as error:
-                answered = 0
+                if not error.retriable:
+                    self._fail(searches, error)
+                    return
+                unanswered = searches
                 # once, not with every try
                 logger.log(logging.DEBUG if complained else logging.WARNING, "positions not found yet: %s", error)
                 complained = True
-            if answered < len(searches):
+            if unanswered:
                 self._closed.wait(self._backoff_s)
 
-    def _ask(self, searches: list[Search]) -> int:
+    def _fail(self, searches: list[Search], error: LegacyConsumerError) -> None:
+        with self._lock:
+            self._thread = None
+            if any(self._open.get(search.partition) is search for search in searches):
+                self._failure = error
+            self._go_on()
+
+    def _ask(self, searches: list[Search]) -> list[Search]:
+        """Returns: the searches without an answer."""
         log_offsets = self._log_offsets()
         partitions = [search.partition for search in searches]
         earliest = log_offsets.earliest(partitions)
@@ -142,4 +172,5 @@ class PositionFinder:
                 if self._open.get(one.search.partition) is one.search:
                     del self._open[one.search.partition]
                     self._found.append(one)
-        return len(found)
+        answered = {one.search.partition for one in found}
+        return [search for search in searches if search.partition not in answered]

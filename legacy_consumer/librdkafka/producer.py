@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from legacy_consumer.errors import ProduceError
-from legacy_consumer.librdkafka.client import ProducerHandle
+from legacy_consumer.librdkafka.client_producer import ProducerHandle
 
 ANY_PARTITION = -1
 

@@ -114,6 +114,7 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
         "fetch.max.bytes": fetch_max_bytes,
         "fetch.min.bytes": config.fetch_min_bytes,
         "fetch.wait.max.ms": config.fetch_wait_max_ms,
+        "isolation.level": config.isolation_level,
         "fetch.error.backoff.ms": config.refresh_leader_backoff_ms,
         "fetch.queue.backoff.ms": 2,
         "queued.min.messages": 20000,

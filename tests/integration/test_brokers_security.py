@@ -72,47 +72,54 @@ def test_a_sasl_listener_is_consumed_from(cluster, topic, group):
     assert cluster.committed(group, topic) == {0: 5}
 
 
+by_both_fetchers = pytest.mark.parametrize("fetcher", ["librdkafka", "columnar"])
+
+
 def refused(cluster, topic, group, **properties):
-    """The error that a stream ends with, though it would wait for ever for messages."""
+    """The error that a member fails with before it joins."""
     begun = time.monotonic()
     with pytest.raises(BrokerRefusedError) as caught:
         consume(cluster, topic, group, consumer_timeout_ms=-1, **properties)
     assert time.monotonic() - begun < BOUND_S
-    assert cluster.members(group) == ()
+    assert not cluster.has_group(group)
     assert "\n" not in str(caught.value)
     assert not caught.value.retriable
     return str(caught.value)
 
 
 # What a refusal looks like changed twice: 0.10 hangs up, 1.0 says why, and since 2.0 it lets one wait for it.
+@by_both_fetchers
 @pytest.mark.parametrize("broker_version", ["0.10.2.2", "1.1.1", "3.9.1"])
-def test_a_wrong_password_ends_the_stream_with_an_error_that_names_what_to_check(cluster, topic, group):
-    message = refused(cluster, topic, group, **{**SASL, "sasl_password": "wrong"})
+def test_a_wrong_password_is_told_before_anything_is_registered(cluster, topic, group, fetcher):
+    message = refused(cluster, topic, group, fetcher=fetcher, **{**SASL, "sasl_password": "wrong"})
     assert message.endswith("check security.protocol, sasl.* and ssl.*")
     assert "redentials" in message or "Invalid username or password" in message
     assert "wrong" not in message
 
 
+@by_both_fetchers
 @pytest.mark.parametrize("broker_version", ["1.1.1"])
-def test_a_sasl_mechanism_that_the_broker_lacks_is_named_with_those_that_it_has(cluster, topic, group):
-    message = refused(cluster, topic, group, **{**SASL, "sasl_mechanism": "SCRAM-SHA-256"})
+def test_a_sasl_mechanism_that_the_broker_lacks_is_named_with_those_that_it_has(cluster, topic, group, fetcher):
+    message = refused(cluster, topic, group, fetcher=fetcher, **{**SASL, "sasl_mechanism": "SCRAM-SHA-256"})
     assert "SCRAM-SHA-256" in message
     assert "supported mechanisms: PLAIN" in message
 
 
+@by_both_fetchers
 @pytest.mark.parametrize("broker_version", ["1.1.1"])
-def test_a_broker_whose_certificate_nobody_we_trust_signed_is_not_spoken_to(cluster, topic, group, foreign_ca):
-    message = refused(cluster, topic, group, security_protocol="SSL", ssl_ca_location=foreign_ca)
+def test_a_broker_whose_certificate_nobody_we_trust_signed_is_not_spoken_to(cluster, topic, group, foreign_ca, fetcher):
+    message = refused(cluster, topic, group, security_protocol="SSL", ssl_ca_location=foreign_ca, fetcher=fetcher)
     assert "certificate verify failed" in message
 
 
+@by_both_fetchers
 @on_every_broker
-def test_a_listener_that_no_broker_has_is_named_with_those_that_there_are(cluster, topic, group):
+def test_a_listener_that_no_broker_has_is_named_with_those_that_there_are(cluster, topic, group, fetcher):
     begun = time.monotonic()
     with pytest.raises(MissingListenerError, match="no broker offers a SASL_SSL listener, only PLAINTEXT"):
-        consume(cluster, topic, group, **{**SASL, "security_protocol": "SASL_SSL"})
+        consume(cluster, topic, group, fetcher=fetcher, **{**SASL, "security_protocol": "SASL_SSL"})
     assert time.monotonic() - begun < BOUND_S
-    assert cluster.members(group) == ()
+    assert not cluster.has_group(group)
 
 
 # ZooKeeper

@@ -18,9 +18,10 @@ from legacy_consumer.librdkafka import (
     Record,
     produce_all,
 )
-from legacy_consumer.librdkafka.client import ConsumerHandle
+from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.librdkafka.positions import PositionFinder
 from legacy_consumer.librdkafka.settings import fetcher_settings
+from legacy_consumer.wire import ColumnarFetchers
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore
@@ -62,13 +63,29 @@ def produce(kafka, topic, records):
     return produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
 
 
-@contextmanager
-def fetching(kafka, store, **properties):
-    fetchers = LibrdkafkaFetchers(config_of(kafka, **properties), store)
-    try:
-        yield fetchers.fetcher()
-    finally:
-        fetchers.close()
+@pytest.fixture(params=[LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+def factory(request):
+    """The claims below are those of the seam: both fetchers have to keep them."""
+    return request.param
+
+
+@pytest.fixture
+def own(factory):
+    """A topic's name, for this fetcher alone."""
+    return lambda name: f"{name}-{factory.__name__}"
+
+
+@pytest.fixture
+def fetching(factory):
+    @contextmanager
+    def fetching(kafka, store, **properties):
+        fetchers = factory(config_of(kafka, **properties), store)
+        try:
+            yield fetchers.fetcher()
+        finally:
+            fetchers.close()
+
+    return fetching
 
 
 def tasks():
@@ -78,7 +95,7 @@ def tasks():
 # What comes
 
 
-def test_everything_comes_exactly_once_in_order(kafka, store, topic):
+def test_everything_comes_exactly_once_in_order(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign(dict.fromkeys(topic, 0))
         got = fetch(fetcher, 4 * PER_PARTITION)
@@ -89,18 +106,19 @@ def test_everything_comes_exactly_once_in_order(kafka, store, topic):
 
 
 @pytest.mark.parametrize("max_messages", [1, 7, 5000])
-def test_a_batch_is_never_larger_than_asked_for(kafka, store, topic, max_messages):
+def test_a_batch_is_never_larger_than_asked_for(fetching, kafka, store, topic, max_messages):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: PER_PARTITION - 100})
         got = fetch(fetcher, 100, max_messages=max_messages)
     assert got.offsets(topic[0]) == list(range(PER_PARTITION - 100, PER_PARTITION))
 
 
-def test_keys_values_headers_and_timestamps_arrive(kafka, store):
-    kafka.create_topic("parts")
+def test_keys_values_headers_and_timestamps_arrive(own, fetching, kafka, store):
+    tp = TopicPartition(own("parts"), 0)
+    kafka.create_topic(tp.topic)
     produce(
         kafka,
-        "parts",
+        tp.topic,
         [
             Record(b"k", b"v", 0, 1_500_000_000_000, (("a", b"1"), ("a", None), ("b", b""))),
             Record(None, b"v"),
@@ -109,18 +127,18 @@ def test_keys_values_headers_and_timestamps_arrive(kafka, store):
         ],
     )
     with fetching(kafka, store) as fetcher:
-        fetcher.assign({TopicPartition("parts", 0): 0})
-        first, *rest = fetch(fetcher, 4).messages[TopicPartition("parts", 0)]
+        fetcher.assign({tp: 0})
+        first, *rest = fetch(fetcher, 4).messages[tp]
     assert (first.key(), first.value(), first.timestamp()) == (b"k", b"v", (1, 1_500_000_000_000))
     assert first.headers() == [("a", b"1"), ("a", None), ("b", b"")]
     assert [(m.key(), m.value()) for m in rest] == [(None, b"v"), (b"k", None), (b"", b"")]
     assert rest[0].headers() is None
 
 
-def test_many_partitions_have_exact_positions(kafka, store):
+def test_many_partitions_have_exact_positions(own, fetching, kafka, store):
     """More than librdkafka is asked for at a time, in topics that share partition numbers."""
     wanted = []
-    for name in ("many-a", "many-b", "many-c"):
+    for name in map(own, ("many-a", "many-b", "many-c")):
         kafka.create_topic(name, partitions=40)
         produce(kafka, name, ((None, b"x", p) for _ in range(20) for p in range(40)))
         wanted += [TopicPartition(name, p) for p in range(40)]
@@ -130,10 +148,10 @@ def test_many_partitions_have_exact_positions(kafka, store):
     assert got.positions == dict.fromkeys(wanted, 20)
 
 
-def test_gaps_of_compaction_leave_exact_positions(kafka, store):
+def test_gaps_of_compaction_leave_exact_positions(own, fetching, kafka, store):
     config = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
-    kafka.create_topic("compacted", config=config)
-    tp = TopicPartition("compacted", 0)
+    tp = TopicPartition(own("compacted"), 0)
+    kafka.create_topic(tp.topic, config=config)
     produce(kafka, tp.topic, ((b"%d" % (i % 3), b"%d" % i) for i in range(1000)))
 
     def is_compacted():
@@ -154,7 +172,7 @@ def test_gaps_of_compaction_leave_exact_positions(kafka, store):
 # Assigning
 
 
-def test_what_is_unassigned_comes_no_more(kafka, store, topic):
+def test_what_is_unassigned_comes_no_more(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: 0, topic[1]: 0})
         fetch(fetcher, 10, max_messages=10)
@@ -164,14 +182,14 @@ def test_what_is_unassigned_comes_no_more(kafka, store, topic):
         assert is_silent(fetcher)
 
 
-def test_a_partition_goes_on_where_it_is_assigned_again(kafka, store, topic):
+def test_a_partition_goes_on_where_it_is_assigned_again(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         for start in (0, 1500, 1500, 3):
             fetcher.assign({topic[0]: start})
             assert fetch(fetcher, 10, max_messages=10).offsets(topic[0]) == list(range(start, start + 10))
 
 
-def test_a_position_that_comes_round_again_is_told(kafka, store, topic):
+def test_a_position_that_comes_round_again_is_told(fetching, kafka, store, topic):
     """Five messages before, five after a step back: the position is the same number twice."""
     with fetching(kafka, store) as fetcher:
         for _ in range(3):
@@ -179,7 +197,7 @@ def test_a_position_that_comes_round_again_is_told(kafka, store, topic):
             assert fetch(fetcher, 5, max_messages=5).positions == {topic[0]: 15}
 
 
-def test_the_last_of_several_changes_counts(kafka, store, topic):
+def test_the_last_of_several_changes_counts(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: 0, topic[1]: 0})
         fetcher.unassign([topic[1]])
@@ -189,7 +207,7 @@ def test_the_last_of_several_changes_counts(kafka, store, topic):
     assert got.positions == {topic[0]: PER_PARTITION}
 
 
-def test_kept_partitions_flow_while_others_change(kafka, store, topic):
+def test_kept_partitions_flow_while_others_change(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: 0})
         got = Fetched()
@@ -205,7 +223,7 @@ def test_kept_partitions_flow_while_others_change(kafka, store, topic):
     assert got.offsets(topic[0]) == list(range(PER_PARTITION))
 
 
-def test_a_change_from_another_thread_ends_a_poll_that_waits(kafka, store, topic):
+def test_a_change_from_another_thread_ends_a_poll_that_waits(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: PER_PARTITION})
         assert fetcher.poll(10, 0.5) is None
@@ -220,14 +238,14 @@ def test_a_change_from_another_thread_ends_a_poll_that_waits(kafka, store, topic
             timer.join()
 
 
-def test_a_message_is_handed_over_as_soon_as_it_is_there(kafka, store):
-    kafka.create_topic("trickle")
-    tp = TopicPartition("trickle", 0)
+def test_a_message_is_handed_over_as_soon_as_it_is_there(own, fetching, kafka, store):
+    tp = TopicPartition(own("trickle"), 0)
+    kafka.create_topic(tp.topic)
     with fetching(kafka, store) as fetcher:
         fetcher.assign({tp: 0})
         assert fetcher.poll(500, 0.5) is None
         for i in range(5):
-            produce(kafka, "trickle", [(None, b"%d" % i)])
+            produce(kafka, tp.topic, [(None, b"%d" % i)])
             begun = time.monotonic()
             assert fetch(fetcher, 1).positions == {tp: i + 1}
             assert time.monotonic() - begun < 1.0
@@ -236,9 +254,9 @@ def test_a_message_is_handed_over_as_soon_as_it_is_there(kafka, store):
 # Positions that are looked for
 
 
-def test_an_empty_topic_has_positions_but_no_messages(kafka, store):
-    kafka.create_topic("empty", partitions=2)
-    first, second = TopicPartition("empty", 0), TopicPartition("empty", 1)
+def test_an_empty_topic_has_positions_but_no_messages(own, fetching, kafka, store):
+    kafka.create_topic(own("empty"), partitions=2)
+    first, second = TopicPartition(own("empty"), 0), TopicPartition(own("empty"), 1)
     with fetching(kafka, store) as fetcher:
         fetcher.assign({first: EARLIEST, second: LATEST})
         got = fetch(fetcher, 0, until=lambda f: len(f.positions) == 2)
@@ -246,7 +264,7 @@ def test_an_empty_topic_has_positions_but_no_messages(kafka, store):
         assert is_silent(fetcher, 0.5)
 
 
-def test_the_ends_of_a_log_are_found_and_told(kafka, store, topic):
+def test_the_ends_of_a_log_are_found_and_told(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: EARLIEST, topic[1]: LATEST})
         got = fetch(fetcher, PER_PARTITION)
@@ -256,7 +274,7 @@ def test_the_ends_of_a_log_are_found_and_told(kafka, store, topic):
 
 
 @pytest.mark.parametrize(("reset", "goes_to"), [("smallest", 0), ("largest", PER_PARTITION)])
-def test_a_position_behind_the_log_is_reset_and_told(kafka, store, topic, reset, goes_to, caplog):
+def test_a_position_behind_the_log_is_reset_and_told(fetching, kafka, store, topic, reset, goes_to, caplog):
     with fetching(kafka, store, auto_offset_reset=reset) as fetcher, caplog.at_level(logging.WARNING):
         fetcher.assign({topic[0]: 999_999, topic[1]: 0})
         got = fetch(fetcher, 0, until=lambda f: topic[0] in f.positions and f.positions.get(topic[1]) == PER_PARTITION)
@@ -266,15 +284,15 @@ def test_a_position_behind_the_log_is_reset_and_told(kafka, store, topic, reset,
 
 
 @pytest.mark.parametrize("reset", ["smallest", "largest"])
-def test_a_position_before_the_log_is_reset_and_told(kafka, store, reset):
-    name = f"shortened-{reset}"
+def test_a_position_before_the_log_is_reset_and_told(own, factory, kafka, store, reset):
+    name = own(f"shortened-{reset}")
     kafka.create_topic(name, config={"segment.bytes": "2000", "retention.ms": "1000", "file.delete.delay.ms": "100"})
     tp = TopicPartition(name, 0)
     old = int(time.time() * 1000) - 3_600_000
     for i in range(50):
         produce(kafka, name, [Record(None, b"x" * 100, 0, old + i) for _ in range(10)])
     produce(kafka, name, [Record(None, b"x" * 100)])
-    fetchers = LibrdkafkaFetchers(config_of(kafka, auto_offset_reset=reset), store)
+    fetchers = factory(config_of(kafka, auto_offset_reset=reset), store)
     try:
         lookup = fetchers.log_offsets()
         eventually(lambda: lookup.earliest([tp])[tp] > 0, 60)
@@ -315,20 +333,20 @@ def _fetcher_without_policy(kafka):
         log_offsets.close()
 
 
-def test_a_topic_that_is_created_later_is_read_from_then_on(kafka, store):
-    tp = TopicPartition("later", 0)
+def test_a_topic_that_is_created_later_is_read_from_then_on(own, fetching, kafka, store):
+    tp = TopicPartition(own("later"), 0)
     with fetching(kafka, store) as fetcher:
         fetcher.assign({tp: 0})
         assert is_silent(fetcher, 1.0)
-        kafka.create_topic("later")
-        produce(kafka, "later", [(None, b"x")])
+        kafka.create_topic(tp.topic)
+        produce(kafka, tp.topic, [(None, b"x")])
         assert fetch(fetcher, 1).positions == {tp: 1}
 
 
 # Closing
 
 
-def test_closing_leaves_no_thread_in_any_state(kafka, store, topic):
+def test_closing_leaves_no_thread_in_any_state(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:  # what librdkafka sets up once
         fetcher.assign({topic[0]: EARLIEST})
         fetch(fetcher, 1)
@@ -357,7 +375,7 @@ def test_closing_leaves_no_thread_in_any_state(kafka, store, topic):
         eventually(lambda: tasks() == before, 10)
 
 
-def test_closing_ends_a_poll_in_another_thread(kafka, store, topic):
+def test_closing_ends_a_poll_in_another_thread(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: PER_PARTITION})
         assert fetcher.poll(10, 0.5) is None
@@ -381,11 +399,12 @@ def test_what_is_not_acknowledged_is_counted(kafka):
     assert (caught.value.failed, caught.value.produced) == (7, 7)
 
 
-def test_keys_stay_together(kafka, store):
-    kafka.create_topic("keyed", partitions=3)
-    assert produce(kafka, "keyed", ((b"%d" % (i % 7), b"x") for i in range(700))) == 700
+def test_keys_stay_together(own, fetching, kafka, store):
+    topic = own("keyed")
+    kafka.create_topic(topic, partitions=3)
+    assert produce(kafka, topic, ((b"%d" % (i % 7), b"x") for i in range(700))) == 700
     with fetching(kafka, store) as fetcher:
-        fetcher.assign({TopicPartition("keyed", p): 0 for p in range(3)})
+        fetcher.assign({TopicPartition(topic, p): 0 for p in range(3)})
         got = fetch(fetcher, 700)
     homes = {(m.key(), tp) for tp, messages in got.messages.items() for m in messages}
     assert len(homes) == 7
@@ -394,25 +413,29 @@ def test_keys_stay_together(kafka, store):
 # Brokers that go away: last, they disturb the others
 
 
-def test_a_broker_restart_in_the_middle_loses_nothing(kafka, store, topic):
+def test_a_broker_restart_in_the_middle_loses_nothing(own, fetching, kafka, store):
+    name = own("survivor")
+    kafka.create_topic(name, partitions=4)
+    produce(kafka, name, ((None, b"before", p) for _ in range(PER_PARTITION) for p in range(4)))
+    partitions = [TopicPartition(name, p) for p in range(4)]
     with fetching(kafka, store) as fetcher:
-        fetcher.assign(dict.fromkeys(topic, 0))
+        fetcher.assign(dict.fromkeys(partitions, 0))
         got = fetch(fetcher, 100, max_messages=10)
         kafka.brokers[0].kill()
         for _ in range(3):
             poll_into(got, fetcher, 10)
         kafka.brokers[0].start()
-        produce(kafka, "full", ((None, b"after", p) for p in range(4)))
+        produce(kafka, name, ((None, b"after", p) for p in range(4)))
         deadline = time.monotonic() + 60
         while got.count < 4 * (PER_PARTITION + 1):
             assert time.monotonic() < deadline
             poll_into(got, fetcher)
-    for tp in topic:
+    for tp in partitions:
         assert got.offsets(tp) == list(range(PER_PARTITION + 1))
 
 
-def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
-    fetchers = LibrdkafkaFetchers(config_of(kafka), store)
+def test_log_offsets_say_so_when_no_broker_answers(factory, kafka, store, topic):
+    fetchers = factory(config_of(kafka), store)
     try:
         lookup = fetchers.log_offsets()
         assert lookup.latest(topic)
@@ -429,7 +452,7 @@ def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
         fetchers.close()
 
 
-def test_a_fetcher_made_without_brokers_begins_when_one_is_there(kafka, store, topic):
+def test_a_fetcher_made_without_brokers_begins_when_one_is_there(fetching, kafka, store, topic):
     kafka.brokers[0].stop()
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: 0})

@@ -7,6 +7,7 @@ import pytest
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.librdkafka import LibrdkafkaFetchers, produce_all
+from legacy_consumer.wire import ColumnarFetchers
 from tests.support.fetching import fetch
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition
@@ -14,19 +15,23 @@ from zk_layout.model import TopicPartition
 pytestmark = pytest.mark.kafka
 
 
-def open_fetchers(connect):
+on_both_fetchers = pytest.mark.parametrize("make", [LibrdkafkaFetchers, ColumnarFetchers])
+
+
+def open_fetchers(make, connect):
     config = ConsumerConfig.load(zookeeper_connect=connect, group_id="g", auto_offset_reset="smallest")
     store = KazooStore(config.zk_settings())
     store.start()
-    return store, LibrdkafkaFetchers(config, store)
+    return store, make(config, store)
 
 
-def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow():
+@on_both_fetchers
+def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow(make):
     with EmbeddedKafka(brokers=2) as kafka:
         kafka.create_topic("t", partitions=2)
         both = [TopicPartition("t", 0), TopicPartition("t", 1)]
         produce_all("t", ((None, b"x", i % 2) for i in range(200)), {"bootstrap.servers": kafka.bootstrap_servers})
-        store, fetchers = open_fetchers(kafka.zookeeper_connect)
+        store, fetchers = open_fetchers(make, kafka.zookeeper_connect)
         try:
             lookup, fetcher = fetchers.log_offsets(), fetchers.fetcher()
             assert lookup.latest(both) == dict.fromkeys(both, 100)
@@ -44,13 +49,14 @@ def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow():
             store.close()
 
 
-def test_brokers_that_come_back_at_other_addresses_are_followed():
+@on_both_fetchers
+def test_brokers_that_come_back_at_other_addresses_are_followed(make):
     tp = TopicPartition("t", 0)
     with EmbeddedZooKeeper() as zookeeper:
         with EmbeddedKafka(zookeeper=zookeeper) as first:
             first.create_topic("t")
             produce_all("t", [(None, b"%d" % i) for i in range(10)], {"bootstrap.servers": first.bootstrap_servers})
-            store, fetchers = open_fetchers(first.zookeeper_connect)
+            store, fetchers = open_fetchers(make, first.zookeeper_connect)
             fetcher = fetchers.fetcher()
             fetcher.assign({tp: 0})
             assert fetch(fetcher, 10).offsets(tp) == list(range(10))

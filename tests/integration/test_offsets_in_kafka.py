@@ -11,7 +11,7 @@ import pytest
 from legacy_consumer import ConsumerConnector, Phase, TopicPartition
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.errors import CommitFailedError
+from legacy_consumer.errors import CommitFailedError, GroupOffsetsUnavailableError
 from legacy_consumer.librdkafka import open_group_offsets, produce_all, read_brokers
 from legacy_consumer.librdkafka.settings import client_settings
 from legacy_consumer.offsets import KafkaOffset
@@ -261,21 +261,37 @@ def test_without_a_coordinator_a_commit_fails_in_time_and_the_znodes_get_it_all_
         broker.start()
 
 
+IMPATIENT = {"offsets_channel_socket_timeout_ms": 500, "rebalance_max_retries": 2, "rebalance_backoff_ms": 200}
+
+
 @on("1.1.1")
-def test_without_a_coordinator_a_member_says_so_and_begins_when_there_is_one(topic):
-    numbers = topic.produce(10)
+def test_without_a_coordinator_nobody_joins(topic):
     (broker,) = topic.cluster.kafka.brokers
     broker.stop()
     try:
-        connector, stream = topic.stream(
-            **IN_KAFKA, offsets_channel_socket_timeout_ms=500, rebalance_max_retries=2, rebalance_backoff_ms=200
-        )
-        assert connector.status.phase is Phase.DEGRADED
-        assert "cannot be read from Kafka" in str(connector.status.error)
+        with pytest.raises(GroupOffsetsUnavailableError, match="cannot be read from Kafka"):
+            topic.stream(**IN_KAFKA, **IMPATIENT)
     finally:
         broker.start()
-    assert take(stream, 10) == numbers
-    assert connector.wait_until(lambda status: status.phase is Phase.STABLE, 10)
+    assert not topic.cluster.store.exists(f"/consumers/{topic.group}")
+
+
+@on("1.1.1")
+def test_a_member_that_takes_over_without_a_coordinator_says_so_and_begins_when_there_is_one(topic):
+    numbers = topic.produce(10)
+    staying, stream = topic.stream(**IN_KAFKA, **IMPATIENT)
+    leaving, _ = topic.stream(**IN_KAFKA, **IMPATIENT)
+    assert staying.wait_until(lambda status: len(status.owned) == 1, 20)
+    (broker,) = topic.cluster.kafka.brokers
+    broker.stop()
+    try:
+        leaving.shutdown()
+        assert staying.wait_until(lambda status: status.phase is Phase.DEGRADED, 20)
+        assert "cannot be read from Kafka" in str(staying.status.error)
+    finally:
+        broker.start()
+    assert sorted(take(stream, 10)) == numbers
+    assert staying.wait_until(lambda status: status.phase is Phase.STABLE, 10)
 
 
 @on("1.1.1")

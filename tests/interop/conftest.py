@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from tests.interop.mixed_group import Cluster, MixedGroup
 from tests.interop.report import VERSIONS, Report
 from tests.support.jvm_member import JvmPrograms, KafkaTools
+from tests.support.zk_history import ZkHistory
 
 report_key = pytest.StashKey[Report]()
 
@@ -42,11 +44,35 @@ def programs():
 
 
 @pytest.fixture(scope="session")
-def cluster(programs):
-    with EmbeddedKafka("1.1.1", properties={"auto.create.topics.enable": "false"}) as kafka:
-        opened = Cluster.open(kafka, programs)
+def zookeeper():
+    """(the server for all clusters, the history of everything written to it)."""
+    with (
+        tempfile.TemporaryDirectory(prefix="zk-transactions-") as folder,
+        EmbeddedZooKeeper(properties={"dataLogDir": folder}) as server,
+    ):
+        yield server, ZkHistory(Path(folder))
+
+
+@pytest.fixture(scope="session")
+def cluster_of(zookeeper, programs):
+    """Opens a broker of a version, with a chroot of its own."""
+
+    @contextlib.contextmanager
+    def open_cluster(version):
+        server, history = zookeeper
+        properties = {"auto.create.topics.enable": "false"}
+        with EmbeddedKafka(version, zookeeper=server, chroot=f"/kafka-{version}", properties=properties) as kafka:
+            opened = Cluster.open(kafka, programs, history)
+            yield opened
+            opened.close()
+
+    return open_cluster
+
+
+@pytest.fixture(scope="session")
+def cluster(cluster_of):
+    with cluster_of("1.1.1") as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ the owner of each has consumed them, and nobody else.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.java_hash import java_sort_key
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import subscribed_topics
+from tests.interop.early_reads import GroupHistory, starts_in
 from tests.support.jvm_member import (
     ConsoleConsumer,
     Consumed,
@@ -32,6 +34,7 @@ from tests.support.jvm_member import (
     Subscription,
     between_looks,
 )
+from tests.support.zk_history import ZkHistory
 from zk_layout.codecs import decode_offset, decode_registration
 from zk_layout.errors import NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -78,9 +81,10 @@ class Cluster:
     programs: JvmPrograms
     store: KazooStore
     producer: Producer
+    history: ZkHistory
 
     @classmethod
-    def open(cls, kafka, programs):
+    def open(cls, kafka, programs, history):
         store = KazooStore(ZkSettings(kafka.zookeeper_connect, session_timeout_ms=30_000, connection_timeout_ms=30_000))
         store.start()
         old = {"api.version.request": False, "broker.version.fallback": "0.8.2"}
@@ -90,7 +94,13 @@ class Cluster:
             "message.timeout.ms": 30_000,
             "log_level": 0,
         }
-        return cls(kafka, programs, store, Producer({**settings, **(old if kafka.version.startswith("0.8") else {})}))
+        producer = Producer({**settings, **(old if kafka.version.startswith("0.8") else {})})
+        return cls(kafka, programs, store, producer, history)
+
+    @property
+    def chroot(self):
+        _, slash, folder = self.kafka.zookeeper_connect.partition("/")
+        return slash + folder
 
     def close(self):
         self.producer.flush(10)
@@ -117,6 +127,8 @@ class Verdict:
     """{message: the kinds of members it was handed to, in order}, of those handed out more than once."""
     read_too_early: set[tuple[TopicPartition, int]]
     """Of these, those that a JVM member handed out again because it had read the offset before its claim."""
+    handed_out_late: set[tuple[TopicPartition, int]]
+    """Of these, those that a JVM member handed out while it committed what it had handed out before."""
 
 
 class MixedGroup:
@@ -438,26 +450,49 @@ class MixedGroup:
     def verdict(self):
         """Every message was consumed; those consumed twice had not been committed when their owner was killed.
 
-        One more is forgiven, and reported: a JVM member reads the offset of a partition before it claims it, and so
-        misses what the owner before it commits in between. It may hand out again what came after its read.
+        Two things more are forgiven, where ZooKeeper's transaction log and the member's own prove them, and reported: a
+        JVM member reads an offset before it claims the partition, and so misses what the owner before it commits in
+        between; and it hands out one more message while it commits those before (early_reads.py).
         """
         wanted = {tp: range(count) for tp, count in self.produced.items()}
         self.await_consumed(wanted)
         handed_out = defaultdict(list)
         for member in self.everybody:
             for tp, offset, at in member.consumed:
-                handed_out[tp, offset].append((at, member.kind))
-        redelivered = {
-            message: [kind for _, kind in sorted(times)] for message, times in handed_out.items() if len(times) > 1
+                handed_out[tp, offset].append((at, member.kind, member))
+        again = {
+            message: sorted(times, key=lambda one: one[0]) for message, times in handed_out.items() if len(times) > 1
         }
-        for message, kinds in redelivered.items():
-            if message in self._forgiven:
-                continue
-            assert PYTHON not in kinds[1:], f"{message} was handed out again by a Python member: {kinds}"
-        self.judged = Verdict(
-            sum(self.produced.values()), len(handed_out), redelivered, redelivered.keys() - self._forgiven
-        )
+        late = self._check_reasons({message: again[message] for message in again.keys() - self._forgiven})
+        redelivered = {message: [kind for _, kind, _ in times] for message, times in again.items()}
+        early = again.keys() - self._forgiven - late
+        self.judged = Verdict(sum(self.produced.values()), len(handed_out), redelivered, early, late)
         return self.judged
+
+    def _check_reasons(self, again):
+        """Each of {message: [(when, kind, member), ...]} was handed out again for a reason that is the JVM's.
+
+        Returns: those that a JVM member handed out late; the others it had read too early.
+        """
+        late = set()
+        if not again:
+            return late
+        history = GroupHistory(self.cluster.history, self.cluster.chroot, self.name)
+        starts = {member.name: starts_in(member.log_text()) for member in self.everybody if _side(member.kind) == "JVM"}
+        for (tp, offset), times in sorted(again.items()):
+            for (_, kind_before, _), (at, kind, member) in itertools.pairwise(times):
+                consumer_id = f"{self.name}_{member.name.removeprefix(f'{self.name}-')}"
+                if _side(kind_before) == "JVM" and history.is_handed_out_late(consumer_id, tp, offset, at):
+                    late.add((tp, offset))
+                    continue
+                wrong = "a Python member reads after its claim"
+                if kind != PYTHON:
+                    wrong = history.why_not_early(consumer_id, starts[member.name], tp, offset, at)
+                assert not wrong, (
+                    f"{tp}@{offset} was handed out again without a reason: {wrong}; to "
+                    f"{[(one.name, when) for when, _, one in times]}\n{history.story(tp)}\n{starts.get(member.name)}"
+                )
+        return late
 
     def forgive(self, messages):
         """These (partition, offset) may be consumed again."""

@@ -53,6 +53,7 @@ class Report:
         self._produced: Counter[str] = Counter()
         self._consumed: Counter[str] = Counter()
         self._early: Counter[str] = Counter()
+        self._late: Counter[str] = Counter()
         self.tests = 0
         self.seconds = 0.0
 
@@ -70,6 +71,7 @@ class Report:
                 self._produced[version] += group.judged.produced
                 self._consumed[version] += group.judged.consumed
                 self._early[version] += len(group.judged.read_too_early)
+                self._late[version] += len(group.judged.handed_out_late)
             for step in group.steps:
                 self._seconds[step.what][version].append(step.seconds)
 
@@ -93,6 +95,10 @@ class Report:
         counts += self._row(
             "of these twice, since a JVM member reads the offset before it claims the partition",
             [str(self._early[version]) for version in VERSIONS],
+        )
+        counts += self._row(
+            "of these twice, since a JVM member hands out one more while it commits",
+            [str(self._late[version]) for version in VERSIONS],
         )
         took = f"{self.tests} tests in {self.seconds:.0f} s. In the second table: median, longest, and how many.\n\n"
         return took + head + "".join(rows) + counts + f"\n{head}" + "".join(settled)

@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from legacy_consumer.embedded import EmbeddedKafka
-from tests.interop.mixed_group import DIALECT_OF, PYTHON, Cluster
+from tests.interop.mixed_group import DIALECT_OF, PYTHON
 from tests.support.jvm_member import Subscription
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
@@ -130,9 +129,8 @@ def test_console_consumer_shares_a_group(new_group, tools, version):
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2"])
-def test_members_share_a_group_on_the_brokers_of_their_own_version(new_group, programs, version):
-    with EmbeddedKafka(version, properties={"auto.create.topics.enable": "false"}) as kafka:
-        cluster = Cluster.open(kafka, programs)
+def test_members_share_a_group_on_the_brokers_of_their_own_version(new_group, cluster_of, version):
+    with cluster_of(version) as cluster:
         group = new_group("own", {"own": 4}, cluster=cluster)
         subscription = Subscription("static", "own:1")
         group.join(version, "a", subscription)
@@ -143,7 +141,6 @@ def test_members_share_a_group_on_the_brokers_of_their_own_version(new_group, pr
         group.produce_round()
         group.verdict()
         group.close()
-        cluster.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

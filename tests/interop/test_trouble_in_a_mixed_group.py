@@ -53,7 +53,7 @@ class HereMember:
     def expire_session(self, cluster):
         """End the session at the server, as it does when no heartbeat came for too long."""
         session_id, password = self.store._client.client_id
-        host, _, port = cluster.kafka.zookeeper_connect.partition(":")
+        host, _, port = cluster.kafka.zookeeper_connect.removesuffix(cluster.chroot).partition(":")
         close_session((host, int(port)), session_id, password)
 
     def log_tail(self):
@@ -96,10 +96,13 @@ def test_expired_session_of_a_python_member_is_survived(new_group, cluster, vers
     group.settle("Python's session expires", PYTHON)
     group.produce_round()
 
-    redelivered = group.verdict().redelivered
-    # others may be among them: the JVM members move partitions too, and read an offset before they claim
-    assert {tp for tp, _ in redelivered} >= set(before)
-    assert {offset for tp, offset in redelivered if tp in before} == set(range(5, 10))
+    verdict = group.verdict()
+    lost = {(tp, offset) for tp in before for offset in range(5, 10)}
+    assert verdict.redelivered.keys() == lost | verdict.read_too_early
+    assert {len(verdict.redelivered[message]) for message in lost} == {2}
+    # While Python's session is gone partition 2 goes from j2 to j1, and then back. j1 reads its offset before it claims
+    # it, and misses in one run of fifty what j2 commits in between: verdict() proves that from the logs, or fails.
+    assert {tp for tp, _ in verdict.read_too_early} <= {TopicPartition(name, 2)}
     assert "expired" in caplog.text
     group.leave("p1")
     group.produce_round()
@@ -168,7 +171,7 @@ def test_owner_znode_that_somebody_deletes_is_claimed_again(new_group, cluster):
 def test_member_that_was_stopped_beyond_its_session_comes_back(new_group, frozen):
     """It still believes to own its partitions when it wakes up; nothing is lost, and what it commits moves nothing.
 
-    What it hands out before it hears of its session's end is handed out twice, on either side.
+    A JVM member hands them out until it hears of its session's end; one of ours nothing that others own by then.
     """
     name = f"frozen{frozen.replace('.', '')}"
     group = new_group(name, {name: 4}, properties={"auto.commit.interval.ms": 700})
@@ -180,7 +183,8 @@ def test_member_that_was_stopped_beyond_its_session_comes_back(new_group, frozen
     held = {tp for tp, owner in group.owners().items() if owner.startswith(f"{name}_f")}
     member = group.freeze("f")
     group.produce_round(20)
-    group.forgive((tp, offset) for tp in held for offset in range(20, 40))
+    if frozen != PYTHON:
+        group.forgive((tp, offset) for tp in held for offset in range(20, 40))
     group.thaw("f", member)
     group.produce_round(20)
     group.leave("f")
@@ -197,7 +201,9 @@ def test_member_that_restarts_with_its_name_waits_for_its_own_dead_session(new_g
     group.join("python", "p", subscription)
     group.produce_round()
     group.begin_kill("p")
-    group.join("python", "p", subscription)
+    reborn = group.start("python", "p", subscription)
+    reborn.await_event("ready")  # until then the znodes of the dead session look as if it were there
+    group.settle()
     group.produce_round()
     group.verdict()
 

@@ -1,0 +1,88 @@
+# ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
+"""A consumer of librdkafka that asks a group's coordinator for offsets, and commits to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.librdkafka.client import Callbacks, Client, Settings, open_handle
+from zk_layout.model import TopicPartition
+
+_Code = confluent_kafka.KafkaError
+
+
+class OffsetsHandle(Client):
+    """One librdkafka consumer that only asks a group's coordinator. Not for two threads at once.
+
+    A commit is queued in librdkafka until it knows a coordinator, however long that takes, and would be carried out
+    then; and closing waits for it (43 s, measured). So ask first, and abandon a handle whose commit had no answer.
+    Raises: ConfigError for a setting that librdkafka does not take.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._answers: list[str | None] = []
+        callbacks: Callbacks = {"error_cb": self.on_error, "on_commit": self._on_commit}
+        self._consumer = open_handle(confluent_kafka.Consumer, settings, callbacks)
+
+    def committed(
+        self, partitions: Collection[TopicPartition], timeout_s: float
+    ) -> dict[TopicPartition, tuple[int | None, str]]:
+        """(offset, metadata) of each partition; offset None = there is none.
+
+        Raises: BrokersUnavailableError if the coordinator does not answer, or says that it cannot.
+        """
+        wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
+        try:
+            answered = self._consumer.committed(wanted, timeout_s)
+        except KafkaException as error:
+            raise BrokersUnavailableError(self._reason(error.args[0], timeout_s)) from error
+        finally:
+            self._consumer.poll(0)
+        found: dict[TopicPartition, tuple[int | None, str]] = {}
+        for one in answered:
+            # 0.8.2 says so of a partition without an offset
+            if one.error is not None and one.error.code() != _Code.UNKNOWN_TOPIC_OR_PART:
+                raise BrokersUnavailableError(self._reason(one.error, timeout_s))
+            offset = one.offset if one.error is None and one.offset >= 0 else None
+            found[TopicPartition(one.topic, one.partition)] = (offset, one.metadata or "")
+        return found
+
+    def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]], timeout_s: float) -> str | None:
+        """Commit {partition: (offset, metadata)}; None, or why some were refused.
+
+        Raises: BrokersUnavailableError without an answer in time; the handle must then be abandoned.
+        """
+        deadline = time.monotonic() + timeout_s
+        wanted = [
+            confluent_kafka.TopicPartition(tp.topic, tp.partition, offset, metadata)
+            for tp, (offset, metadata) in offsets.items()
+        ]
+        self._answers.clear()
+        try:
+            self._consumer.commit(offsets=wanted, asynchronous=True)
+            while not self._answers:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise BrokersUnavailableError(f"no answer to a commit within {timeout_s:.1f} s")
+                self._consumer.poll(min(left_s, 0.1))
+        except KafkaException as error:
+            raise BrokersUnavailableError(self._reason(error.args[0], timeout_s)) from error
+        return self._answers.pop(0)
+
+    def _on_commit(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
+        self._answers.append(None if error is None else error.str())
+
+    def _reason(self, error: confluent_kafka.KafkaError, timeout_s: float) -> str:
+        if error.code() == _Code._TIMED_OUT:
+            return self.refusal or f"no group coordinator answered within {timeout_s:.1f} s"
+        return self.refusal or error.str()
+
+    def close(self) -> None:
+        """Stop and free everything; the handle cannot be used again."""
+        self._consumer.close()

@@ -1,0 +1,170 @@
+"""Who cannot take part is told why, within a bound, and leaves no half-joined member behind."""
+
+import json
+import time
+import uuid
+from contextlib import closing, contextmanager
+
+import pytest
+from kazoo.client import KazooClient
+
+from legacy_consumer import ConsumerConnector, Whitelist
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from legacy_consumer.embedded.ports import claim_port
+from legacy_consumer.errors import FetchError, GroupOffsetsUnavailableError, MissingListenerError
+from legacy_consumer.librdkafka import LibrdkafkaFetchers
+from rebalance.errors import UnsupportedRegexError
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment
+
+pytestmark = pytest.mark.kafka
+
+BOUND_S = 30
+SECRET, OPEN = "secret", "open"
+
+
+class Cluster:
+    """A broker that lets nobody read one topic, and whose coordinator never comes."""
+
+    def __init__(self, kafka, zookeeper):
+        self.kafka = kafka
+        self.zookeeper = zookeeper
+
+    def connector(self, group, **properties):
+        return ConsumerConnector(
+            zookeeper_connect=self.kafka.zookeeper_connect,
+            group_id=group,
+            rebalance_max_retries=2,
+            rebalance_backoff_ms=300,
+            **properties,
+        )
+
+    def has_group(self, group):
+        """Whether anything of it was ever written."""
+        return self.zookeeper.exists(f"/consumers/{group}") is not None
+
+    def members(self, group):
+        return self.zookeeper.get_children(f"/consumers/{group}/ids")
+
+
+@contextmanager
+def started(client):
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with EmbeddedZooKeeper() as server, started(KazooClient(server.connect)) as zookeeper:
+        # as kafka-acls.sh writes them
+        rule = {"principal": "User:somebody", "permissionType": "Allow", "operation": "All", "host": "*"}
+        rules = json.dumps({"version": 1, "acls": [rule]}).encode()
+        zookeeper.create(f"/kafka-acl/Topic/{SECRET}", rules, makepath=True)
+        properties = {
+            "authorizer.class.name": "kafka.security.auth.SimpleAclAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+            # more than there are brokers, so that __consumer_offsets is never created
+            "offsets.topic.replication.factor": "3",
+        }
+        with EmbeddedKafka("1.1.1", zookeeper=server, properties=properties) as kafka:
+            kafka.create_topic(OPEN)
+            # create_topic waits for a leader, which it is not told of this one
+            zookeeper.create(f"/brokers/topics/{SECRET}", encode_topic(TopicAssignment({0: (0,)})))
+            yield Cluster(kafka, zookeeper)
+
+
+@pytest.fixture
+def group():
+    return f"g-{uuid.uuid4().hex[:8]}"
+
+
+def test_a_topic_that_nobody_lets_us_read_ends_the_stream_with_an_error_that_names_it(cluster, group):
+    """Its position is asked for first, and that question is refused."""
+    begun = time.monotonic()
+    with cluster.connector(group, auto_offset_reset="smallest", fetcher="librdkafka") as connector:
+        (stream,) = connector.create_message_streams({SECRET: 1})[SECRET]
+        for _ in range(2):  # whoever goes on hears of it again
+            with pytest.raises(FetchError, match=f"^{SECRET}/0: .*uthorization"):
+                next(stream)
+        assert len(cluster.members(group)) == 1
+    assert time.monotonic() - begun < BOUND_S
+    assert cluster.members(group) == []
+
+
+@pytest.mark.parametrize("dual", [True, False])
+@pytest.mark.parametrize(
+    "subscribe",
+    [
+        lambda connector: connector.create_message_streams({OPEN: 1, "not-yet": 1}),
+        lambda connector: connector.create_message_streams_by_filter(Whitelist(f"{OPEN}|nothing")),
+    ],
+    ids=["static", "filter"],
+)
+def test_with_a_coordinator_that_never_comes_nobody_joins(cluster, group, dual, subscribe):
+    begun = time.monotonic()
+    connector = cluster.connector(group, offsets_storage="kafka", dual_commit_enabled=dual)
+    with pytest.raises(GroupOffsetsUnavailableError) as caught:
+        subscribe(connector)
+    assert time.monotonic() - begun < BOUND_S
+    assert "see whether the brokers run and __consumer_offsets has leaders" in str(caught.value)
+    assert "or set offsets.storage=zookeeper in all members" in str(caught.value)
+    assert not cluster.has_group(group)
+
+
+def test_a_regex_that_cannot_be_said_here_is_refused_before_anybody_is_asked(cluster, group):
+    connector = cluster.connector(group)
+    with pytest.raises(UnsupportedRegexError, match="a negated class that holds a class or &&, which Java 9 changed"):
+        connector.create_message_streams_by_filter(Whitelist("[^a&&b]"))
+    assert not cluster.has_group(group)
+    connector.shutdown()
+
+
+# Access, as it is tried before a member registers
+
+
+def unreachable(protocol):
+    """A ZooKeeper whose only broker is gone without its registration being so."""
+    zookeeper = MemoryZooKeeper()
+    store = MemoryStore(zookeeper)
+    store.start()
+    port = claim_port("a broker that is gone", 0)
+    registration = {
+        "version": 4, "host": "127.0.0.1", "port": -1, "jmx_port": -1, "timestamp": "1",
+        "endpoints": [f"{protocol}://127.0.0.1:{port}"], "listener_security_protocol_map": {protocol: protocol},
+    }  # fmt: skip
+    store.create("/brokers/ids/0", json.dumps(registration).encode(), make_parents=True)
+    store.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})), make_parents=True)
+    return store
+
+
+def fetchers_over(store, protocol):
+    security = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"} if "SASL" in protocol else {}
+    config = ConsumerConfig.load(zookeeper_connect="memory", group_id="g", security_protocol=protocol, **security)
+    return closing(LibrdkafkaFetchers(config, store))
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
+def test_brokers_that_are_down_are_no_reason_not_to_join(protocol):
+    begun = time.monotonic()
+    with fetchers_over(unreachable(protocol), protocol) as fetchers:
+        fetchers.check_access()
+    assert time.monotonic() - begun < 8
+
+
+def test_that_no_broker_is_registered_is_no_reason_not_to_join():
+    store = MemoryStore(MemoryZooKeeper())
+    store.start()
+    with fetchers_over(store, "SASL_PLAINTEXT") as fetchers:
+        fetchers.check_access()
+
+
+def test_a_listener_that_is_missing_is_told_without_reaching_anybody():
+    with (
+        fetchers_over(unreachable("PLAINTEXT"), "SASL_PLAINTEXT") as fetchers,
+        pytest.raises(MissingListenerError, match="only PLAINTEXT"),
+    ):
+        fetchers.check_access()

@@ -1,0 +1,125 @@
+"""Everything that was ever written to a ZooKeeper server, in order: read from its transaction log.
+
+Watches tell only that something changed and a look shows only what stands; the log has each transaction, with its zxid,
+its time and the session behind it. The server writes to it before it answers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_FILE_HEADER_BYTES = 16
+_CREATIONS = {1, 15, 19, 21}
+"""create, create2, createContainer, createTTL: path, data, ACLs; the first two go on with whether it is ephemeral."""
+_WITH_EPHEMERALS = {1, 15}
+_DELETE, _SET_DATA, _MULTI, _CLOSE_SESSION, _ERROR = 2, 5, 14, -11, -1
+_DELETE_CONTAINER = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One znode came, changed or went. data: None = it went. at: seconds since 1970, by the server's clock."""
+
+    zxid: int
+    at: float
+    session: int
+    path: str
+    data: bytes | None
+
+
+class ZkHistory:
+    """The changes of one server, whose dataLogDir is the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "version-2"
+
+    def below(self, path: str) -> dict[str, list[Change]]:
+        """{znode: its changes in order}, of every znode that ever stood below a path."""
+        found: dict[str, list[Change]] = {}
+        for change in self.changes():
+            if change.path.startswith(f"{path}/"):
+                found.setdefault(change.path, []).append(change)
+        return found
+
+    def changes(self) -> Iterator[Change]:
+        """All of them, in order."""
+        ephemerals: dict[int, set[str]] = {}
+        for file in sorted(self._folder.glob("log.*"), key=lambda file: int(file.suffix[1:], 16)):
+            for session, zxid, at, kind, body in _transactions(file.read_bytes()):
+                if kind == _CLOSE_SESSION:
+                    for path in sorted(ephemerals.pop(session, ())):
+                        yield Change(zxid, at, session, path, None)
+                    continue
+                for what, record in _parts(kind, body):
+                    change = _change(zxid, at, session, what, record)
+                    if change is None:
+                        continue
+                    for own in ephemerals.values():
+                        own.discard(change.path)
+                    if what in _WITH_EPHEMERALS and record.is_ephemeral():
+                        ephemerals.setdefault(session, set()).add(change.path)
+                    yield change
+
+
+class _Record:
+    """Reads fields of a jute record one after another."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, layout: str) -> tuple[int, ...]:
+        values = struct.unpack_from(f"!{layout}", self._data, self._at)
+        self._at += struct.calcsize(f"!{layout}")
+        return values
+
+    def buffer(self) -> bytes:
+        (length,) = self.take("i")
+        start, self._at = self._at, self._at + max(0, length)
+        return self._data[start : self._at]
+
+    def text(self) -> str:
+        return self.buffer().decode()
+
+    def is_ephemeral(self) -> bool:
+        """Behind the path and the data of a creation."""
+        for _ in range(max(0, self.take("i")[0])):
+            self.take("i")
+            self.buffer(), self.buffer()
+        return self.take("?") == (True,)
+
+
+def _transactions(log: bytes) -> Iterator[tuple[int, int, float, int, bytes]]:
+    """(session, zxid, time, type, record); the file is filled up with zeros, and its last entry may be half there."""
+    at = _FILE_HEADER_BYTES
+    while at + 12 <= len(log):
+        _, length = struct.unpack_from("!qi", log, at)
+        end = at + 12 + length
+        if length == 0 or end >= len(log) or log[end] != ord("B"):
+            return
+        session, _, zxid, ms, kind = struct.unpack_from("!qiqqi", log, at + 12)
+        yield session, zxid, ms / 1000, kind, log[at + 12 + 32 : end]
+        at = end + 1
+
+
+def _parts(kind: int, body: bytes) -> Iterator[tuple[int, _Record]]:
+    """The transaction itself, or those that a multi is made of; none of one that failed, which has an error in it."""
+    record = _Record(body)
+    if kind != _MULTI:
+        yield kind, record
+        return
+    (count,) = record.take("i")
+    parts = [(record.take("i")[0], _Record(record.buffer())) for _ in range(count)]
+    if all(part != _ERROR for part, _ in parts):
+        yield from parts
+
+
+def _change(zxid: int, at: float, session: int, kind: int, record: _Record) -> Change | None:
+    if kind in _CREATIONS or kind == _SET_DATA:
+        return Change(zxid, at, session, record.text(), record.buffer())
+    if kind in (_DELETE, _DELETE_CONTAINER):
+        return Change(zxid, at, session, record.text(), None)
+    return None
