@@ -44,6 +44,8 @@ class ConsumerConfig(ClusterConfig):
     fetch_min_bytes: int
     fetch_wait_max_ms: int
     refresh_leader_backoff_ms: int
+    isolation_level: str
+    fetcher: str
 
     @classmethod
     def _complete(cls, values: Values) -> dict[str, Value | None]:

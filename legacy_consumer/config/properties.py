@@ -153,6 +153,18 @@ _FETCH = (
     _integer("socket.timeout.ms", 30000, "longest wait for a broker's answer; at least fetch.wait.max.ms", 10),
     _integer("socket.receive.buffer.bytes", -1, "-1 = fitted to the line by the system; Kafka has 65536", -1),
     _integer("refresh.leader.backoff.ms", 200, "wait before asking again for a leader or an offset", 1),
+    _word(
+        "isolation.level",
+        "read_uncommitted",
+        ("read_uncommitted", "read_committed"),
+        "whether messages of transactions that were aborted, or are open, are consumed, as the Scala consumer does",
+    ),
+    _word(
+        "fetcher",
+        "auto",
+        ("auto", "columnar", "librdkafka"),
+        "what fetches messages; auto = columnar where the extra `fast` is installed and it covers what is configured",
+    ),
 )
 _ZOOKEEPER = (
     _text("zookeeper.connect", None, "host:port[,host:port...][/chroot]", required=True),

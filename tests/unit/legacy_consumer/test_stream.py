@@ -29,6 +29,7 @@ class Rig:
         self.fetcher = FakeFetcher(self.kafka)
         self.progress = Progress()
         self.drained = 0
+        self.leased = True
         self.stream = KafkaStream(
             fetcher=self.fetcher,
             progress=self.progress,
@@ -36,6 +37,7 @@ class Rig:
             consumer_timeout_ms=consumer_timeout_ms,
             at_next=at_next,
             on_drained=self._on_drained,
+            may_hand_out=lambda: self.leased,
         )
 
     def _on_drained(self):
@@ -303,3 +305,60 @@ def test_a_position_that_the_fetcher_had_to_look_up_counts_as_consumed(rig):
 def test_a_batch_of_no_messages_is_refused(rig):
     with pytest.raises(ValueError, match="at least 1"):
         next(rig.stream.batches(max_messages=0))
+
+
+@pytest.mark.parametrize("way", ["loop", "next", "batches"])
+def test_a_process_that_stood_still_hands_out_nothing_of_what_it_had_fetched(rig, way):
+    """Stopped and continued, it handed out thousands of messages that had another owner by then."""
+    rig.begin(P0)
+    rig.kafka.produce(P0, 10)
+    ways = {"loop": lambda: iter(rig.stream), "next": lambda: rig.stream, "batches": lambda: rig.stream.batches(1)}
+    first = next(ways[way]())
+    assert first
+    rig.leased = False
+    with pytest.raises(ConsumerTimeoutError):
+        next(ways[way]())
+
+
+def test_a_loop_that_goes_on_after_a_standstill_ends_its_run_at_once(rig):
+    rig.begin(P0)
+    rig.kafka.produce(P0, 10)
+    got = []
+
+    def consume():
+        for message in rig.stream:
+            got.append(message.offset())
+            rig.leased = len(got) < 4
+
+    with pytest.raises(ConsumerTimeoutError):
+        consume()
+    assert got == [0, 1, 2, 3]
+
+
+def test_when_the_session_is_confirmed_what_waits_goes_on_where_it_was(rig):
+    rig.begin(P0)
+    rig.kafka.produce(P0, 10)
+    messages = iter(rig.stream)
+    assert offsets(next(messages) for _ in range(3)) == [0, 1, 2]
+    rig.leased = False
+    with pytest.raises(ConsumerTimeoutError):
+        next(messages)
+    rig.leased = True
+    assert offsets(next(rig.stream) for _ in range(7)) == list(range(3, 10))
+
+
+def test_a_user_who_is_quick_gets_no_longer_run_than_the_bound_after_a_standstill():
+    """Looking at the lease costs more than a message, so whoever takes many in a moment may get some unlooked at."""
+    rig = Rig()
+    rig.stream._clock = FakeClock()
+    rig.begin(P0)
+    rig.kafka.produce(P0, 1000)
+    messages = iter(rig.stream)
+    for _ in range(400):
+        next(messages)
+    rig.leased = False
+    rig.stream._clock = TickingClock()
+    left = []
+    with pytest.raises(ConsumerTimeoutError):
+        left.extend(messages)
+    assert len(left) <= 128

@@ -1,0 +1,110 @@
+"""What was received and not handed out yet: record sets, decoded one after the other when they are wanted."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from legacy_consumer.wire.records import AbortedTransaction, Columns
+from zk_layout.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSet:
+    """One partition's part of a response, not decoded. aborted is of use to readers of committed messages only."""
+
+    partition: TopicPartition
+    life: int
+    position: int
+    records: memoryview
+    aborted: tuple[AbortedTransaction, ...]
+    last_stable_offset: int
+
+
+class Backlog:
+    """First in, first out. is_live says whether a life of a partition still stands: what does not is dropped."""
+
+    def __init__(
+        self,
+        decode: Callable[[RecordSet, int], Columns],
+        is_live: Callable[[TopicPartition, int], bool],
+    ) -> None:
+        self._decode = decode
+        self._is_live = is_live
+        self._waiting: deque[RecordSet] = deque()
+        self._current: RecordSet | None = None
+        self._columns: Columns | None = None
+        self._at = 0
+        self._size = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what was received and not decoded."""
+        return self._size
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return self._columns is None and not self._waiting
+
+    def add(self, records: RecordSet) -> None:
+        """Put behind the others."""
+        self._waiting.append(records)
+        self._size += len(records.records)
+
+    def take(self, most: int) -> list[Columns]:
+        """Up to so many records. Raises: what decoding raises, with nothing taken; see drop_first."""
+        runs: list[Columns] = []
+        room = most
+        while room > 0:
+            columns = self._columns
+            if columns is None:
+                if not self._waiting or (runs and room * 4 < most):
+                    break
+                try:
+                    self._decode_next()
+                except Exception:
+                    if runs:
+                        break  # it shows again with the next call
+                    raise
+                continue
+            current = self._current
+            if current is None or not self._is_live(current.partition, current.life):
+                self._columns = self._current = None
+                continue
+            at, count = self._at, len(columns)
+            if count - at <= room:
+                run = columns if at == 0 else columns.slice(at, count)
+                self._columns = None
+            else:
+                run = columns.slice(at, at + room)
+                self._at = at + room
+            if len(run):
+                runs.append(run)
+                room -= len(run)
+        return runs
+
+    def drop_first(self) -> RecordSet:
+        """Take out the record set that could not be decoded."""
+        records = self._waiting.popleft()
+        self._size -= len(records.records)
+        return records
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._waiting.clear()
+        self._current = self._columns = None
+        self._size = 0
+
+    def _decode_next(self) -> None:
+        records = self._waiting[0]
+        if not self._is_live(records.partition, records.life):
+            self.drop_first()
+            return
+        columns = self._decode(records, records.position)
+        if columns.has_more and columns.next_offset > records.position:
+            self._waiting[0] = replace(records, position=columns.next_offset)
+        else:
+            self.drop_first()
+        self._columns, self._current, self._at = columns, records, 0

@@ -1,0 +1,107 @@
+"""What a poll of the columnar fetcher brought: runs of columns, each of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast, overload
+
+from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence
+from legacy_consumer.fetcher import Message
+from legacy_consumer.wire.records import Columns
+from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SMALL_RUN = 4096
+"""Runs of fewer messages are put together into one record batch: what a batch costs would weigh more than copying."""
+
+_MOST_RUNS = 100
+"""Of one record batch: each may be of another topic, and topics are numbered by int8."""
+
+
+class ColumnarBatch(ColumnSequence):
+    """Implements FetchedBatch over columns. A batch without any tells that positions moved: see next_offsets."""
+
+    __slots__ = ("_next_offsets", "_runs")
+
+    def __init__(self, runs: Sequence[Columns], next_offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        self._runs = runs
+        if next_offsets is None:
+            # not Columns.next_offset, which goes over what follows the last message, too
+            next_offsets = {run.topic_partition: int(run.offsets[-1]) + 1 for run in runs}
+        self._next_offsets = next_offsets
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        return self.messages()[index]
+
+    def __iter__(self) -> Iterator[Message]:
+        yield from self.messages()  # not before the first one is wanted
+
+    @property
+    def next_offsets(self) -> Mapping[TopicPartition, int]:
+        """The offset after the last message of each partition in the batch."""
+        return self._next_offsets
+
+    @property
+    def runs(self) -> Sequence[Columns]:
+        """The columns; a partition may have several runs."""
+        return self._runs
+
+    def first(self, most: int) -> int:
+        """The first run, or some that are small."""
+        count = 0
+        for run in self._runs[:_MOST_RUNS]:
+            if count and count + len(run) > _SMALL_RUN:
+                break
+            count += len(run)
+        return min(count, most)
+
+    def up_to(self, count: int) -> ColumnarBatch:
+        """The first so many."""
+        return ColumnarBatch(_between(self._runs, 0, count))
+
+    def behind(self, count: int) -> ColumnarBatch:
+        """All but the first so many."""
+        return ColumnarBatch(_between(self._runs, count, len(self)))
+
+    def messages(self) -> Sequence[Message]:
+        """The messages, in order, made anew with each call."""
+        if len(self._runs) == 1:
+            return cast("Sequence[Message]", self._runs[0].messages())
+        return cast("Sequence[Message]", [message for run in self._runs for message in run.messages()])
+
+    def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
+        """One record batch; of several runs it is a copy."""
+        if len(self._runs) == 1:
+            return self._runs[0].to_arrow(columns)
+        import pyarrow as pa
+
+        table = pa.Table.from_batches([run.to_arrow(columns) for run in self._runs])
+        return table.unify_dictionaries().combine_chunks().to_batches()[0]
+
+    def without(self, partitions: Collection[TopicPartition]) -> ColumnarBatch:
+        """The batch less these partitions; the same object if it has none of them."""
+        unwanted = self._next_offsets.keys() & partitions
+        if not unwanted:
+            return self
+        kept = [run for run in self._runs if run.topic_partition not in unwanted]
+        return ColumnarBatch(kept, {tp: at for tp, at in self._next_offsets.items() if tp not in unwanted})
+
+
+def _between(runs: Sequence[Columns], start: int, stop: int) -> list[Columns]:
+    found: list[Columns] = []
+    at = 0
+    for run in runs:
+        begin, end = max(start - at, 0), min(stop - at, len(run))
+        if begin < end:
+            found.append(run.slice(begin, end) if end - begin < len(run) else run)
+        at += len(run)
+    return found

@@ -1,0 +1,142 @@
+"""One broker as a fetcher sees it: a connection, opened again when it is lost, and one request under way on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire.opening import Opening
+from legacy_consumer.wire.protocol.fetch import (
+    FIRST_WITH_SESSIONS,
+    FIRST_WITH_TOTAL_LIMIT,
+    FetchLimits,
+    FetchPartition,
+    FetchResponse,
+    FetchSession,
+    decode_fetch,
+    encode_fetch,
+)
+from legacy_consumer.wire.protocol.framing import Api
+from legacy_consumer.wire.sessions import FetchPlan, FetchSessions
+from legacy_consumer.wire.settings import FetchSettings
+from zk_layout.model import TopicPartition
+
+_LONGEST_THROTTLE_S = 60.0
+_CLOSE_WAIT_S = 1.0
+
+
+class BrokerLink:
+    """For the polling thread alone. ready_at: not to be asked before, by time.monotonic()."""
+
+    def __init__(
+        self, address: BrokerAddress, settings: FetchSettings, begin_opening: Callable[[BrokerAddress], Opening]
+    ) -> None:
+        self.address = address
+        self.ready_at = 0.0
+        self.failures = 0
+        self._settings = settings
+        self._begin_opening = begin_opening
+        self._opening: Opening | None = None
+        self._sessions = FetchSessions()
+        self.connection: Connection | None = None
+        self.asked: Mapping[TopicPartition, tuple[int, int]] = {}
+        """(life, offset) of every partition in the request under way."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether a request can be sent."""
+        return self.connection is not None and not self.connection.is_waiting
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a response is under way."""
+        return self.connection is not None and self.connection.is_waiting
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether the connection is being opened."""
+        return self._opening is not None
+
+    def open(self) -> None:
+        """Begin to connect."""
+        assert self.connection is None
+        assert self._opening is None
+        self._opening = self._begin_opening(self.address)
+
+    def take_opened(self) -> Connection | None:
+        """The connection, once, when it has become ready. Raises: what opening it raised."""
+        opening = self._opening
+        if opening is None or not opening.is_done:
+            return None
+        self._opening = None
+        self.connection = opening.result()
+        self._sessions = FetchSessions()
+        self.failures = 0
+        return self.connection
+
+    def limited(self, count: int, larger: int) -> int:
+        """How many bytes to ask of each of so many partitions.
+
+        Before 0.10.1 a response has no limit as a whole, so each partition gets its part of it.
+        """
+        assert self.connection is not None
+        size = self._settings.partition_bytes
+        if self.connection.versions.of(Api.FETCH) < FIRST_WITH_TOTAL_LIMIT and not larger:
+            size = min(size, max(self._settings.response_bytes // max(count, 1), self._settings.least_partition_bytes))
+        return max(size, larger)
+
+    def send(
+        self, wanted: Mapping[TopicPartition, FetchPartition], asked: Mapping[TopicPartition, tuple[int, int]]
+    ) -> None:
+        """Ask for these. Raises: BrokersUnavailableError."""
+        connection = self.connection
+        assert connection is not None
+        settings = self._settings
+        version = connection.versions.of(Api.FETCH)
+        whole_bytes = max(settings.response_bytes, *(one.max_bytes for one in wanted.values()))
+        limits = FetchLimits(settings.max_wait_ms, settings.min_bytes, whole_bytes, settings.read_committed)
+        if version >= FIRST_WITH_SESSIONS:
+            plan = self._sessions.plan(wanted)
+        else:
+            plan = FetchPlan(FetchSession(), self._sessions.plan(wanted).partitions)
+        body = encode_fetch(version, limits, plan.partitions, plan.session, plan.forgotten)
+        largest = settings.largest_response_bytes(one.max_bytes for one in wanted.values())
+        self.asked = asked
+        connection.send(Api.FETCH, body, largest_bytes=largest, timeout_s=settings.socket_timeout_s)
+
+    def receive(self) -> FetchResponse | None:
+        """The response once it is whole. Raises: BrokersUnavailableError, MalformedResponseError."""
+        connection = self.connection
+        assert connection is not None
+        body = connection.receive()
+        if body is None:
+            return None
+        response = decode_fetch(connection.versions.of(Api.FETCH), body)
+        if response.error == 0:
+            self._sessions.answered(response.session_id)
+        if response.throttle_ms > 0:
+            self.ready_at = time.monotonic() + min(response.throttle_ms / 1000, _LONGEST_THROTTLE_S)
+        return response
+
+    def break_session(self) -> None:
+        """The broker lost it."""
+        self._sessions.broken()
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether the broker has been silent for too long."""
+        connection = self.connection
+        if connection is None or not connection.is_waiting:
+            return False
+        allowed_s = self._settings.socket_timeout_s + self._settings.max_wait_ms / 1000
+        return now - connection.waiting_since > allowed_s
+
+    def close(self, *, wait: bool = False) -> None:
+        """Hang up; wait: until a thread that is opening has ended."""
+        if self._opening is not None:
+            self._opening.close(_CLOSE_WAIT_S if wait else 0)
+            self._opening = None
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+        self.asked = {}

@@ -1,0 +1,158 @@
+"""Where logs begin and end, asked of the leaders over connections of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError, MalformedResponseError
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire.leaders import LeaderReader
+from legacy_consumer.wire.protocol import error_codes
+from legacy_consumer.wire.protocol.framing import Api
+from legacy_consumer.wire.protocol.list_offsets import ListedOffset, decode_list_offsets, encode_list_offsets
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_SHORTEST_S = 0.1
+
+
+class ColumnarLogOffsets:
+    """Implements LogOffsets: one request to each leader. From any thread, one question at a time.
+
+    timeout_s bounds each question. Partitions without an answer are missing from it and named in the log.
+    Raises: BrokersUnavailableError if no broker answers; BrokerRefusedError, MissingListenerError, ZooKeeperError.
+    """
+
+    def __init__(
+        self,
+        leaders: LeaderReader,
+        open_connection: Callable[[BrokerAddress, float], Connection],
+        *,
+        read_committed: bool,
+        timeout_s: float = 5.0,
+    ) -> None:
+        self._leaders = leaders
+        self._open_connection = open_connection
+        self._read_committed = read_committed
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._connections: dict[BrokerAddress, Connection] = {}
+        self._closed = False
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first message of each log."""
+        return self._known(dict.fromkeys(partitions, EARLIEST))
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last message of each log; of the last one that readers of committed messages get."""
+        return self._known(dict.fromkeys(partitions, LATEST))
+
+    def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
+        """Where the broker says that this time (ms since 1970) begins in the log; None if it knows no such place.
+
+        Brokers from 0.10.1 on: the first message with this timestamp or a later one; None = all are older. Older
+        brokers: the newest segment last written to by then; None = all were written to since.
+        Raises: FetchError if its messages have no timestamps; BrokersUnavailableError if the leader has no answer.
+        """
+        answers, reasons = self._ask({partition: time_ms})
+        answer = answers.get(partition)
+        if answer is None:
+            raise BrokersUnavailableError(f"{partition}: {reasons.get(partition, 'its leader does not answer')}")
+        if answer.error == error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            raise FetchError(partition, "its messages have no timestamps (format 0), so none can be found by time")
+        if answer.error != error_codes.NONE:
+            raise BrokersUnavailableError(f"{partition}: {error_codes.error_name(answer.error)}")
+        return answer.offset if answer.offset >= 0 else None
+
+    def close(self) -> None:
+        """Free the connections; twice is harmless. A question in another thread ends with an error."""
+        self._closed = True
+        for connection in list(self._connections.values()):
+            connection.close()
+
+    def _known(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        answers, reasons = self._ask(times)
+        for tp, answer in answers.items():
+            if answer.error != error_codes.NONE:
+                reasons[tp] = error_codes.error_name(answer.error)
+        for tp, reason in reasons.items():
+            logger.info("%s: no log offset: %s", tp, reason)
+        return {tp: answer.offset for tp, answer in answers.items() if answer.error == 0 and answer.offset >= 0}
+
+    def _ask(
+        self, times: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, ListedOffset], dict[TopicPartition, str]]:
+        """(answers, why there is none)."""
+        if not times:
+            return {}, {}
+        deadline = time.monotonic() + self._timeout_s
+        with self._lock:
+            if self._closed:
+                raise BrokersUnavailableError("the connections to the brokers were closed")
+            try:
+                leaders = self._leaders.read(times)
+            except BrokersUnavailableError as error:
+                raise BrokersUnavailableError(f"no answer from the brokers: {error}") from error
+            by_broker: dict[BrokerAddress, dict[TopicPartition, int]] = {}
+            for tp, address in leaders.addresses.items():
+                by_broker.setdefault(address, {})[tp] = times[tp]
+            answers: dict[TopicPartition, ListedOffset] = {}
+            reasons = dict(leaders.missing)
+            unheard: BrokersUnavailableError | None = None
+            # one broker that does not answer leaves time to ask the others
+            for remaining, (address, own) in zip(range(len(by_broker), 0, -1), by_broker.items(), strict=True):
+                left_s = max(_SHORTEST_S, (deadline - time.monotonic()) / remaining)
+                try:
+                    answers.update(self._ask_broker(address, own, left_s))
+                except BrokerRefusedError:
+                    raise
+                except BrokersUnavailableError as error:
+                    unheard = error
+                    reasons.update(dict.fromkeys(own, str(error)))
+            if unheard is not None and not answers:
+                raise BrokersUnavailableError(f"no answer from the brokers: {unheard}")
+            return answers, reasons
+
+    def _ask_broker(
+        self, address: BrokerAddress, times: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, ListedOffset]:
+        is_fresh = address not in self._connections
+        try:
+            return self._ask_over(self._connection(address, timeout_s), times, timeout_s)
+        except BrokersUnavailableError:
+            if is_fresh or self._closed:
+                raise
+            # it may have been closed for being idle, which shows with the next use only
+            return self._ask_over(self._connection(address, timeout_s), times, timeout_s)
+
+    def _connection(self, address: BrokerAddress, timeout_s: float) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = self._open_connection(address, timeout_s)
+            if self._closed:
+                connection.close()
+        return connection
+
+    def _ask_over(
+        self, connection: Connection, times: Mapping[TopicPartition, int], timeout_s: float
+    ) -> dict[TopicPartition, ListedOffset]:
+        try:
+            version = connection.versions.of(Api.LIST_OFFSETS)
+            body = encode_list_offsets(version, times, read_committed=self._read_committed)
+            answered = decode_list_offsets(version, connection.ask(Api.LIST_OFFSETS, body, timeout_s))
+        except MalformedResponseError as error:
+            self._drop(connection)
+            raise BrokersUnavailableError(str(error)) from error
+        except BrokersUnavailableError:
+            self._drop(connection)
+            raise
+        return {tp: answer for tp, answer in answered.items() if tp in times}
+
+    def _drop(self, connection: Connection) -> None:
+        self._connections.pop(connection.address, None)
+        connection.close()

@@ -1,0 +1,153 @@
+"""The protocol's primitive types. Integers are big-endian, lengths are signed, -1 stands for null.
+
+What comes from the wire is not trusted: every length is compared with what is left of the frame before it is used, and
+an array may not promise more entries than the rest of the frame could hold.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from legacy_consumer.errors import MalformedResponseError
+
+_INT8 = struct.Struct(">b")
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+
+
+class Reader:
+    """Reads one response from its begin to its end.
+
+    Raises, all methods: MalformedResponseError where the frame ends too early or a length cannot be.
+    """
+
+    __slots__ = ("_at", "_frame", "what")
+
+    def __init__(self, frame: memoryview | bytes, what: str) -> None:
+        self._frame = memoryview(frame)
+        self._at = 0
+        self.what = what
+        """Which response it is, for errors."""
+
+    @property
+    def left(self) -> int:
+        """The bytes not read yet."""
+        return len(self._frame) - self._at
+
+    def int8(self) -> int:
+        """One byte."""
+        return self._number(_INT8)
+
+    def int16(self) -> int:
+        """Two bytes."""
+        return self._number(_INT16)
+
+    def int32(self) -> int:
+        """Four bytes."""
+        return self._number(_INT32)
+
+    def int64(self) -> int:
+        """Eight bytes."""
+        return self._number(_INT64)
+
+    def boolean(self) -> bool:
+        """One byte, 0 = false."""
+        return self._number(_INT8) != 0
+
+    def nullable_string(self) -> str | None:
+        """int16 length, UTF-8."""
+        length = self.int16()
+        if length == -1:
+            return None
+        try:
+            return str(self._slice(length, "string"), "utf-8")
+        except UnicodeDecodeError as error:
+            raise self.malformed("a string is not UTF-8") from error
+
+    def string(self) -> str:
+        """int16 length, UTF-8; never null."""
+        text = self.nullable_string()
+        if text is None:
+            raise self.malformed("null stands where a string has to")
+        return text
+
+    def nullable_bytes(self) -> memoryview | None:
+        """int32 length, then the bytes, not copied."""
+        length = self.int32()
+        return None if length == -1 else self._slice(length, "byte array")
+
+    def count(self, entry_bytes: int) -> int:
+        """int32 number of an array's entries, each at least so long; null counts as none."""
+        number = self.int32()
+        if number < -1 or number * entry_bytes > self.left:
+            raise self.malformed(f"an array of {number} entries does not fit into the {self.left} bytes that are left")
+        return max(number, 0)
+
+    def malformed(self, reason: str) -> MalformedResponseError:
+        """The error to raise."""
+        return MalformedResponseError(self.what, f"byte {self._at} of {len(self._frame)}: {reason}")
+
+    def _number(self, form: struct.Struct) -> int:
+        at = self._at
+        if at + form.size > len(self._frame):
+            raise self.malformed("it ends too early")
+        self._at = at + form.size
+        number: int = form.unpack_from(self._frame, at)[0]
+        return number
+
+    def _slice(self, length: int, kind: str) -> memoryview:
+        if not 0 <= length <= self.left:
+            raise self.malformed(f"a {kind} of {length} bytes does not fit into the {self.left} that are left")
+        at = self._at
+        self._at = at + length
+        return self._frame[at : self._at]
+
+
+class Writer:
+    """Builds the body of one request."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts = bytearray()
+
+    def int8(self, number: int) -> None:
+        """One byte."""
+        self._parts += _INT8.pack(number)
+
+    def int16(self, number: int) -> None:
+        """Two bytes."""
+        self._parts += _INT16.pack(number)
+
+    def int32(self, number: int) -> None:
+        """Four bytes."""
+        self._parts += _INT32.pack(number)
+
+    def int64(self, number: int) -> None:
+        """Eight bytes."""
+        self._parts += _INT64.pack(number)
+
+    def boolean(self, flag: bool) -> None:
+        """One byte."""
+        self._parts += b"\x01" if flag else b"\x00"
+
+    def nullable_string(self, text: str | None) -> None:
+        """int16 length, UTF-8."""
+        if text is None:
+            self._parts += b"\xff\xff"
+            return
+        data = text.encode()
+        self._parts += _INT16.pack(len(data)) + data
+
+    def string(self, text: str) -> None:
+        """int16 length, UTF-8."""
+        self.nullable_string(text)
+
+    def byte_array(self, data: bytes) -> None:
+        """int32 length, then the bytes."""
+        self._parts += _INT32.pack(len(data)) + data
+
+    def done(self) -> bytes:
+        """All that was written."""
+        return bytes(self._parts)

@@ -1,0 +1,90 @@
+"""Compiles the decoder's inner loops with numba, once per machine, and says so.
+
+Each loop is compiled for one signature, when first needed, and stored by numba: beside the code, or where that cannot
+be written in the user's cache folder, or in NUMBA_CACHE_DIR if that is set. Where nothing can be written every process
+compiles anew. numba sees that a file has changed by the file itself, not by those it imports from: a loop may only call
+compiled functions of its own file.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+logger = logging.getLogger(__name__)
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+BYTES = "Array(uint8, 1, 'C', True)"
+"""In a signature: bytes that may be read only; the loops also take those that may be written."""
+
+_njit: Any = numba.njit
+_config: Any = numba.config
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
+_pending: list[tuple[Any, str]] = []
+_lock = threading.Lock()
+
+
+def loop(signature: str) -> Callable[[Function], Function]:
+    """Mark a function to be compiled for this signature by warm_up(); it must not be called before."""
+
+    def register(function: Function) -> Function:
+        if _config.DISABLE_JIT:
+            return function
+        try:
+            dispatcher = _njit(cache=True, **_OPTIONS)(function)
+        except RuntimeError:  # no place for a cache; warm_up says so
+            dispatcher = _njit(**_OPTIONS)(function)
+        _pending.append((dispatcher, signature))
+        compiled: Function = dispatcher
+        return compiled
+
+    return register
+
+
+def helper(function: Function) -> Function:
+    """Mark a function that loops of the same file call; compiled with them."""
+    dispatcher: Function = _njit(**_OPTIONS)(function)
+    return dispatcher
+
+
+def warm_up() -> float:
+    """Compile what is not compiled yet, or load it from the cache; the seconds that it took.
+
+    Takes some seconds the first time on a machine, and less than one from then on. Decoding does it by itself.
+    """
+    if not _pending:
+        return 0.0
+    with _lock:
+        import legacy_consumer.wire.records.gathering  # noqa: F401 - it is not imported before Arrow is, but compiled with all
+
+        begun = time.monotonic()
+        is_kept = all(_is_stored(dispatcher) for dispatcher, _ in _pending)
+        if not is_kept:
+            logger.info("compiling the record decoder: some seconds, at the first use on this machine")
+        if any(_folder(dispatcher) is None for dispatcher, _ in _pending):
+            logger.info("compiled code cannot be kept: set NUMBA_CACHE_DIR to a folder that can be written")
+        while _pending:
+            dispatcher, signature = _pending[0]
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+            _pending.pop(0)  # only now: who sees none pending calls them
+        seconds = time.monotonic() - begun
+        logger.log(logging.DEBUG if is_kept else logging.INFO, "record decoder ready after %.1f s", seconds)
+        return seconds
+
+
+def _is_stored(dispatcher: Any) -> bool:
+    folder = _folder(dispatcher)
+    return folder is not None and any(Path(folder).glob(f"*.{dispatcher.__name__}-*.nbi"))
+
+
+def _folder(dispatcher: Any) -> str | None:
+    folder: str | None = dispatcher.stats.cache_path
+    return folder

@@ -1,0 +1,89 @@
+"""TLS by the standard library's ssl, and how to log in by SASL. fetchers.py knows what is covered.
+
+The names and defaults are librdkafka's, so that a configuration means the same to both.
+"""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from legacy_consumer.config import ClusterConfig
+from zk_layout.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLogin:
+    """mechanism is PLAIN or one of scram.HASHES."""
+
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How to speak to a listener; without tls and sasl it is plain."""
+
+    protocol: str
+    tls: ssl.SSLContext | None = None
+    check_host_name: bool = True
+    sasl: SaslLogin | None = None
+
+
+def security_of(config: ClusterConfig) -> Security:
+    """Read the certificates. Raises: ConfigError for one that cannot be used, or a missing user or password."""
+    given = dict(config.kafka_security)
+    protocol = config.security_protocol
+    tls = _context(given) if protocol.endswith("SSL") else None
+    check = given.get("ssl.endpoint.identification.algorithm", "https") == "https"
+    sasl = None
+    if protocol.startswith("SASL"):
+        for name in ("sasl.username", "sasl.password"):
+            if not given.get(name):
+                raise ConfigError(name, None, f"is required with sasl.mechanism={given.get('sasl.mechanism')}")
+        sasl = SaslLogin(given["sasl.mechanism"].upper(), given["sasl.username"], given["sasl.password"])
+    return Security(protocol, tls, check_host_name=check and tls is not None and tls.check_hostname, sasl=sasl)
+
+
+def _context(given: dict[str, str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    checks = given.get("enable.ssl.certificate.verification", "true") == "true"
+    context.check_hostname = checks and given.get("ssl.endpoint.identification.algorithm", "https") == "https"
+    context.verify_mode = ssl.CERT_REQUIRED if checks else ssl.CERT_NONE
+    where = given.get("ssl.ca.location")
+    with _naming("ssl.ca.location", where):
+        if where is None:
+            context.load_default_certs()
+        elif Path(where).is_dir():
+            context.load_verify_locations(capath=where)
+        else:
+            context.load_verify_locations(cafile=where)
+    certificate = given.get("ssl.certificate.location")
+    if certificate is not None:
+        with _naming("ssl.certificate.location", certificate):
+            # without a password OpenSSL would ask for one at the terminal
+            context.load_cert_chain(certificate, given.get("ssl.key.location"), given.get("ssl.key.password", ""))
+    ciphers = given.get("ssl.cipher.suites")
+    if ciphers is not None:
+        with _naming("ssl.cipher.suites", ciphers):
+            context.set_ciphers(ciphers)
+    return context
+
+
+class _naming:  # noqa: N801
+    """Turn what OpenSSL and the file system say into a ConfigError that names the property."""
+
+    def __init__(self, name: str, value: str | None) -> None:
+        self._name = name
+        self._value = value
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, ssl.SSLError):
+            raise ConfigError(self._name, self._value, f"cannot be used: {error.reason or error}") from error
+        if isinstance(error, OSError):
+            raise ConfigError(self._name, self._value, f"cannot be read: {error.strerror or error}") from error

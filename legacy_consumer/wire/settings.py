@@ -1,0 +1,60 @@
+"""The part of the configuration that fetching depends on, and the sizes that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from legacy_consumer.config import ConsumerConfig
+
+_RESPONSE_BYTES = 8 * 1024 * 1024
+_LARGEST_BYTES = 100_000_000
+"""librdkafka's receive.message.max.bytes: what a response, or one batch of messages, may have at most."""
+_OVERHEAD_BYTES = 64 * 1024
+_LEAST_PARTITION_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """Sizes in bytes.
+
+    partition_bytes: of each partition in a response; response_bytes: of a response. Both are what is asked for: the
+    first batch of messages is sent whole, whatever its size, from 0.10.1 on. largest_bytes: of one batch, or one
+    response: larger ones are an error.
+    backlog_bytes: with so much received and not handed out no more is received.
+    """
+
+    client_id: str
+    partition_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    socket_timeout_s: float
+    receive_buffer_bytes: int
+    backoff_s: float
+    read_committed: bool
+    response_bytes: int = _RESPONSE_BYTES
+    least_partition_bytes: int = _LEAST_PARTITION_BYTES
+    largest_bytes: int = _LARGEST_BYTES
+    backlog_bytes: int = 4 * _RESPONSE_BYTES
+
+    @classmethod
+    def of(cls, config: ConsumerConfig) -> FetchSettings:
+        """What a user configured."""
+        size = config.fetch_message_max_bytes
+        return cls(
+            client_id=config.client_id,
+            partition_bytes=size,
+            min_bytes=config.fetch_min_bytes,
+            max_wait_ms=config.fetch_wait_max_ms,
+            socket_timeout_s=config.socket_timeout_ms / 1000,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+            backoff_s=config.refresh_leader_backoff_ms / 1000,
+            read_committed=config.isolation_level == "read_committed",
+            response_bytes=max(_RESPONSE_BYTES, size),
+            least_partition_bytes=min(_LEAST_PARTITION_BYTES, size),
+            largest_bytes=max(_LARGEST_BYTES, size + _OVERHEAD_BYTES),
+        )
+
+    def largest_response_bytes(self, asked: Iterable[int]) -> int:
+        """What a response to a request for so many bytes of each partition may have."""
+        return max(self.largest_bytes, sum(asked)) + _OVERHEAD_BYTES

@@ -1,0 +1,372 @@
+"""What brokers can do wrong: nothing is lost, nothing comes twice, nothing stands still, and what lasts is said."""
+
+import json
+import logging
+import struct
+import threading
+import time
+from collections import deque
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError, CorruptRecordsError, FetchError, OffsetOutOfRangeError
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.wire import ColumnarFetchers, open_fetcher, open_log_offsets
+from tests.support.fetching import Fetched, fetch, is_silent, poll_into
+from tests.support.scripted_broker import HANG_UP, ScriptedBroker
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+COUNT = 200
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+VALUES = [b"%d" % number * (number % 7 + 1) for number in range(COUNT)]
+
+
+class OutOfSight:
+    """A store that loses sight of its server when told so."""
+
+    def __init__(self, store):
+        self._store = store
+        self.is_lost = False
+
+    def __getattr__(self, name):
+        if self.is_lost and name.startswith("get_"):
+            raise ConnectionLostError("connection lost")
+        return getattr(self._store, name)
+
+
+class Cluster:
+    def __init__(self):
+        store = MemoryStore(MemoryZooKeeper())
+        store.start()
+        self.store = OutOfSight(store)
+        self._stack = ExitStack()
+
+    def broker(self, broker_id=0, *logs, **options):
+        broker = self._stack.enter_context(closing(ScriptedBroker(broker_id, **options)))
+        self.store.create(f"/brokers/ids/{broker_id}", broker.registration(), make_parents=True)
+        for tp in logs:
+            broker.logs[tp] = list(VALUES)
+            self.lead(tp, broker_id)
+        return broker
+
+    def lead(self, tp, broker_id):
+        path = f"/brokers/topics/{tp.topic}/partitions/{tp.partition}/state"
+        state = {"leader": broker_id, "leader_epoch": 0, "isr": [0], "controller_epoch": 1, "version": 1}
+        self.store.ensure_path(path)
+        self.store.set_data(path, json.dumps(state).encode())
+
+    def fetchers(self, **properties):
+        return self._stack.enter_context(closing(ColumnarFetchers(self.config(**properties), self.store)))
+
+    def fetcher(self, **properties):
+        return self.fetchers(**properties).fetcher()
+
+    def config(self, **properties):
+        quick = {"refresh_leader_backoff_ms": 20, "fetch_wait_max_ms": 20, "socket_timeout_ms": 2000}
+        chosen = {**quick, "auto_offset_reset": "smallest", **properties}
+        return ConsumerConfig.load(zookeeper_connect="nowhere:1", group_id="g", **chosen)
+
+    def close(self):
+        self._stack.close()
+        self.store.close()
+
+
+class closing:  # noqa: N801
+    def __init__(self, thing):
+        self._thing = thing
+
+    def __enter__(self):
+        return self._thing
+
+    def __exit__(self, *_):
+        self._thing.close()
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster()
+    yield made
+    made.close()
+
+
+def assert_whole(got, *partitions):
+    for tp in partitions:
+        assert got.offsets(tp) == list(range(COUNT))
+        assert [m.value() for m in got.messages[tp]] == VALUES
+
+
+def other_id(frame):
+    return frame[:4] + struct.pack(">i", 0x7ABCDEF) + frame[8:]
+
+
+FAULTS = {
+    "the answer to another request": [other_id],
+    "a response that ends in the middle": [lambda f: (f[: len(f) // 2], HANG_UP)],
+    "a response that ends in its head": [lambda f: (f[:6], HANG_UP)],
+    "no response": [lambda f: HANG_UP],
+    "no response, three times": [lambda f: HANG_UP] * 3,
+    "a size of -1": [lambda f: struct.pack(">i", -1) + f[4:]],
+    "more than its size says": [lambda f: f + b"more"],
+    "less than its size says": [lambda f: (struct.pack(">i", len(f) + 1000) + f[4:], HANG_UP)],
+    "an array that cannot be": [lambda f: f[:8] + b"\x7f\xff\xff\xff" + f[12:]],
+    "dribble": [lambda f: tuple(f[i : i + 1] for i in range(len(f)))],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("at", [0, 2])
+def test_every_message_comes_once_and_in_order_in_spite_of(cluster, fault, at):
+    broker = cluster.broker(0, T0, T1)
+    broker.misbehave(*[lambda frame: frame] * at, *FAULTS[fault])
+    fetcher = cluster.fetcher(fetch_message_max_bytes=2000)
+    fetcher.assign({T0: 0, T1: 0})
+    assert_whole(fetch(fetcher, 2 * COUNT, max_messages=50), T0, T1)
+    assert not broker.has_faults_left
+    assert is_silent(fetcher, 0.1)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_falsified_response_head_loses_or_repeats_a_message(data):
+    """All but the records themselves, which have checksums of their own, though not for their offsets."""
+    cluster = Cluster()
+    try:
+        broker = cluster.broker(0, T0)
+        at = data.draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 255)), min_size=1, max_size=4))
+
+        def falsify(frame):
+            head = 4 + 4 + 4 + 3 + 4 + 4 + 2 + 8 + 4
+            falsified = bytearray(frame)
+            for place, value in at:
+                falsified[place % head] = value
+            return bytes(falsified)
+
+        broker.misbehave(falsify, falsify)
+        fetcher = cluster.fetcher(socket_timeout_ms=200)
+        fetcher.assign({T0: 0})
+        got = Fetched()
+        deadline = time.monotonic() + 30
+        while got.count < COUNT:
+            assert time.monotonic() < deadline
+            try:
+                poll_into(got, fetcher)
+            except FetchError:
+                continue
+        assert_whole(got, T0)
+    finally:
+        cluster.close()
+
+
+@pytest.mark.parametrize("code", [2, 3, 5, 6, 7, 9, -1, 74, 999])
+def test_an_error_that_passes_is_waited_out(cluster, code, caplog):
+    broker = cluster.broker(0, T0, T1)
+    broker.errors[T0] = deque([code] * 3)
+    fetcher = cluster.fetcher()
+    fetcher.assign({T0: 0, T1: 0})
+    with caplog.at_level(logging.WARNING):
+        assert_whole(fetch(fetcher, 2 * COUNT), T0, T1)
+    assert caplog.text.count("t/0: waiting") <= 3, "it is said once, not with every try"
+
+
+def test_an_error_that_lasts_is_raised_and_others_flow(cluster):
+    broker = cluster.broker(0, T0, T1)
+    broker.errors[T0] = deque([29])
+    fetcher = cluster.fetcher()
+    fetcher.assign({T0: 0, T1: 0})
+    got, errors = Fetched(), []
+    while got.count < 2 * COUNT:
+        try:
+            poll_into(got, fetcher)
+        except FetchError as error:
+            errors.append(str(error))
+    assert errors == ["t/0: offset 0: the broker says TOPIC_AUTHORIZATION_FAILED"]
+    assert_whole(got, T0, T1)
+
+
+def test_a_partition_whose_leader_moves_is_read_on_from_the_new_one(cluster):
+    old, new = cluster.broker(1, T0), cluster.broker(2)
+    new.logs[T0] = list(VALUES)
+    fetcher = cluster.fetcher(fetch_message_max_bytes=500)
+    fetcher.assign({T0: 0})
+    got = fetch(fetcher, 10, max_messages=10)
+    old.errors[T0] = deque([6] * 1000)
+    cluster.lead(T0, 2)
+    while got.count < COUNT:
+        poll_into(got, fetcher)
+    assert_whole(got, T0)
+    assert new.fetches
+
+
+def test_a_broker_that_is_silent_holds_up_nobody_else_and_is_left(cluster):
+    silent, sound = cluster.broker(1, T0), cluster.broker(2, T1)
+    gate = threading.Event()
+
+    def keep_quiet(frame):
+        gate.wait(20)
+        return HANG_UP
+
+    silent.misbehave(keep_quiet)
+    fetcher = cluster.fetcher(socket_timeout_ms=500)
+    fetcher.assign({T0: 0, T1: 0})
+    begun = time.monotonic()
+    assert set(fetch(fetcher, COUNT).messages) == {T1}
+    assert_whole(fetch(fetcher, COUNT, patience_s=10), T0)
+    assert time.monotonic() - begun < 10
+    gate.set()
+    assert sound.fetches
+
+
+def test_leaders_are_asked_of_the_brokers_while_zookeeper_is_out_of_sight(cluster, caplog):
+    broker = cluster.broker(0, T0, T1)
+    fetchers = cluster.fetchers()
+    assert fetchers.log_offsets().latest([T0]) == {T0: COUNT}
+    cluster.store.is_lost = True
+    fetcher = fetchers.fetcher()
+    fetcher.assign({T0: 0})
+    broker.misbehave(lambda frame: HANG_UP)
+    with caplog.at_level(logging.INFO):
+        assert_whole(fetch(fetcher, COUNT), T0)
+    assert "ZooKeeper cannot be asked for now: leaders from 127.0.0.1" in caplog.text
+
+
+def test_a_throttled_client_keeps_away_for_as_long_as_it_is_told(cluster):
+    broker = cluster.broker(0, T0, registration_version=2, throttle_ms=400)
+    fetcher = cluster.fetcher(fetch_message_max_bytes=2500)
+    fetcher.assign({T0: 0})
+    begun = time.monotonic()
+    fetch(fetcher, 110)
+    assert len(broker.fetches) >= 2
+    assert time.monotonic() - begun > 0.35
+
+
+# Sizes
+
+
+def test_a_promise_of_two_gigabytes_is_refused_and_said(cluster):
+    broker = cluster.broker(0, T0)
+    broker.misbehave(lambda frame: b"\x7f\xff\xff\xff" + frame[4:])
+    fetcher = cluster.fetcher()
+    fetcher.assign({T0: 0})
+    with pytest.raises(FetchError, match=r"response size 2147483647 .* raise fetch\.message\.max\.bytes"):
+        fetch(fetcher, 1)
+    assert_whole(fetch(fetcher, COUNT), T0)
+
+
+def test_a_message_larger_than_the_fetch_size_is_asked_for_in_its_own_size(cluster):
+    broker = cluster.broker(0, T0)
+    broker.logs[T0] = [b"small", b"x" * 50_000, b"small"]
+    fetcher = cluster.fetcher(fetch_message_max_bytes=1000)
+    fetcher.assign({T0: 0})
+    assert [len(m.value()) for m in fetch(fetcher, 3).messages[T0]] == [5, 50_000, 5]
+    sizes = [asked[T0][1] for asked in broker.fetches]
+    assert max(sizes) == 50_026
+    assert sizes[-1] == 1000, "and no longer than that"
+
+
+def test_a_message_larger_than_is_allowed_at_all_is_an_error_that_names_the_setting(cluster):
+    broker = cluster.broker(0, T0)
+    broker.logs[T0] = [b"x" * 50_000]
+    fetchers = cluster.fetchers(fetch_message_max_bytes=1000)
+    fetchers._settings = replace(fetchers._settings, largest_bytes=40_000)
+    fetcher = fetchers.fetcher()
+    fetcher.assign({T0: 0})
+    with pytest.raises(FetchError, match=r"50026 bytes .* 40000 .* raise fetch\.message\.max\.bytes"):
+        fetch(fetcher, 1)
+
+
+def test_many_partitions_share_a_response_of_a_broker_that_knows_no_limit_for_it(cluster):
+    many = [TopicPartition("many", number) for number in range(100)]
+    broker = cluster.broker(0, *many)
+    fetcher = cluster.fetcher()
+    fetcher.assign(dict.fromkeys(many, 0))
+    assert_whole(fetch(fetcher, 100 * COUNT), *many)
+    assert max(sum(size for _, size in asked.values()) for asked in broker.fetches) <= 8 * 1024 * 1024
+
+
+# Records
+
+
+def test_what_lies_before_a_corrupt_message_comes_and_it_is_an_error_until_it_is_sound(cluster):
+    broker = cluster.broker(0, T0)
+
+    def spoil(frame):
+        spoilt = bytearray(frame)
+        at = spoilt.index(VALUES[100])
+        spoilt[at] ^= 0xFF
+        return bytes(spoilt)
+
+    broker.misbehave(spoil)
+    fetcher = cluster.fetcher()
+    fetcher.assign({T0: 0})
+    got = Fetched()
+    with pytest.raises(CorruptRecordsError) as caught:  # noqa: PT012 - until it comes
+        while True:
+            poll_into(got, fetcher)
+    assert (caught.value.partition, caught.value.offset) == (T0, 100)
+    assert got.offsets(T0) == list(range(100))
+    while got.count < COUNT:
+        poll_into(got, fetcher)
+    assert_whole(got, T0)
+
+
+# Positions
+
+
+def test_a_position_outside_the_log_is_reset_or_an_error(cluster):
+    cluster.broker(0, T0)
+    for reset, goes_to in (("smallest", 0), ("largest", COUNT)):
+        fetcher = cluster.fetcher(auto_offset_reset=reset)
+        fetcher.assign({T0: 10_000})
+        assert fetch(fetcher, 0, until=lambda f: f.moves).moves == [{T0: goes_to}]
+    lookup = open_log_offsets(cluster.config(), cluster.store)
+    fetcher = open_fetcher(cluster.config(), cluster.store, lookup)
+    fetcher.assign({T0: 10_000})
+    with pytest.raises(OffsetOutOfRangeError) as caught:
+        fetch(fetcher, 1)
+    assert (caught.value.earliest, caught.value.latest) == (0, COUNT)
+    fetcher.close()
+    lookup.close()
+
+
+def test_ends_are_told_before_messages(cluster):
+    cluster.broker(0, T0, T1)
+    fetcher = cluster.fetcher()
+    fetcher.assign({T0: EARLIEST, T1: LATEST})
+    got = fetch(fetcher, COUNT)
+    assert {tp: at for move in got.moves for tp, at in move.items()} == {T0: 0, T1: COUNT}
+    assert_whole(got, T0)
+
+
+def test_log_offsets_of_what_nobody_leads_are_missing_and_without_brokers_an_error(cluster):
+    lookup = cluster.fetchers().log_offsets()
+    with pytest.raises(BrokersUnavailableError, match="no answer from the brokers: no broker is registered"):
+        lookup.latest([T0])
+    broker = cluster.broker(0, T0)
+    assert lookup.latest([T0, T1]) == {T0: COUNT}
+    broker.close()
+    with pytest.raises(BrokersUnavailableError, match="no answer from the brokers: broker 0 at"):
+        lookup.latest([T0])
+
+
+# Threads
+
+
+def test_closing_leaves_no_thread_and_ends_what_is_looked_for(cluster):
+    before = threading.active_count()
+    fetchers = ColumnarFetchers(cluster.config(), cluster.store)
+    fetcher = fetchers.fetcher()
+    fetcher.assign({T0: EARLIEST})
+    assert fetcher.poll(10, 0.05) is None
+    fetchers.close()
+    fetchers.close()
+    assert fetcher.poll(10, 0.05) is None
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline

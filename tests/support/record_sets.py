@@ -1,0 +1,72 @@
+"""The recorded record sets in tests/data/record_sets, and what columns hold, in a form that compares."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from legacy_consumer.wire.records import AbortedTransaction, Columns, decode_records
+from tests.support.record_reader import Row
+from zk_layout.model import TopicPartition
+
+FOLDER = Path(__file__).parents[1] / "data" / "record_sets"
+TP = TopicPartition("t", 3)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    name: str
+    """version/topic"""
+    data: bytes
+    rows: list[Row]
+    next_offset: int
+    options: dict[str, object]
+    """For decode_records."""
+
+
+def recorded() -> list[Recorded]:
+    return [
+        Recorded(
+            f"{folder.name}/{name}",
+            (folder / f"{name}.bin").read_bytes(),
+            [row_of(row) for row in told["records"]],
+            told["next_offset"],
+            {
+                "read_committed": told["read_committed"],
+                "last_stable_offset": told["last_stable_offset"],
+                "aborted": [AbortedTransaction(*pair) for pair in told["aborted"]],
+            },
+        )
+        for folder in sorted(path.parent for path in FOLDER.glob("*/expected.json"))
+        for name, told in json.loads((folder / "expected.json").read_text()).items()
+    ]
+
+
+def row_of(row: list) -> Row:
+    offset, kind, timestamp, key, value, headers = row
+    return (
+        offset,
+        kind,
+        # librdkafka says 0 where format 0 has none
+        timestamp if kind else -1,
+        bytes_of(key),
+        bytes_of(value),
+        headers and [(name, bytes_of(data)) for name, data in headers],
+    )
+
+
+def bytes_of(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def decoded(data: bytes, position: int = 0, **options: object) -> Columns:
+    return decode_records(data, TP, position, **{"with_headers": True, **options})
+
+
+def rows_of(columns: Columns) -> list[Row]:
+    """By way of the message objects."""
+    return [
+        (m.offset(), m.timestamp()[0], m.timestamp()[1], m.key(), m.value(), m.headers()) for m in columns.messages()
+    ]

@@ -1,0 +1,198 @@
+"""A broker that does what no real one can be made to do: answers wrongly, too much, too little, or not at all.
+
+It speaks Kafka 0.8's protocol (Fetch, ListOffsets and Metadata 0, message format 0), for a client that knows it by its
+registration of version 1 or 2. Left alone it is honest: its logs are lists of values, and a response is cut where the
+asked size ends, as a real broker's is. misbehave() says what becomes of the next responses to fetches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable
+
+from legacy_consumer.wire.protocol.primitives import Reader, Writer
+from zk_layout.model import TopicPartition
+
+FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
+HANG_UP = object()
+"""As what to send: nothing, the connection is closed."""
+
+
+def message(offset, value):
+    """One message of format 0."""
+    body = struct.pack(">bbi", 0, 0, -1) + struct.pack(">i", len(value)) + value
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def framed(correlation_id, body):
+    return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+class ScriptedBroker:
+    """logs: {partition: its values, offsets count from 0}. errors: what is answered instead, per partition."""
+
+    def __init__(self, broker_id=0, *, registration_version=1, throttle_ms=0):
+        self.broker_id = broker_id
+        self.registration_version = registration_version
+        self.throttle_ms = throttle_ms
+        self.logs: dict[TopicPartition, list[bytes]] = {}
+        self.leaders: dict[TopicPartition, int] = {}
+        self.fetches: list[dict[TopicPartition, tuple[int, int]]] = []
+        """(offset, size) of every partition in every fetch."""
+        self.errors: dict[TopicPartition, deque[int]] = {}
+        self._faults: deque[Callable[[bytes], object]] = deque()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._open: set[socket.socket] = set()
+        self._closed = threading.Event()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def misbehave(self, *faults):
+        """Each takes the bytes of an honest response and gives what is sent instead: bytes, HANG_UP or a tuple."""
+        self._faults.extend(faults)
+
+    @property
+    def has_faults_left(self):
+        return bool(self._faults)
+
+    def registration(self):
+        fields = {"version": self.registration_version, "host": "127.0.0.1", "port": self.port, "jmx_port": -1}
+        if self.registration_version > 1:
+            fields["endpoints"] = [f"PLAINTEXT://127.0.0.1:{self.port}"]
+        return json.dumps({**fields, "timestamp": "1"}).encode()
+
+    def close(self):
+        self._closed.set()
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for sock in list(self._open):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+
+    def _accept(self):
+        while not self._closed.is_set():
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.add(sock)
+            thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, sock):
+        with contextlib.suppress(OSError, EOFError), sock:
+            while not self._closed.is_set():
+                request = self._read(sock, int.from_bytes(self._read(sock, 4), "big"))
+                key, _, correlation_id, size = struct.unpack_from(">hhih", request)
+                reader = Reader(request[10 + max(size, 0) :], "request")
+                answer = {FETCH: self._fetch, LIST_OFFSETS: self._list_offsets, METADATA: self._metadata}[key](reader)
+                sent = framed(correlation_id, answer)
+                if key == FETCH and self._faults:
+                    sent = self._faults.popleft()(sent)
+                for part in sent if isinstance(sent, tuple) else (sent,):
+                    if part is HANG_UP:
+                        return
+                    sock.sendall(part)
+        self._open.discard(sock)
+
+    @staticmethod
+    def _read(sock, count):
+        data = b""
+        while len(data) < count:
+            more = sock.recv(count - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return data
+
+    def _fetch(self, reader):
+        reader.int32()
+        wait_ms, _ = reader.int32(), reader.int32()
+        asked = {}
+        for _ in range(reader.count(6)):
+            topic = reader.string()
+            for _ in range(reader.count(16)):
+                tp = TopicPartition(topic, reader.int32())
+                asked[tp] = (reader.int64(), reader.int32())
+        self.fetches.append(asked)
+        answers = {tp: self._records(tp, *wanted) for tp, wanted in asked.items()}
+        if not any(records or error for error, records in answers.values()):
+            self._closed.wait(wait_ms / 1000)
+            answers = {tp: self._records(tp, *wanted) for tp, wanted in asked.items()}
+        writer = Writer()
+        if self.registration_version > 1:
+            writer.int32(self.throttle_ms)
+        writer.int32(len(answers))
+        for tp, (error, records) in answers.items():
+            writer.string(tp.topic)
+            writer.int32(1)
+            writer.int32(tp.partition)
+            writer.int16(error)
+            writer.int64(len(self.logs.get(tp, ())))
+            writer.byte_array(records)
+        return writer.done()
+
+    def _records(self, tp, offset, size):
+        if self.errors.get(tp):
+            return self.errors[tp].popleft(), b""
+        if tp not in self.logs:
+            return 3, b""
+        log = self.logs[tp]
+        if not 0 <= offset <= len(log):
+            return 1, b""
+        records = b""
+        for number in range(offset, len(log)):
+            records += message(number, log[number])
+            if len(records) > size:
+                break
+        return 0, records[:size]
+
+    def _list_offsets(self, reader):
+        reader.int32()
+        writer = Writer()
+        topics = reader.count(6)
+        writer.int32(topics)
+        for _ in range(topics):
+            topic = reader.string()
+            writer.string(topic)
+            partitions = reader.count(16)
+            writer.int32(partitions)
+            for _ in range(partitions):
+                number, time, _ = reader.int32(), reader.int64(), reader.int32()
+                writer.int32(number)
+                writer.int16(0)
+                writer.int32(1)
+                writer.int64(0 if time == -2 else len(self.logs.get(TopicPartition(topic, number), ())))
+        return writer.done()
+
+    def _metadata(self, reader):
+        topics = {reader.string() for _ in range(reader.count(2))}
+        writer = Writer()
+        writer.int32(1)
+        writer.int32(self.broker_id)
+        writer.string("127.0.0.1")
+        writer.int32(self.port)
+        writer.int32(len(topics))
+        for topic in topics:
+            numbers = [tp.partition for tp in self.logs if tp.topic == topic]
+            writer.int16(0)
+            writer.string(topic)
+            writer.int32(len(numbers))
+            for number in numbers:
+                writer.int16(0)
+                writer.int32(number)
+                writer.int32(self.broker_id)
+                writer.int32(0)
+                writer.int32(0)
+        return writer.done()

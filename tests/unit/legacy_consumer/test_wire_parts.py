@@ -1,0 +1,247 @@
+"""The parts of the columnar fetcher that need no broker: sessions, logging in, leaders, buffers, sizes, the choice."""
+
+import base64
+import hashlib
+import hmac
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
+from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, missing_modules
+from legacy_consumer.wire.buffers import BufferPool
+from legacy_consumer.wire.leaders import match_leaders
+from legacy_consumer.wire.protocol.fetch import FetchPartition, FetchSession
+from legacy_consumer.wire.scram import ScramClient
+from legacy_consumer.wire.security import security_of
+from legacy_consumer.wire.sessions import FetchSessions
+from legacy_consumer.wire.settings import FetchSettings
+from zk_layout.errors import ConfigError
+from zk_layout.model import Broker, Endpoint, TopicPartition
+
+T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
+AT_5, AT_9 = FetchPartition(5, 1000), FetchPartition(9, 1000)
+
+
+def config(**properties):
+    return ConsumerConfig.load(zookeeper_connect="h:1", group_id="g", **properties)
+
+
+# Sessions
+
+
+def test_without_a_session_all_is_named_and_each_partition_comes_first_in_turn():
+    sessions = FetchSessions()
+    firsts = []
+    for _ in range(3):
+        plan = sessions.plan({T0: AT_5, T1: AT_5})
+        sessions.answered(0)
+        assert (set(plan.partitions), plan.session, plan.forgotten) == ({T0, T1}, FetchSession(), ())
+        firsts.append(next(iter(plan.partitions)))
+    assert firsts == [T0, T1, T0]
+
+
+def test_in_a_session_only_what_changed_is_named():
+    sessions = FetchSessions()
+    sessions.plan({T0: AT_5, T1: AT_5})
+    sessions.answered(77)
+    plan = sessions.plan({T0: AT_9, T2: AT_5})
+    assert (plan.session, dict(plan.partitions)) == (FetchSession(77, 1), {T0: AT_9, T2: AT_5})
+    assert plan.forgotten == (T1,)
+    sessions.answered(77)
+    plan = sessions.plan({T0: AT_9, T2: AT_5})
+    assert (plan.session, plan.partitions, plan.forgotten) == (FetchSession(77, 2), {}, ())
+
+
+def test_after_a_session_is_gone_all_is_named_again():
+    sessions = FetchSessions()
+    sessions.plan({T0: AT_5})
+    sessions.answered(77)
+    sessions.broken()
+    plan = sessions.plan({T0: AT_5})
+    assert (plan.session, dict(plan.partitions)) == (FetchSession(), {T0: AT_5})
+
+
+# SCRAM: the example of RFC 7677
+
+
+def test_the_exchange_of_the_standard_comes_out():
+    scram = ScramClient("SCRAM-SHA-256", "user", "pencil", nonce="rOprNGfwEbeRWgbNEkqO")
+    assert scram.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    server_nonce = "rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    final = scram.final(f"r={server_nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
+    assert final == f"c=biws,r={server_nonce},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=".encode()
+    scram.verify(b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+def test_a_server_that_does_not_know_the_password_is_found_out():
+    scram = ScramClient("SCRAM-SHA-512", "user", "pencil", nonce="abc")
+    scram.final(b"r=abcd,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
+    wrong = base64.b64encode(hmac.digest(b"x", b"y", hashlib.sha512)).decode()
+    with pytest.raises(MalformedResponseError, match="does not know the password"):
+        scram.verify(f"v={wrong}".encode())
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [b"r=xyz,s=YQ==,i=4096", b"r=abc,s=YQ==,i=4096", b"r=abcd,s=*,i=4096", b"r=abcd,s=YQ==,i=0", b"\xff",
+     b"r=abcd,s=YQ==,i=99999999999", b""],
+)  # fmt: skip
+def test_a_challenge_that_cannot_be_is_refused(challenge):
+    with pytest.raises(MalformedResponseError):
+        ScramClient("SCRAM-SHA-256", "user", "pencil", nonce="abc").final(challenge)
+
+
+def test_what_the_server_says_against_us_is_passed_on():
+    with pytest.raises(ValueError, match=r"^unknown-user$"):
+        ScramClient("SCRAM-SHA-256", "user", "pencil").final(b"e=unknown-user")
+
+
+def test_signs_that_mean_something_in_scram_are_escaped_in_names():
+    assert b"n=a=3Db=2Cc," in ScramClient("SCRAM-SHA-256", "a=b,c", "x").first()
+
+
+# Leaders
+
+
+def znode(leader):
+    state = {"controller_epoch": 1, "leader": leader, "version": 1, "leader_epoch": 0, "isr": [0]}
+    return SimpleNamespace(data=json.dumps(state).encode())
+
+
+def broker(broker_id, protocol="PLAINTEXT", host="h"):
+    return Broker(broker_id, host, 9, (Endpoint(protocol, protocol, host, 9),), 4)
+
+
+def test_a_leader_is_found_or_the_reason_why_not():
+    states = {T0: znode(1), T1: znode(-1), T2: None, TopicPartition("u", 0): znode(7)}
+    states[TopicPartition("u", 1)] = znode(2)
+    states[TopicPartition("u", 2)] = SimpleNamespace(data=b"nonsense")
+    leaders = match_leaders(states, {1: broker(1, host=""), 2: broker(2, "SSL")}, "PLAINTEXT")
+    assert {tp: (a.broker_id, str(a)) for tp, a in leaders.addresses.items()} == {T0: (1, "localhost:9")}
+    assert leaders.missing.keys() == states.keys() - {T0}
+    assert "no leader" in leaders.missing[T1]
+    assert "broker 7, is not registered" in leaders.missing[TopicPartition("u", 0)]
+    assert "has no PLAINTEXT listener" in leaders.missing[TopicPartition("u", 1)]
+
+
+def test_without_brokers_or_listeners_it_is_an_error():
+    with pytest.raises(BrokersUnavailableError, match="is Kafka running"):
+        match_leaders({T0: znode(1)}, {}, "PLAINTEXT")
+    with pytest.raises(MissingListenerError, match="no broker offers a SSL listener, only PLAINTEXT"):
+        match_leaders({T0: znode(1)}, {1: broker(1)}, "SSL")
+
+
+# Buffers
+
+
+def test_a_buffer_is_used_again_only_when_nobody_refers_to_it():
+    pool = BufferPool()
+    first = pool.take(100_000)
+    address = id(first.obj)
+    part = first[5:10]
+    del first
+    second = pool.take(100_000)
+    assert id(second.obj) != address
+    del part
+    third = pool.take(90_000)
+    assert id(third.obj) == address
+    assert len(third) == 90_000
+
+
+def test_a_small_response_does_not_hold_a_large_buffer():
+    pool = BufferPool()
+    large = pool.take(8_000_000)
+    del large
+    assert len(pool.take(100).obj) <= 65536
+
+
+# Sizes
+
+
+def test_sizes_follow_the_fetch_size():
+    usual, large = FetchSettings.of(config()), FetchSettings.of(config(fetch_message_max_bytes=200_000_000))
+    assert (usual.partition_bytes, usual.response_bytes) == (1_048_576, 8 * 1_048_576)
+    assert large.largest_bytes > large.response_bytes == large.partition_bytes == 200_000_000
+    assert usual.largest_response_bytes([60_000_000] * 2) > 120_000_000 > usual.largest_response_bytes([1])
+
+
+# The choice
+
+FAST = ()
+
+
+@pytest.mark.parametrize(
+    ("properties", "overrides", "reason"),
+    [
+        ({"fetcher": "librdkafka"}, {}, "fetcher=librdkafka is configured"),
+        ({}, {"rdkafka.queued.min.messages": 5}, "rdkafka.queued.min.messages is set"),
+        ({"security_protocol": "SASL_PLAINTEXT"}, {}, "sasl.mechanism=GSSAPI is spoken by librdkafka only"),
+        ({"security_protocol": "SSL"}, {"ssl.keystore.location": "k.p12"}, "ssl.keystore.location is heard by"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"}, {"ssl.crl.location": "x"}, "ssl.crl.location"),
+    ],
+)
+def test_librdkafka_fetches_what_the_columnar_fetcher_does_not_cover(properties, overrides, reason):
+    asked = ConsumerConfig.load(None, overrides, zookeeper_connect="h:1", group_id="g", **properties)
+    choice = choose_fetcher(asked, FAST)
+    assert choice.fetcher == "librdkafka"
+    assert reason in choice.reason
+    if "fetcher" not in properties:
+        demanded = ConsumerConfig.load(
+            None, overrides, zookeeper_connect="h:1", group_id="g", **{**properties, "fetcher": "columnar"}
+        )
+        with pytest.raises(ConfigError, match=r"^fetcher=columnar: cannot be had: .*; set fetcher=auto or librdkafka$"):
+            choose_fetcher(demanded, FAST)
+
+
+def test_without_the_extra_librdkafka_fetches_and_says_what_to_install():
+    choice = choose_fetcher(config(), ("numba", "cramjam"))
+    assert str(choice) == ("librdkafka, because numba, cramjam cannot be imported: install legacy-consumer[fast]")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"fetcher": "columnar"},
+        {"ssl_keystore_location": "unused without TLS"},
+        {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "ssl_ca_location": "ca.pem"},
+    ],
+)
+def test_the_columnar_fetcher_fetches_what_it_covers(properties):
+    assert choose_fetcher(config(**properties), FAST).fetcher == "columnar"
+
+
+def test_the_extra_is_installed_where_tests_run():
+    assert missing_modules() == ()
+    assert isinstance(choose_fetcher(config()), FetcherChoice)
+
+
+# Security
+
+
+def test_certificates_that_cannot_be_used_are_named(tmp_path):
+    garbage = tmp_path / "ca.pem"
+    garbage.write_text("nonsense")
+    for value, reason in ((str(garbage), "cannot be used"), (str(tmp_path / "none"), "cannot be read: No such file")):
+        with pytest.raises(ConfigError, match="ssl.ca.location.*" + reason):
+            security_of(config(security_protocol="SSL", ssl_ca_location=value))
+
+
+def test_a_login_needs_a_user_and_a_password_that_is_not_shown():
+    sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "u"}
+    with pytest.raises(ConfigError, match=r"^sasl\.password: is required"):
+        security_of(config(**sasl))
+    security = security_of(config(**sasl, sasl_password="hunter"))
+    assert security.sasl.password == "hunter"
+    assert "hunter" not in repr(security)
+
+
+def test_host_names_are_checked_unless_told_otherwise():
+    assert security_of(config(security_protocol="SSL")).tls.check_hostname
+    lax = security_of(config(security_protocol="SSL", ssl_endpoint_identification_algorithm="none"))
+    assert not lax.tls.check_hostname
+    trusting = security_of(config(security_protocol="SSL", enable_ssl_certificate_verification=False))
+    assert trusting.tls.verify_mode == 0

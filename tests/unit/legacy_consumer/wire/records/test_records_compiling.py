@@ -1,0 +1,58 @@
+"""When the loops are compiled, where they are kept, and what is said about it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[5]
+PROGRAM = """
+import logging, sys
+logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s", stream=sys.stdout)
+from legacy_consumer.wire.records import decode_records, warm_up
+from zk_layout.model import TopicPartition
+print("nothing compiled by importing")
+assert decode_records(b"", TopicPartition("t", 0), 7).next_offset == 7
+assert warm_up() == 0.0
+"""
+
+
+def run(environment, program=PROGRAM):
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=140, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_first_use_is_announced_and_the_next_one_loads_what_is_kept(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    first, second, third = run(environment)
+    assert first == "nothing compiled by importing"
+    assert second.startswith("legacy_consumer.wire.records.compiling compiling the record decoder: some seconds")
+    assert third.startswith("legacy_consumer.wire.records.compiling record decoder ready after ")
+    assert list((tmp_path / "kept").rglob("*.nbi"))
+    assert run(environment) == ["nothing compiled by importing"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same():
+    # numba finds no folder; taking the right to write away does not impress every user that tests run as
+    program = "from numba.core import caching\ncaching.CacheImpl._locator_classes = []\n" + PROGRAM
+    first, second, *others, last = run(dict(os.environ), program)
+    assert first == "nothing compiled by importing"
+    assert "compiling the record decoder" in second
+    assert any("set NUMBA_CACHE_DIR to a folder that can be written" in line for line in others)
+    assert "record decoder ready after" in last
+
+
+def test_the_consumer_is_imported_without_the_decoder():
+    program = (
+        "import sys, legacy_consumer, legacy_consumer.cli; print({'numba', 'cramjam', 'numpy'} & set(sys.modules))"
+    )
+    assert run(dict(os.environ), program) == ["set()"]
