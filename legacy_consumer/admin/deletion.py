@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from legacy_consumer.errors import ActiveGroupError
 from zk_layout.errors import MultiFailedError, NoNodeError, NotEmptyError
-from zk_layout.paths import ConsumerIdsPath, GroupPath
+from zk_layout.paths import ConsumerIdsPath, GroupPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import DeleteOp, ZkStore, multi_size
 
 _TRIES = 3
@@ -20,6 +20,21 @@ def delete_group(store: ZkStore, group: str) -> bool:
     if ids:
         raise ActiveGroupError(group, ids)
     return _delete_tree(store, GroupPath(group).path)
+
+
+def delete_topic_of_group(store: ZkStore, group: str, topic: str) -> bool:
+    """Delete what the group keeps of one topic, its owners and offsets; False if there is none.
+
+    Raises: as delete_group.
+    """
+    [ids] = store.get_children_many([ConsumerIdsPath(group).path])
+    if ids:
+        raise ActiveGroupError(group, ids)
+    # a list: both have to be done
+    found = [
+        _delete_tree(store, path) for path in (TopicOwnersPath(group, topic).path, TopicOffsetsPath(group, topic).path)
+    ]
+    return any(found)
 
 
 def _delete_tree(store: ZkStore, root: str) -> bool:

@@ -20,7 +20,7 @@ class RegisteredMember:
     """One child of `/consumers/G/ids`: a registration, or the reason why it cannot be read.
 
     kind: which client seems to have written it.
-    registered_at_ms: when the znode was created, by ZooKeeper's clock.
+    registered_at_ms: when the znode was created, by ZooKeeper's clock. session_id: whose end removes it; 0 = nobody's.
     """
 
     group: str
@@ -29,6 +29,7 @@ class RegisteredMember:
     problem: str | None
     registered_at_ms: int
     kind: MemberKind = MemberKind.UNKNOWN
+    session_id: int = 0
 
 
 def read_members(store: ZkStore, groups: Sequence[str]) -> list[RegisteredMember]:
@@ -46,7 +47,10 @@ def read_members(store: ZkStore, groups: Sequence[str]) -> list[RegisteredMember
         if znode is not None:
             registration, problem = _decode(path, znode.data)
             kind = registration_kind(consumer_id, znode.data)
-            found.append(RegisteredMember(group, consumer_id, registration, problem, znode.stat.ctime_ms, kind))
+            stat = znode.stat
+            found.append(
+                RegisteredMember(group, consumer_id, registration, problem, stat.ctime_ms, kind, stat.ephemeral_owner)
+            )
     return found
 
 

@@ -8,12 +8,12 @@ pruned is not read.
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.admin.group_members import needs_cluster_topics, read_members, topics_of
-from zk_layout.codecs import decode_offset, decode_owner, decode_topic
+from legacy_consumer.admin.topic_partitions import is_topic_name, list_topic_names, read_topic_lives
+from zk_layout.codecs import decode_offset, decode_owner
 from zk_layout.errors import MalformedZnodeError, NoNodeError
 from zk_layout.paths import (
     ConsumersPath,
@@ -21,14 +21,11 @@ from zk_layout.paths import (
     OwnersPath,
     TopicOffsetsPath,
     TopicOwnersPath,
-    TopicPath,
-    TopicsPath,
 )
 from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
-_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
 _MAX_PARTITION = 2**31 - 1
 
 Key = tuple[str, str, int]
@@ -44,6 +41,8 @@ class GroupPartition:
     ms since 1970, by ZooKeeper's clock.
     owner: the text of the owner znode, a consumer thread id if its writer keeps to the protocol.
     error: the path and the reason if one of the two znodes holds what no member of a group can read.
+    owner_session: the session that holds the owner znode; 0 if it is held by none and so stays for good.
+    offset_version: the version of the offset znode, for whoever is to change it.
     """
 
     group: str
@@ -54,6 +53,8 @@ class GroupPartition:
     owner: str | None = None
     owned_since_ms: int | None = None
     error: str | None = None
+    owner_session: int | None = None
+    offset_version: int | None = None
 
 
 def list_groups(store: ZkStore) -> tuple[str, ...]:
@@ -146,43 +147,22 @@ def _unclaimed(
 ) -> set[Key]:
     """Every partition of the topics that a group subscribes to or has a directory for."""
     members = read_members(store, groups)
-    cluster_topics = _list_topics(store) if needs_cluster_topics(members) else ()
+    cluster_topics = list_topic_names(store) if needs_cluster_topics(members) else ()
     pairs = set(dirs)
     for member in members:
         subscribed = topics_of(member, cluster_topics)
         # a registration may name anything, also what can be no znode
-        pairs |= {(member.group, topic) for topic in subscribed if _TOPIC.fullmatch(topic)}
+        pairs |= {(member.group, topic) for topic in subscribed if is_topic_name(topic)}
     if topics is not None:
         pairs = {pair for pair in pairs if topics(pair[1])}
-    numbers = _read_partition_numbers(store, {topic for _, topic in pairs})
+    lives = read_topic_lives(store, {topic for _, topic in pairs})
     return {
         (group, topic, partition)
         for group, topic in pairs
-        for partition in numbers.get(topic, ())
+        if topic in lives
+        for partition in lives[topic].partitions
         if partitions is None or partitions(partition)
     }
-
-
-def _list_topics(store: ZkStore) -> tuple[str, ...]:
-    try:
-        return store.get_children(TopicsPath().path)
-    except NoNodeError:
-        return ()
-
-
-def _read_partition_numbers(store: ZkStore, topics: Collection[str]) -> dict[str, tuple[int, ...]]:
-    """{topic: partitions} of those that exist."""
-    names = sorted(topics)
-    paths = [TopicPath(topic).path for topic in names]
-    found: dict[str, tuple[int, ...]] = {}
-    for topic, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
-        if znode is None:
-            continue
-        try:
-            found[topic] = tuple(decode_topic(path, znode.data).partitions)
-        except MalformedZnodeError as error:
-            logger.warning("partitions of topic %s may be missing: %s", topic, error)
-    return found
 
 
 def _partition_number(name: str) -> int | None:
@@ -195,11 +175,12 @@ def _partition_number(name: str) -> int | None:
 
 def _row(key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | None) -> GroupPartition:
     group, topic, partition = key
-    committed = committed_at_ms = owner_text = owned_since_ms = None
+    committed = committed_at_ms = owner_text = owned_since_ms = owner_session = offset_version = None
     problems: list[str] = []
     if offset is not None:
         path, znode = offset
         committed_at_ms = znode.stat.mtime_ms
+        offset_version = znode.stat.version
         try:
             number = decode_offset(path, znode.data)
             committed = number if number >= 0 else None
@@ -208,6 +189,7 @@ def _row(key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | 
     if owner is not None:
         path, znode = owner
         owned_since_ms = znode.stat.ctime_ms
+        owner_session = znode.stat.ephemeral_owner
         owner_text = (znode.data or b"").decode("utf-8", "backslashreplace")
         try:
             decode_owner(path, znode.data)
@@ -222,4 +204,6 @@ def _row(key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | 
         owner_text,
         owned_since_ms,
         "; ".join(problems) or None,
+        owner_session,
+        offset_version,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import dataclasses
+import functools
 import logging
 import random
 import re
@@ -15,12 +16,15 @@ import click
 from legacy_consumer.admin.deletion import delete_group
 from legacy_consumer.cli.console_consumer import Printer, consume_to
 from legacy_consumer.cli.ending import Ending
+from legacy_consumer.cli.logs import name_member
 from legacy_consumer.cli.message_lines import FORMATS, lines_in
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, missing_zookeeper_is_misuse, open_store
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import gather
 from legacy_consumer.connector import ConsumerConnector
 from legacy_consumer.errors import BrokersUnavailableError, NoSuchTopicError
+from legacy_consumer.metrics import serve
+from legacy_consumer.nodes.awaiting import await_cluster
 from legacy_consumer.stream import KafkaStream
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from zk_layout.errors import NoNodeError
@@ -85,6 +89,21 @@ Examples:
     show_default=True,
     help="What stands between key and value; \\t and the like are understood.",
 )
+@click.option(
+    "--wait",
+    "wait_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Wait so long for ZooKeeper, a broker and the topic, as when all start together.",
+)
+@click.option(
+    "--metrics-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65_535),
+    help="Serve /metrics, /healthz and /readyz of this member there; 0 for any free port, which is told.",
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Where to serve them.")
 @click.pass_context
 def consume(
     ctx: click.Context,
@@ -100,6 +119,9 @@ def consume(
     streams: int,
     format_name: str,
     key_separator: str,
+    wait_s: float,
+    metrics_port: int | None,
+    metrics_host: str,
 ) -> None:
     """Join a group and print its messages, until Ctrl-C or SIGTERM.
 
@@ -122,12 +144,17 @@ def consume(
         raise click.ClickException("standard output is closed: there is nowhere to print to")
     config, own_group = _load_config(cluster, group, from_beginning=from_beginning)
     with Ending() as ending:
+        if wait_s:
+            await_cluster(config, wait_s, brokers=1, topic=topic, tell=functools.partial(click.echo, err=True))
         with open_store(config) as store:
             config = _unused_group(store, config) if own_group else config
             _check(store, config, wanted, from_beginning=from_beginning, delete_offsets=delete_consumer_offsets)
         printer = Printer(lines, sys.stdout.buffer)
         try:
             with ConsumerConnector(config) as connector:
+                name_member(config.group_id, connector.consumer_id)
+                if metrics_port is not None:
+                    click.echo(f"serving {serve(connector, metrics_port, host=metrics_host).url}", err=True)
                 joined = wanted.subscribe(connector)
                 ending.wait_for_end()
                 if timeout_ms is None and config.consumer_timeout_ms >= 0:

@@ -3,170 +3,182 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import dataclass, field
 
 import click
+from rich.console import RenderableType
+from rich.text import Text
 
-from legacy_consumer.admin.groups import GroupDescription, GroupMember, PartitionLag, describe_group
+from legacy_consumer.admin.groups import GroupDescription, describe_groups
+from legacy_consumer.admin.lag_verdict import Verdict
+from legacy_consumer.admin.lag_watch import GroupWatch
+from legacy_consumer.admin.topic_partitions import read_topic_lives
+from legacy_consumer.cli.group_documents import PARTITION_FIELDS, group_document, partition_records
+from legacy_consumer.cli.group_names import check_wanted, wanted_groups
+from legacy_consumer.cli.group_tables import Line, Part, TableOf, group_parts
+from legacy_consumer.cli.kafka_formats import KAFKA_FORMATS, kafka_lines
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
-from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, printable, say
+from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.cli.tables import drawn_table, print_table, printable, say
+from legacy_consumer.cli.watching import interval_option, watch
+from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.librdkafka import open_log_offsets
 from rebalance.clock import SystemClock
-from rebalance.group_strategy import STRATEGIES
-from zk_layout.errors import ConfigError
-
-_BEYOND = (
-    "! the committed offset lies beyond the end of the log: the topic was made anew, or the offset was set by hand"
-)
-_BAD = "red"
-_ODD = "yellow"
-
-_PARTITIONS = (
-    Column("TOPIC", folds=True),
-    Column("PARTITION", is_number=True),
-    Column("COMMITTED", is_number=True),
-    Column("LOG END", is_number=True),
-    Column("LAG", is_number=True),
-    Column("AGE", is_number=True),
-    Column("OWNER", folds=True),
-)
-_MEMBERS = (
-    Column("MEMBER", folds=True),
-    Column("CLIENT", folds=True),
-    Column("SUBSCRIPTION", folds=True),
-    Column("STREAMS", is_number=True),
-    Column("PARTITIONS", is_number=True),
-    Column("JOINED", is_number=True),
-)
+from zk_layout.model import TopicPartition
+from zk_layout.paths import OwnersPath
+from zk_layout.store import ZkStore
 
 
 @click.command(
     epilog="""
 
 \b
-Example:
+Examples:
   legacy-consumer groups describe billing --zookeeper localhost:2181/kafka
+  legacy-consumer groups describe --all-groups --watch --zookeeper localhost:2181/kafka
 """
 )
 @cluster_options
-@click.argument("group")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def describe(cluster: ClusterOptions, group: str, as_json: bool) -> None:
+@output_options
+@click.argument("groups", metavar="GROUP...", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic; may be repeated.")
+@interval_option
+@click.option(
+    "--kafka-format",
+    type=click.Choice(KAFKA_FORMATS),
+    help="The columns of Kafka's own tool of that version, for scripts; checker is ConsumerOffsetChecker.",
+)
+@click.pass_context
+def describe(
+    ctx: click.Context,
+    output: Output,
+    cluster: ClusterOptions,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    topics: tuple[str, ...],
+    is_watched: bool,
+    interval: float,
+    kafka_format: str | None,
+) -> None:
     """Show members, owners, offsets and lag.
 
     LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. AGE tells when the offset
-    was committed, JOINED when the member registered. A dash stands for what is not there or not known.
+    was committed, HELD since when the owner has the partition, JOINED when the member registered. A dash stands for
+    what is not there or not known.
+
+    VERDICT is what was seen says: ok, warning (the lag does not fall), stall (owned, yet the offset stands still),
+    stop (nobody owns it or nobody commits), rewind (an offset went back), error (the offset cannot be right), unknown.
+    One look tells little; with --watch the verdict is on the last ten minutes, and a reason stands below.
 
     CLIENT is who seems to have written a member's registration; most versions of Kafka, and legacy-consumer, write the
     same. Below the tables stand the strategy that the owners show and what cannot work in this group.
+
+    With --watch --json each look is one line. --kafka-format shows the offsets in ZooKeeper.
     """
-    if not group or group in {".", ".."} or "/" in group or not group.isprintable():
-        raise ConfigError("group", printable(group), "is no name that a group can have")
+    check_wanted(groups, all_groups=all_groups)
+    if kafka_format is not None and output is not Output.TABLE:
+        raise click.UsageError("--kafka-format is a format of its own: leave out --format and --json.")
+    if is_watched and output is Output.CSV:
+        raise click.UsageError("--watch prints tables or JSON, one object for each look.")
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
-        found = describe_group(store, log_offsets, group)
-    if as_json:
-        click.echo(json.dumps(_document(found), indent=2))
-    else:
-        _show(found)
-    if found.no_log_ends:
-        click.echo(f"Warning: log ends and lag are not known: {found.no_log_ends}", err=True)
+        look = _Look(store, log_offsets, groups, all_groups=all_groups, topics=frozenset(topics))
+        printer = _Printer(look, output, kafka_format, one=len(groups) == 1, in_a_row=is_watched)
+        if not is_watched:
+            printer.print()
+            return
+        title = printable(", ".join(groups)) if groups else "All groups"
+        ctx.exit(watch(printer.draw, printer.print, title=title, interval_s=interval))
 
 
-def _document(found: GroupDescription) -> dict[str, object]:
-    return {**asdict(found), "total_lag": found.total_lag, "unowned": found.unowned}
+@dataclass(slots=True)
+class _Look:
+    """One look at the groups after the other, and what they say of each partition together."""
+
+    store: ZkStore
+    log_offsets: LogOffsets
+    groups: Sequence[str]
+    all_groups: bool = field(kw_only=True)
+    topics: frozenset[str] = field(kw_only=True)
+    _watches: dict[str, GroupWatch] = field(default_factory=dict)
+
+    def take(self) -> list[tuple[GroupDescription, Mapping[TopicPartition, Verdict]]]:
+        names = wanted_groups(self.store, self.groups, all_groups=self.all_groups)
+        wanted = self.topics.__contains__ if self.topics else None
+        found = describe_groups(self.store, self.log_offsets, names, topics=wanted)
+        seen_at_ms = SystemClock().wall_ms()
+        self._watches = {name: self._watches.get(name) or GroupWatch() for name in names}
+        return [(one, self._watches[one.group].judge(one, seen_at_ms)) for one in found]
+
+    def owned_topics(self, groups: Sequence[str]) -> dict[str, set[str]]:
+        """{group: the topics with a directory under its owners that exist}."""
+        children = self.store.get_children_many([OwnersPath(group).path for group in groups])
+        lives = read_topic_lives(self.store, {topic for names in children for topic in names or ()})
+        return {group: set(names or ()) & lives.keys() for group, names in zip(groups, children, strict=True)}
 
 
-def _show(found: GroupDescription) -> None:
-    now_ms = SystemClock().wall_ms()
-    say(_totals(found), "bold")
-    notes: dict[str, None] = {}
-    if found.partitions:
-        click.echo()
-        print_table(_PARTITIONS, [_partition_row(row, notes) for row in found.partitions])
-    if found.members or found.unreadable:
-        click.echo()
-        rows = [_member_row(member, now_ms) for member in found.members]
-        for bad in found.unreadable:
-            joined = duration(max(0, now_ms - bad.registered_at_ms))
-            name = Cell(printable(bad.consumer_id), _BAD)
-            rows.append([name, bad.kind, Cell("unreadable, see below", _BAD), "-", "-", joined])
-        print_table(_MEMBERS, rows)
-    if notes or found.unreadable or found.warnings or _is_telling(found.divides_by):
-        click.echo()
-    for note in notes:
-        say(note, _ODD)
-    for bad in found.unreadable:
-        say(f"unreadable: {printable(bad.problem)}", _BAD)
-    if _is_telling(found.divides_by):
-        say(f"owners as divided by {', '.join(found.divides_by)}")
-    for warning in found.warnings:
-        say(f"warning: {printable(warning.text)}", _ODD)
+@dataclass(slots=True)
+class _Printer:
+    look: _Look
+    output: Output
+    kafka_format: str | None
+    one: bool = field(kw_only=True)
+    in_a_row: bool = field(kw_only=True)
+    _warned: str | None = None
+
+    def print(self) -> None:
+        found = self.look.take()
+        match self.output:
+            case Output.JSON:
+                documents = [group_document(one, verdicts) for one, verdicts in found]
+                document = documents[0] if self.one else documents
+                if self.in_a_row:
+                    click.echo(json.dumps(document))
+                else:
+                    print_json(document)
+            case Output.CSV:
+                print_csv(
+                    PARTITION_FIELDS, [row for one, verdicts in found for row in partition_records(one, verdicts)]
+                )
+            case Output.TABLE:
+                if self.kafka_format is not None:
+                    self._print_as_kafka([one for one, _ in found])
+                else:
+                    self._print_tables(found)
+        self._warn(found)
+
+    def draw(self) -> list[RenderableType]:
+        parts = [part for one in self.look.take() for part in [*group_parts(*one), Line("")]]
+        return [_renderable(part) for part in parts]
+
+    def _print_tables(self, found: Sequence[tuple[GroupDescription, Mapping[TopicPartition, Verdict]]]) -> None:
+        for number, one in enumerate(found):
+            if number or (self.in_a_row and self._warned is not None):
+                click.echo()
+            for part in group_parts(*one):
+                if isinstance(part, TableOf):
+                    print_table(part.columns, part.rows)
+                else:
+                    say(part.text, part.style)
+        if not found:
+            click.echo("There is no group in /consumers.", err=True)
+
+    def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
+        assert self.kafka_format is not None
+        owned = self.look.owned_topics([one.group for one in found])
+        for one in found:
+            for line in kafka_lines(self.kafka_format, one, owned[one.group]):
+                click.echo(line)
+
+    def _warn(self, found: Sequence[tuple[GroupDescription, object]]) -> None:
+        reason = next((one.no_log_ends for one, _ in found if one.no_log_ends), "")
+        if reason and reason != self._warned:
+            click.echo(f"Warning: log ends and lag are not known: {reason}", err=True)
+        self._warned = reason
 
 
-def _is_telling(divides_by: Collection[str]) -> bool:
-    """Of a small group every strategy may make the same."""
-    return 0 < len(divides_by) < len(STRATEGIES)
-
-
-def _totals(found: GroupDescription) -> str:
-    members = _count(len(found.members), "member")
-    if found.unreadable:
-        members += f" and {len(found.unreadable)} unreadable"
-    parts = [members, _count(len(found.partitions), "partition")]
-    if found.unowned:
-        parts.append(f"{found.unowned} without owner")
-    unknown = sum(row.lag is None for row in found.partitions)
-    known = f"lag {found.total_lag}"
-    if unknown:
-        known = f"lag {found.total_lag} and {unknown} unknown" if unknown < len(found.partitions) else "lag unknown"
-    if found.partitions:
-        parts.append(known)
-    return f"Group {printable(found.group)}: {', '.join(parts)}"
-
-
-def _count(many: int, what: str) -> str:
-    return f"{many} {what}{'' if many == 1 else 's'}"
-
-
-def _partition_row(row: PartitionLag, notes: dict[str, None]) -> list[Cell | str]:
-    lag: Cell | str = number(row.lag)
-    if row.lag is not None and row.lag < 0:
-        lag = Cell(f"{row.lag} !", _BAD)
-        notes[
-            "! the committed offset lies beyond the end of the log: the topic was made anew, or the offset set by hand"
-        ] = None
-    owner: Cell | str = Cell("-", _ODD)
-    if row.owner is not None:
-        owner = printable(row.owner)
-        if not row.owner_is_member:
-            owner = Cell(f"{owner} ?", _ODD)
-            notes["? the owner is no registered member of the group"] = None
-    committed: Cell | str = number(row.committed)
-    if row.error is not None:
-        committed = Cell(f"{committed} *", _BAD)
-        notes[f"* {printable(row.error)}"] = None
-    return [
-        printable(row.topic),
-        str(row.partition),
-        committed,
-        number(row.log_end),
-        lag,
-        duration(row.committed_age_ms),
-        owner,
-    ]
-
-
-def _member_row(member: GroupMember, now_ms: int) -> list[Cell | str]:
-    topics = ", ".join(f"{topic} x {streams}" if streams != 1 else topic for topic, streams in member.subscription)
-    pattern = "" if member.pattern == "static" else f"{member.pattern} "
-    return [
-        printable(member.consumer_id),
-        member.kind,
-        printable(pattern + topics),
-        str(member.threads),
-        str(member.partitions),
-        duration(max(0, now_ms - member.registered_at_ms)),
-    ]
+def _renderable(part: Part) -> RenderableType:
+    return drawn_table(part.columns, part.rows) if isinstance(part, TableOf) else Text(part.text, part.style)

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.pruning import GroupUse, read_use
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
-from legacy_consumer.cli.tables import printable
+from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable
+from rebalance.clock import SystemClock
+
+_COLUMNS = (
+    Column("GROUP", folds=True),
+    Column("MEMBERS", is_number=True),
+    Column("TOPICS", is_number=True),
+    Column("OFFSETS", is_number=True),
+    Column("LAST COMMIT", is_number=True),
+)
+_FIELDS = ("group", "members", "topics", "offsets", "last_commit_ms")
 
 
 @click.command(
@@ -16,23 +26,55 @@ from legacy_consumer.cli.tables import printable
     epilog="""
 
 \b
-Example:
+Examples:
   legacy-consumer groups list --zookeeper localhost:2181/kafka
+  legacy-consumer groups list --details --format csv --zookeeper localhost:2181/kafka
 """,
 )
 @cluster_options
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def list_command(cluster: ClusterOptions, as_json: bool) -> None:
+@output_options
+@click.option("--details", is_flag=True, help="Also how many members and offsets each has, and its last commit.")
+def list_command(output: Output, cluster: ClusterOptions, details: bool) -> None:
     """Name all groups, one on a line.
 
-    Those are all that ever were in /consumers; `describe` tells whether somebody is in one.
+    Those are all that ever were in /consumers; --details tells whether somebody is in one, and when it committed last.
     """
     with open_store(load_cluster_config(cluster)) as store:
         names = list_groups(store)
-    if as_json:
-        click.echo(json.dumps(names, indent=2))
-        return
-    for name in names:
-        click.echo(printable(name))
+        use = read_use(store, names) if details else []
+    if details:
+        _print_details(use, output)
+    elif output is Output.JSON:
+        print_json(names)
+    elif output is Output.CSV:
+        print_csv(("group",), [{"group": name} for name in names])
+    else:
+        for name in names:
+            click.echo(printable(name))
     if not names:
         click.echo("There is no group in /consumers.", err=True)
+
+
+def _print_details(use: list[GroupUse], output: Output) -> None:
+    records = [
+        {
+            "group": one.group,
+            "members": one.members,
+            "topics": one.topics,
+            "offsets": len(one.offsets),
+            "last_commit_ms": one.last_commit_ms,
+        }
+        for one in use
+    ]
+    if output is Output.JSON:
+        print_json(records)
+    elif output is Output.CSV:
+        print_csv(_FIELDS, records)
+    elif use:
+        now_ms = SystemClock().wall_ms()
+        print_table(_COLUMNS, [_row(one, now_ms) for one in use])
+
+
+def _row(one: GroupUse, now_ms: int) -> list[Cell | str]:
+    age = "never" if one.last_commit_ms is None else f"{duration(max(0, now_ms - one.last_commit_ms))} ago"
+    return [printable(one.group), str(one.members), str(one.topics), str(len(one.offsets)), age]

@@ -1,4 +1,4 @@
-"""Logging of a command: to standard error, one line for each record."""
+"""Logging of a command: to standard error, one line for each record, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import logging
 import sys
 from typing import TextIO
 
+from legacy_consumer.json_logs import JsonLogFormatter
+
+FORMATS = ("text", "json")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 # kazoo calls each lost connection a warning, which this project reports itself
 _KAZOO_LEVELS = (logging.CRITICAL, logging.ERROR, logging.INFO)
@@ -14,19 +17,39 @@ _KAZOO_LEVELS = (logging.CRITICAL, logging.ERROR, logging.INFO)
 def set_up_logging(verbosity: int) -> None:
     """Warnings at 0, INFO at 1, DEBUG from 2 on. May be called again."""
     root = logging.getLogger()
-    handler = next((h for h in root.handlers if isinstance(h, _ToStandardError)), None)
-    if handler is None:
-        handler = _ToStandardError()
-        root.addHandler(handler)
+    handler = _handler()
     step = min(verbosity, len(_LEVELS) - 1)
-    handler.setFormatter(_OneLine(with_details=_LEVELS[step] <= logging.DEBUG))
+    if not isinstance(handler.formatter, JsonLogFormatter):
+        handler.setFormatter(_OneLine(with_details=_LEVELS[step] <= logging.DEBUG))
     root.setLevel(_LEVELS[step])
     logging.getLogger("kazoo").setLevel(_KAZOO_LEVELS[step])
+
+
+def set_log_format(name: str) -> None:
+    """One of FORMATS, for this command."""
+    if name == "json":
+        _handler().setFormatter(JsonLogFormatter())
+
+
+def name_member(group: str, consumer_id: str) -> None:
+    """The command is this member of a group: lines of JSON say so."""
+    formatter = _handler().formatter
+    if isinstance(formatter, JsonLogFormatter):
+        formatter.watch(group, consumer_id)
 
 
 def shows_tracebacks() -> bool:
     """Whether -vv was given."""
     return logging.getLogger().level <= logging.DEBUG
+
+
+def _handler() -> _ToStandardError:
+    root = logging.getLogger()
+    handler = next((h for h in root.handlers if isinstance(h, _ToStandardError)), None)
+    if handler is None:
+        handler = _ToStandardError()
+        root.addHandler(handler)
+    return handler
 
 
 class _ToStandardError(logging.StreamHandler[TextIO]):

@@ -49,12 +49,19 @@ _COMMANDS = {
     "assign": _Place(
         "legacy_consumer.cli.assign", "assign", "What a group of these members would do, without servers."
     ),
+    "brokers": _Place("legacy_consumer.cli.brokers", "brokers", "Show the brokers that are registered."),
     "consume": _Place("legacy_consumer.cli.consume", "consume", "Join a group and print its messages."),
+    "doctor": _Place("legacy_consumer.cli.doctor", "doctor", "Find what is wrong, and say what to do about it."),
     "embedded": _Place("legacy_consumer.cli.embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
-    "groups": _Place("legacy_consumer.cli.groups", "groups", "Look at groups: members, owners, offsets, lag."),
+    "exporter": _Place("legacy_consumer.cli.exporter", "exporter", "Serve all groups' lag to Prometheus."),
+    "groups": _Place("legacy_consumer.cli.groups", "groups", "Look at groups, check them, delete them."),
+    "migrate": _Place("legacy_consumer.cli.migrate", "migrate", "Move a group's offsets into Kafka, and back."),
+    "node": _Place("legacy_consumer.cli.node", "node", "Be one server of a real cluster, as in a container."),
+    "offsets": _Place("legacy_consumer.cli.offsets", "offsets", "Reset, copy, save and restore groups' offsets."),
     "quickstart": _Place(
         "legacy_consumer.cli.quickstart", "quickstart", "See a group at work, from nothing to a proof."
     ),
+    "topics": _Place("legacy_consumer.cli.topics", "topics", "Show the topics, and which groups read them."),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
-from legacy_consumer.cli.logs import set_up_logging
+from legacy_consumer.cli.logs import FORMATS, set_log_format, set_up_logging
 from legacy_consumer.config import ClusterConfig
 from zk_layout.errors import ConfigError
 from zk_layout.kazoo_store import KazooStore
@@ -76,7 +76,14 @@ def cluster_options(
 
 
 def verbose_option(command: F) -> F:
-    """-v shows what the command does, -vv everything; before or behind the command's name."""
+    """-v shows what the command does, -vv everything; before or behind the command's name. --log-format likewise."""
+    with_format = click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        expose_value=False,
+        callback=_set_log_format,
+        help="How log lines look; json: an object on each line, with group and consumer id.",
+    )(command)
     return click.option(
         "-v",
         "--verbose",
@@ -84,7 +91,12 @@ def verbose_option(command: F) -> F:
         expose_value=False,
         callback=_set_verbosity,
         help="Log to standard error what is done; twice: everything, with tracebacks.",
-    )(command)
+    )(with_format)
+
+
+def _set_log_format(_ctx: click.Context, _param: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        set_log_format(name)
 
 
 def _set_verbosity(ctx: click.Context, _param: click.Parameter, count: int) -> None:

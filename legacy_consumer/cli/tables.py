@@ -38,10 +38,7 @@ class Cell:
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
     """Print to standard output."""
     if sys.stdout.isatty():
-        # padding besides the box's own blank between columns: two in all
-        table = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
-        _fill(table, columns, rows)
-        _terminal().print(table)
+        _terminal().print(drawn_table(columns, rows))
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     _fill(table, columns, rows)
@@ -49,6 +46,14 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
     Console(file=drawn, width=_WIDE, color_system=None, markup=False, emoji=False, highlight=False).print(table)
     for line in drawn.getvalue().splitlines():
         click.echo(line.rstrip())
+
+
+def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> Table:
+    """As on a terminal, for whoever has a screen of its own."""
+    # padding besides the box's own blank between columns: two in all
+    table = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    _fill(table, columns, rows)
+    return table
 
 
 def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
@@ -72,6 +77,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def _terminal() -> Console:
+    """A console for the terminal that standard output is; nothing that is printed means markup."""
     return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
 
 

@@ -111,16 +111,19 @@ def test_describe_shows_owner_offset_end_and_lag_of_each_partition(kafka, billin
     done = groups(kafka, "describe", "billing")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert lines[0] == "Group billing: 1 member and 1 unreadable, 5 partitions, 2 without owner, lag 30 and 2 unknown"
+    assert lines[0] == (
+        "Group billing: 1 member and 1 unreadable, 5 partitions, 2 without owner, lag 30 and 2 unknown, "
+        "1 error, 1 unknown"
+    )
     table = [line.split() for line in lines[2:8]]
-    assert table[0] == ["TOPIC", "PARTITION", "COMMITTED", "LOG", "END", "LAG", "AGE", "OWNER"]
+    assert table[0] == ["TOPIC", "PARTITION", "COMMITTED", "LOG", "END", "LAG", "VERDICT", "AGE", "HELD", "OWNER"]
     rows = {(row[0], row[1]): row[2:] for row in table[1:]}
     assert list(rows) == [("gone", "0"), ("gone", "1"), ("orders", "0"), ("orders", "1"), ("orders", "2")]
     for partition, thread in (("0", "0"), ("1", "0"), ("2", "1")):
-        committed, end, lag, _age, _unit, owner = rows["orders", partition]
-        assert (committed, end, lag, owner) == ("10", "20", "10", f"{billing.consumer_id}-{thread}")
+        committed, end, lag, verdict, _age, _unit, _held, _held_unit, owner = rows["orders", partition]
+        assert (committed, end, lag, verdict, owner) == ("10", "20", "10", "ok", f"{billing.consumer_id}-{thread}")
     assert rows["gone", "0"][:3] == ["17", "-", "-"]
-    assert rows["gone", "0"][-2:] == ["billing_dead-host-1416392398000-1a2b3c4d-0", "?"]
+    assert rows["gone", "0"][-2:] == ["billing_dead-host-1416392398000-1a2b3c4d-0", "#"]
     assert rows["gone", "1"][:2] == ["-", "*"]
 
 
@@ -131,7 +134,7 @@ def test_describe_shows_the_members_and_why_one_cannot_be_read(kafka, billing):
     assert lines[heading + 1].split()[:8] == [billing.consumer_id, "Kafka", "0.8.1+", "orders", "x", "2", "2", "3"]
     assert lines[heading + 2].split()[:5] == [GARBAGE, "unknown", "unreadable,", "see", "below"]
     notes = lines[heading + 4 :]
-    assert notes[0] == "? the owner is no registered member of the group"
+    assert notes[0] == "# the owner znode is not ephemeral: it blocks the partition until somebody deletes it"
     assert notes[1].startswith("* /consumers/billing/offsets/gone/1 holds b'bad\\x1b[31m': an offset is a decimal")
     assert notes[2].startswith(f"unreadable: /consumers/billing/ids/{GARBAGE} holds b'not json': ")
     assert notes[3] == "owners as divided by range"
@@ -156,7 +159,7 @@ def test_on_a_terminal_the_table_is_styled_and_fits(kafka, billing, columns):
     assert "\x1b[1m" in shown
     assert "bad\\x1b[31m" in shown, "what others wrote must not reach the terminal as it is"
     plain = "".join(part.partition("m")[2] if n else part for n, part in enumerate(shown.split("\x1b[")))
-    drawn = plain[plain.index("TOPIC") : plain.index("* /consumers")]
+    drawn = plain[plain.index("TOPIC") : plain.index("# the owner")]
     assert all(len(line.rstrip("\r")) <= columns for line in drawn.split("\n"))
     assert "\u2500" * 20 in drawn
 
@@ -168,6 +171,7 @@ def test_describe_as_data_says_the_same(kafka, billing):
     assert (document["group"], document["total_lag"], document["unowned"]) == ("billing", 30, 2)
     [member] = document["members"]
     assert member["registered_at_ms"] > 0
+    assert member.pop("session_id") == f"0x{billing._store.session_id:x}"
     assert {**member, "registered_at_ms": 0} == {
         "consumer_id": billing.consumer_id,
         "pattern": "static",
@@ -194,7 +198,7 @@ def test_a_lag_below_zero_is_shown_and_explained(kafka, store):
     kafka.create_topic("made-anew", 1)
     store.create("/consumers/ahead/offsets/made-anew/0", b"5", make_parents=True)
     done = groups(kafka, "describe", "ahead")
-    assert done.stdout.splitlines()[0] == "Group ahead: 0 members, 1 partition, 1 without owner, lag 0"
+    assert done.stdout.splitlines()[0] == "Group ahead: 0 members, 1 partition, 1 without owner, lag 0, 1 error"
     assert done.stdout.splitlines()[3].split()[:6] == ["made-anew", "0", "5", "0", "-5", "!"]
     assert "! the committed offset lies beyond the end of the log" in done.stdout
 
@@ -227,7 +231,7 @@ def test_without_brokers_a_group_is_described_without_log_ends():
             timeout=60,
         )
     assert done.returncode == 0
-    assert done.stdout.splitlines()[0] == "Group g: 0 members, 1 partition, 1 without owner, lag unknown"
+    assert done.stdout.splitlines()[0] == "Group g: 0 members, 1 partition, 1 without owner, lag unknown, 1 unknown"
     assert done.stdout.splitlines()[3].split()[:5] == ["t", "0", "5", "-", "-"]
     [warning] = done.stderr.splitlines()
     assert warning.startswith("Warning: log ends and lag are not known: ")

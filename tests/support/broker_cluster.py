@@ -124,6 +124,10 @@ class BrokerCluster:
         path = f"/consumers/{group}/ids"
         return self._store.get_children(path) if self._store.exists(path) else ()
 
+    def has_group(self, group: str) -> bool:
+        """Whether anything of the group was ever written: whoever registers leaves at least /consumers/G/ids."""
+        return self._store.exists(f"/consumers/{group}")
+
     def batches_on_disk(self, topic: str) -> list[Batch]:
         """What lies in the segments of partition 0, in order."""
         folder = self.kafka.brokers[0].data_folder / f"{topic}-0"

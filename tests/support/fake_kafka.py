@@ -116,6 +116,11 @@ class FakeFetchers:
     def __init__(self, kafka):
         self.kafka = kafka
         self.made = []
+        self.refusal = None
+
+    def check_access(self):
+        if self.refusal is not None:
+            raise self.refusal
 
     def fetcher(self):
         self.made.append(FakeFetcher(self.kafka))

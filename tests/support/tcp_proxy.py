@@ -1,4 +1,4 @@
-"""A TCP proxy on the loopback address that can cut, pause and restore connections."""
+"""A TCP proxy on the loopback address that can cut, pause, slow down and restore connections."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import contextlib
 import selectors
 import socket
 import threading
+import time
+from collections import deque
 
 
 class TcpProxy:
     """Passes bytes between whoever connects and one server, from start() to close().
 
     cut(): close all connections and refuse new ones. pause(): keep them, pass nothing, take no new ones either.
-    restore(): back to normal, for what waits too. garble_next(): falsify the next bytes that the server sends.
+    slow(): keep all bytes back for a while, in both directions. restore(): back to normal, for what waits too.
+    garble_next(): falsify the next bytes that the server sends.
     """
 
     def __init__(self, host: str, port: int, bind: str = "127.0.0.1") -> None:
@@ -25,6 +28,8 @@ class TcpProxy:
         self._to_garble = threading.Event()
         self._servers: set[socket.socket] = set()
         self._peers: dict[socket.socket, socket.socket] = {}
+        self._delay_s = 0.0
+        self._kept_back: deque[tuple[float, socket.socket, bytes]] = deque()
         self._state = "open"
         self._applied = threading.Condition()
         self._applied_state = "open"
@@ -45,7 +50,12 @@ class TcpProxy:
     def pause(self) -> None:
         self._set("paused")
 
+    def slow(self, delay_s: float) -> None:
+        self._delay_s = delay_s
+        self._set("open")
+
     def restore(self) -> None:
+        self._delay_s = 0.0
         self._set("open")
 
     def garble_next(self) -> None:
@@ -73,7 +83,9 @@ class TcpProxy:
                     selector.register(self._listener, selectors.EVENT_READ)
                     for sock in self._peers:
                         selector.register(sock, selectors.EVENT_READ)
-                ready = [key.fileobj for key, _ in selector.select()]
+                ready = [key.fileobj for key, _ in selector.select(self._until_due() if state != "paused" else None)]
+            if state != "paused":
+                self._hand_on_what_is_due()
             if self._wake_in in ready:
                 with contextlib.suppress(BlockingIOError):
                     self._wake_in.recv(1)
@@ -107,10 +119,30 @@ class TcpProxy:
                 if sock in self._servers and self._to_garble.is_set():
                     self._to_garble.clear()
                     data = data[:4] + bytes(255 - byte for byte in data[4:8]) + data[8:]  # behind the length
-                self._peers[sock].sendall(data)
+                if self._delay_s or self._kept_back:
+                    self._kept_back.append((time.monotonic() + self._delay_s, sock, data))
+                else:
+                    self._peers[sock].sendall(data)
                 return
         except OSError:
             pass
+        self._part(sock)
+
+    def _until_due(self) -> float | None:
+        return max(0.0, self._kept_back[0][0] - time.monotonic()) if self._kept_back else None
+
+    def _hand_on_what_is_due(self) -> None:
+        """In the order in which it came, whatever the delay was then."""
+        while self._kept_back and (not self._delay_s or self._kept_back[0][0] <= time.monotonic()):
+            _, sock, data = self._kept_back.popleft()
+            if sock not in self._peers:
+                continue
+            try:
+                self._peers[sock].sendall(data)
+            except OSError:
+                self._part(sock)
+
+    def _part(self, sock: socket.socket) -> None:
         self._servers -= {sock, self._peers[sock]}
         peer = self._peers.pop(sock)
         self._peers.pop(peer, None)
@@ -122,3 +154,4 @@ class TcpProxy:
             sock.close()
         self._peers.clear()
         self._servers.clear()
+        self._kept_back.clear()

@@ -19,7 +19,7 @@ from pathlib import Path
 from legacy_consumer.embedded.java import find_java
 from legacy_consumer.errors import JavaMissingError
 
-TIERS = ("unit", "simulation", "contract", "integration", "interop", "spark", "containers")
+TIERS = ("unit", "simulation", "contract", "integration", "interop", "chaos", "spark", "containers")
 """In the order they run: what is cheap and says most comes first."""
 
 QUICK_TIERS = frozenset({"unit", "simulation"})
@@ -31,7 +31,7 @@ MARKERS_OF_TIER: dict[str, tuple[str, ...]] = {
     "spark": ("spark",),
     "containers": ("containers",),
 }
-"""Markers that a folder gives to its tests. In tests/contract, what wants a real server says so by hand."""
+"""Markers that a folder gives to its tests. In tests/contract and tests/chaos, what wants servers says so by hand."""
 
 SERVER_MARKERS = frozenset({"zookeeper", "kafka", "interop", "spark", "containers"})
 

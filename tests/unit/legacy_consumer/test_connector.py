@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from legacy_consumer import ConsumerConnector, ConsumerTimeoutError, MessageStreamsExistError, Phase, Whitelist
-from legacy_consumer.errors import ConsumerClosedError, OffsetError
+from legacy_consumer.errors import BrokerRefusedError, ConsumerClosedError, MissingListenerError, OffsetError
 from rebalance.errors import AssignmentRefusedError
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
@@ -34,11 +34,13 @@ class Cluster:
             f"/brokers/topics/{topic}", encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
         )
 
-    def connector(self, **properties):
+    def connector(self, *, refusal=None, **properties):
         properties = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 2000, **properties}
+        fetchers = FakeFetchers(self.kafka)
+        fetchers.refusal = refusal
         connector = ConsumerConnector(
             store=MemoryStore(self.zookeeper),
-            fetchers=FakeFetchers(self.kafka),
+            fetchers=fetchers,
             zookeeper_connect="memory",
             group_id="g",
             **properties,
@@ -62,6 +64,21 @@ def cluster():
 def take(stream, count):
     messages = iter(stream)
     return [(m.partition(), m.offset()) for m in (next(messages) for _ in range(count))]
+
+
+@pytest.mark.parametrize(
+    "refusal", [MissingListenerError("SSL", ("PLAINTEXT",)), BrokerRefusedError("b:1", "Invalid username or password")]
+)
+def test_a_member_that_the_brokers_would_not_let_in_registers_nothing(cluster, refusal):
+    connector = cluster.connector(refusal=refusal)
+    cluster.zookeeper.requests.clear()
+    with pytest.raises(type(refusal)) as caught:
+        connector.create_message_streams({"t": 1})
+    assert caught.value is refusal
+    assert not cluster.zookeeper.requests.keys() & {"create", "multi", "set_data", "delete"}
+    assert not cluster.admin.exists("/consumers")
+    with pytest.raises(ConsumerClosedError):
+        connector.create_message_streams({"t": 1})
 
 
 def test_messages_of_every_partition_arrive(cluster):

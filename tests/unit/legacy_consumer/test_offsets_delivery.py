@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from legacy_consumer import ConsumerConnector, Phase
-from legacy_consumer.errors import CommitFailedError
+from legacy_consumer.errors import CommitFailedError, GroupOffsetsUnavailableError
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
@@ -132,21 +132,40 @@ def test_a_member_that_leaves_without_a_coordinator_leaves_within_its_drain_time
     assert cluster.admin.get_children("/consumers/g/owners/t") == ()
 
 
-def test_a_rebalance_goes_on_without_a_coordinator_and_its_new_owner_begins_when_there_is_one(cluster):
-    cluster.kafka.ends.update(dict.fromkeys(TPS, 5))
-    first, stream = cluster.stream(**IN_KAFKA, drain_timeout_ms=50)
-    assert take(stream, 10) == both(range(5))
-    first.commit_offsets()
+@pytest.mark.parametrize("storage", [IN_KAFKA, IN_BOTH], ids=["kafka", "both"])
+def test_without_a_coordinator_nobody_joins_and_nobody_is_disturbed(cluster, storage):
+    first, _ = cluster.stream(**storage)
+    before = cluster.admin.get_children("/consumers/g/ids"), first.status
     cluster.group_offsets.down = 10**9
-    second, other = cluster.stream(**IN_KAFKA, rebalance_max_retries=1, rebalance_backoff_ms=20)
-    assert second.wait_until(lambda status: "cannot be read from Kafka" in str(status.error), 5)
-    assert second.status.phase is Phase.DEGRADED
-    assert len(first.status.owned) == len(second.status.owned) == 1, "both know their share"
+    with pytest.raises(GroupOffsetsUnavailableError, match=r"cannot be read from Kafka: .*; see whether the brokers"):
+        cluster.stream(**storage, rebalance_max_retries=2, rebalance_backoff_ms=10)
+    assert (cluster.admin.get_children("/consumers/g/ids"), first.status) == before
+
+
+def test_a_coordinator_that_is_not_ready_at_once_is_waited_for(cluster):
+    cluster.kafka.ends.update(dict.fromkeys(TPS, 5))
+    cluster.group_offsets.down = 4
+    _, stream = cluster.stream(**IN_KAFKA, offsets_channel_socket_timeout_ms=10, rebalance_backoff_ms=10)
+    assert take(stream, 10) == both(range(5))
+
+
+def test_a_rebalance_goes_on_without_a_coordinator_and_its_new_owner_begins_when_there_is_one(cluster):
+    first, stream = cluster.stream(**IN_KAFKA, rebalance_max_retries=1, rebalance_backoff_ms=20)
+    second, other = cluster.stream(**IN_KAFKA, drain_timeout_ms=50)
+    assert first.wait_until(lambda status: len(status.owned) == 1, 5)
+    cluster.kafka.ends.update(dict.fromkeys(TPS, 5))
+    for member, own in ((first, stream), (second, other)):
+        take(own, 5)
+        member.commit_offsets()
+    cluster.group_offsets.down = 10**9
+    second.shutdown()
+    assert first.wait_until(lambda status: status.phase is Phase.DEGRADED, 5)
+    assert "cannot be read from Kafka" in str(first.status.error)
+    assert len(first.status.owned) == 2, "it knows its share"
     cluster.group_offsets.down = 0
     cluster.kafka.ends.update(dict.fromkeys(TPS, 6))
-    (message,) = [m for _, m in zip(range(1), other, strict=False)]
-    assert message.offset() == 5
-    assert second.wait_until(lambda status: status.phase is Phase.STABLE, 5)
+    assert take(stream, 2) == both([5])
+    assert first.wait_until(lambda status: status.phase is Phase.STABLE, 5)
 
 
 # Topics that are deleted and created again

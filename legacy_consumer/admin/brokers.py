@@ -1,0 +1,68 @@
+"""The registered brokers as an operator wants to see them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zk_layout.codecs import decode_broker, decode_controller
+from zk_layout.errors import MalformedZnodeError, NoNodeError
+from zk_layout.model import Broker
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, ControllerPath
+from zk_layout.store import ZkStore
+
+KAFKA_OF_VERSION = {
+    1: "0.8",
+    2: "0.9",
+    3: "0.10.0 to 0.10.1",
+    4: "0.10.2 to 2.6",
+    5: "2.7+",
+}
+"""Which Kafka writes a registration of which version."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSummary:
+    """One child of `/brokers/ids`.
+
+    broker: None if it cannot be read, and then problem says why. since_ms: when it registered, by ZooKeeper's clock.
+    """
+
+    broker_id: str
+    broker: Broker | None
+    since_ms: int
+    is_controller: bool
+    problem: str | None = None
+
+
+def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
+    """The registered brokers by id. Raises: ZooKeeperError."""
+    try:
+        names = store.get_children(BrokerIdsPath().path)
+    except NoNodeError:
+        return []
+    controller = read_controller(store)
+    paths = [f"{BrokerIdsPath().path}/{name}" for name in names]
+    found: list[BrokerSummary] = []
+    for name, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
+        if znode is None:
+            continue
+        since_ms = znode.stat.ctime_ms
+        if BrokerIdPath.parse(path) is None:
+            found.append(BrokerSummary(name, None, since_ms, False, f"{path} is not named by a number"))
+            continue
+        try:
+            broker = decode_broker(path, znode.data)
+        except MalformedZnodeError as error:
+            found.append(BrokerSummary(name, None, since_ms, int(name) == controller, str(error)))
+        else:
+            found.append(BrokerSummary(name, broker, since_ms, broker.broker_id == controller))
+    return sorted(found, key=lambda one: (one.broker is None, int(one.broker_id) if one.broker_id.isdigit() else 0))
+
+
+def read_controller(store: ZkStore) -> int | None:
+    """The id of the controller; None while there is none. Raises: ZooKeeperError."""
+    path = ControllerPath().path
+    try:
+        return decode_controller(path, store.get_data(path).data).broker_id
+    except (NoNodeError, MalformedZnodeError):
+        return None

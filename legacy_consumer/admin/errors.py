@@ -1,0 +1,153 @@
+"""The branch of the error tree for changes that an operator asks for. Each says what was done, and what to do now.
+
+LegacyConsumerError (zk_layout.errors)
+  ChangeError
+    BadOffsetFileError              a file of offsets has bad lines; nothing of it is used
+    OffsetsOutsideLogError          offsets that are not in the logs
+    UnknownLogEndsError             retriable; no broker answers for some partitions
+    UnreadableOffsetsError          offset znodes that nobody can read
+    OffsetsChangedError             retriable; somebody committed between the plan and the write: nothing was written
+    OffsetsHalfWrittenError         a plan too large for one request was stopped in the middle
+    ResetRequestError               running members did not follow, so nothing was written
+    BackupError                     no backup could be written, so nothing was changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+_SHOWN = 3
+
+
+class ChangeError(LegacyConsumerError):
+    """A change was refused, or stopped."""
+
+
+class BadOffsetFileError(ChangeError):
+    """lines: ((line number, what is wrong with it), ...)."""
+
+    def __init__(self, file: str, lines: tuple[tuple[int, str], ...]) -> None:
+        super().__init__(file, lines)
+        self.file = file
+        self.lines = lines
+
+    def __str__(self) -> str:
+        some = "; ".join(f"line {number}: {reason}" for number, reason in self.lines[:_SHOWN])
+        more = f"; and {len(self.lines) - _SHOWN} more lines" if len(self.lines) > _SHOWN else ""
+        return f"nothing was changed, {self.file} cannot be used: {some}{more}"
+
+
+class OffsetsOutsideLogError(ChangeError):
+    """offsets: ((partition, offset, where its log begins, where it ends), ...)."""
+
+    def __init__(self, offsets: tuple[tuple[TopicPartition, int, int, int], ...]) -> None:
+        super().__init__(offsets)
+        self.offsets = offsets
+
+    def __str__(self) -> str:
+        some = "; ".join(f"{tp}: {o} is not in {begin} to {end}" for tp, o, begin, end in self.offsets[:_SHOWN])
+        more = f"; and {len(self.offsets) - _SHOWN} more" if len(self.offsets) > _SHOWN else ""
+        return (
+            f"nothing was changed, offsets lie outside the log: {some}{more}; --clamp takes the nearest that there is"
+        )
+
+
+class UnknownLogEndsError(ChangeError):
+    """No leader, or none that answers."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, partitions: tuple[TopicPartition, ...], reason: str = "") -> None:
+        super().__init__(partitions, reason)
+        self.partitions = partitions
+        self.reason = reason
+
+    def __str__(self) -> str:
+        why = f" ({self.reason})" if self.reason else ""
+        return (
+            f"nothing was changed, no broker answers for {_some(self.partitions)}{why}: try again when their leaders "
+            "are back (`legacy-consumer brokers` shows who is there), or choose others with --topic TOPIC:PARTITION,..."
+        )
+
+
+class UnreadableOffsetsError(ChangeError):
+    """problems: what is wrong with each znode."""
+
+    def __init__(self, group: str, problems: tuple[str, ...]) -> None:
+        super().__init__(group, problems)
+        self.group = group
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return (
+            f"offsets of group {self.group!r} cannot be read: {'; '.join(self.problems[:_SHOWN])}; "
+            "`offsets reset` with --topic writes good ones"
+        )
+
+
+class OffsetsChangedError(ChangeError):
+    """The offset is not what the plan saw."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, partition: TopicPartition) -> None:
+        super().__init__(group, partition)
+        self.group = group
+        self.partition = partition
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was written: somebody else wrote the offset of {self.partition} of group {self.group!r} since "
+            "the plan was made; stop who commits, and run the command again for a new plan"
+        )
+
+
+class OffsetsHalfWrittenError(ChangeError):
+    """done: the partitions that were written, all others were not."""
+
+    def __init__(self, group: str, done: tuple[TopicPartition, ...], total: int, reason: str) -> None:
+        super().__init__(group, done, total, reason)
+        self.group = group
+        self.done = done
+        self.total = total
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group!r}: {len(self.done)} of {self.total} offsets are written, those up to {self.done[-1]} "
+            f"in the order of the plan, and the others are not: {self.reason}; run the same command again to write the "
+            "rest, or import the backup to take back what was written"
+        )
+
+
+class ResetRequestError(ChangeError):
+    """Running members were asked to follow a reset, and it did not come to that."""
+
+    def __init__(self, group: str, reason: str) -> None:
+        super().__init__(group, reason)
+        self.group = group
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"nothing was written, group {self.group!r} goes on as before: {self.reason}"
+
+
+class BackupError(ChangeError):
+    """The file cannot be written."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(file, reason)
+        self.file = file
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"nothing was changed, no backup can be written to {self.file}: {self.reason}; see --backup-dir"
+
+
+def _some(partitions: Sequence[TopicPartition]) -> str:
+    more = f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else ""
+    return ", ".join(map(str, partitions[:_SHOWN])) + more

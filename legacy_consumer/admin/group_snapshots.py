@@ -1,0 +1,43 @@
+"""Groups as their own members see them, for whoever asks about many groups at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from legacy_consumer.admin.group_members import RegisteredMember, needs_cluster_topics
+from legacy_consumer.admin.topic_partitions import is_topic_name, list_topic_names, read_topic_lives
+from rebalance.snapshot import GroupSnapshot
+from rebalance.subscription import subscribed_topics
+from zk_layout.store import ZkStore
+
+
+def read_snapshots(store: ZkStore, members: Sequence[RegisteredMember]) -> dict[str, GroupSnapshot]:
+    """{group: its snapshot} of the groups that have members. Two requests at most, however many groups there are.
+
+    members: as group_members.read_members found them. Raises: ZooKeeperError.
+    """
+    by_group: dict[str, list[RegisteredMember]] = {}
+    for member in members:
+        by_group.setdefault(member.group, []).append(member)
+    cluster_topics = list_topic_names(store) if needs_cluster_topics(members) else ()
+    wanted = {group: _topics(found, cluster_topics) for group, found in by_group.items()}
+    lives = read_topic_lives(store, set().union(*wanted.values()))
+    return {
+        group: GroupSnapshot(
+            group=group,
+            members={m.consumer_id: m.registration for m in found if m.registration is not None},
+            partitions={topic: lives[topic].partitions for topic in sorted(wanted[group]) if topic in lives},
+            unreadable={m.consumer_id: m.problem for m in found if m.problem is not None},
+            kinds={m.consumer_id: m.kind for m in found},
+            created={topic: lives[topic].czxid for topic in sorted(wanted[group]) if topic in lives},
+        )
+        for group, found in by_group.items()
+    }
+
+
+def _topics(members: Iterable[RegisteredMember], cluster_topics: Collection[str]) -> set[str]:
+    topics: set[str] = set()
+    for member in members:
+        if member.registration is not None:
+            topics |= set(subscribed_topics(member.registration, cluster_topics))
+    return {topic for topic in topics if is_topic_name(topic)}

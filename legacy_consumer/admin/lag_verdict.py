@@ -1,0 +1,251 @@
+"""Is a lag a reason to get up at night? Judges what was seen of a partition over a while. No I/O, no clock.
+
+Lag alone says little: 10,000 messages may be a burst that is gone in a second, and 3 may stand there since yesterday.
+So a window of what was seen is kept, and the question is whether the group moves. The words are those of Burrow:
+
+    ok        caught up, or on its way
+    warning   the offset moves, but the lag does not fall from one commit to the next
+    stall     somebody owns the partition and messages wait, but the offset stays where it is
+    stop      messages wait and nobody owns the partition, or nobody commits
+    rewind    an offset was committed that is lower than the one before
+    error     the offset cannot be right: it lies beyond the log, or the znode cannot be read
+    unknown   no broker tells where the log ends
+
+Two things differ from Burrow, which reads a topic of commits. Consumers of ZooKeeper groups do not write an offset that
+did not change, so that no commit comes is not yet a stop: a live owner that commits nothing while messages wait is
+stalled. And the window is filled by looking, not by commits, so lags are compared where a commit was first seen: in
+between a lag only grows. As in Burrow, whoever was caught up once within the window is well, unless nobody is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+
+class Kind(Enum):
+    """The verdicts, from the best to the worst."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    WARNING = "warning"
+    REWIND = "rewind"
+    STALL = "stall"
+    STOP = "stop"
+    ERROR = "error"
+
+    @property
+    def severity(self) -> int:
+        """0 for the best."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {kind: number for number, kind in enumerate(Kind)}
+_BAD = frozenset({Kind.REWIND, Kind.STALL, Kind.STOP, Kind.ERROR})
+
+
+class Sample(NamedTuple):
+    """One look at one partition; a tuple, because an exporter keeps a million of them.
+
+    seen_at_ms: when it was looked at. offset, committed_at_ms: the committed offset and when it was written, None if
+    there is none. lag: None if no broker said where the log ends.
+    """
+
+    seen_at_ms: int
+    offset: int | None
+    lag: int | None
+    committed_at_ms: int | None
+
+
+Window: TypeAlias = tuple[Sample, ...]
+"""What was seen of a partition, the oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What a verdict takes into account.
+
+    size: samples kept. span_ms: older ones are forgotten. patience_ms: how long an offset may stay where it is while
+    messages wait; to be longer than the members' auto.commit.interval.ms, which is a minute unless set otherwise.
+    """
+
+    size: int = 10
+    span_ms: int = 600_000
+    patience_ms: int = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """kind, and the reason in words. complete: the share of patience_ms that the window covers, up to 1."""
+
+    kind: Kind
+    reason: str
+    complete: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupVerdict:
+    """The worst of a group's partitions: error if one is stopped, stalled, rewound or wrong, as Burrow has it.
+
+    kinds: how many partitions have which verdict.
+    """
+
+    kind: Kind
+    kinds: dict[Kind, int] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """How many partitions are not well, and how."""
+        bad = sorted((kind for kind in self.kinds if kind is not Kind.OK), key=lambda kind: -kind.severity)
+        return ", ".join(f"{self.kinds[kind]} {kind.value}" for kind in bad)
+
+
+DEFAULT = Judging()
+
+
+def extend(window: Window, sample: Sample, judging: Judging = DEFAULT) -> Window:
+    """The window with one more sample, within its bounds. A sample that is not newer than the last changes nothing.
+
+    Of looks that saw the same, the first and the last are kept, so a quiet partition costs two samples. Looks that come
+    faster than span_ms / size replace each other, unless a commit lies between them.
+    """
+    if window and sample.seen_at_ms <= window[-1].seen_at_ms:
+        return window
+    kept = list(window)
+    if len(kept) >= 2 and _is_between(kept[-2], kept[-1], sample, judging):
+        kept.pop()
+    kept.append(sample)
+    begin_ms = sample.seen_at_ms - judging.span_ms
+    while len(kept) > judging.size or kept[0].seen_at_ms < begin_ms:
+        first = kept.pop(0)
+        if kept[0].seen_at_ms > begin_ms and _saw_the_same(first, kept[0]) and len(kept) < judging.size:
+            # nothing happened in between, so it was the same when the window begins
+            kept.insert(0, first._replace(seen_at_ms=begin_ms))
+    return tuple(kept)
+
+
+def _is_between(before: Sample, middle: Sample, after: Sample, judging: Judging) -> bool:
+    """Whether the middle one tells nothing that the two others do not."""
+    if _commit_of(before) != _commit_of(middle) or _commit_of(middle) != _commit_of(after):
+        return False
+    if (before.lag or 0) > 0 >= (middle.lag or 0):
+        return False  # it was caught up then
+    same = _saw_the_same(before, middle) and _saw_the_same(middle, after)
+    return same or after.seen_at_ms - before.seen_at_ms < judging.span_ms // judging.size
+
+
+def _saw_the_same(one: Sample, other: Sample) -> bool:
+    return _commit_of(one) == _commit_of(other) and one.lag == other.lag
+
+
+def judge(
+    window: Window, *, has_owner: bool | None = None, problem: str | None = None, judging: Judging = DEFAULT
+) -> Verdict:
+    """The verdict on a partition, as of the newest sample.
+
+    has_owner: whether a live member owns it now; None if that is not known. problem: why its znodes cannot be read.
+    """
+    if problem is not None:
+        return Verdict(Kind.ERROR, problem)
+    if not window:
+        return Verdict(Kind.UNKNOWN, "not looked at yet", 0.0)
+    now = window[-1]
+    complete = min(1.0, (now.seen_at_ms - window[0].seen_at_ms) / max(1, judging.patience_ms))
+    if now.offset is None:
+        return Verdict(Kind.OK, "nothing was committed yet", complete)
+    if now.lag is None:
+        return Verdict(Kind.UNKNOWN, "no broker tells where the log ends", complete)
+    if now.lag < 0:
+        return Verdict(Kind.ERROR, f"offset {now.offset} lies {-now.lag} beyond the end of the log", complete)
+    if now.lag == 0:
+        return Verdict(Kind.OK, "caught up", complete)
+    kind, reason = _judge_behind(window, has_owner, judging)
+    return Verdict(kind, reason, complete)
+
+
+def _judge_behind(window: Window, has_owner: bool | None, judging: Judging) -> tuple[Kind, str]:
+    now = window[-1]
+    if has_owner is False:
+        return Kind.STOP, f"{now.lag} messages wait and no member owns the partition"
+    still = _still_since(window)
+    waited_ms = now.seen_at_ms - still[0].seen_at_ms
+    patience_ms = max(judging.patience_ms, _slowest_commit_ms(window))
+    if any(sample.lag == 0 for sample in window):
+        if len(still) > 1 and waited_ms > patience_ms and has_owner is None:
+            return Kind.STOP, f"{now.lag} messages wait and nothing was committed for {_seconds(waited_ms)}"
+        if waited_ms <= patience_ms:
+            return Kind.OK, "it was caught up within the window"
+    commits = _first_seen(window)
+    back = next(((a, b) for a, b in pairwise(commits) if _went_back(a, b)), None)
+    if back is not None:
+        return Kind.REWIND, f"the committed offset went back from {back[0].offset} to {back[1].offset}"
+    if len(still) > 1 and waited_ms > patience_ms:
+        again = still[0].committed_at_ms != now.committed_at_ms
+        what = f"the offset stays at {now.offset} for {_seconds(waited_ms)} while {now.lag} messages wait"
+        if again:
+            return Kind.STALL, f"{what}, though it is committed again and again"
+        if has_owner:
+            return Kind.STALL, f"{what}, though a member owns the partition"
+        return Kind.STOP, f"{what}, and nothing is committed"
+    if _does_not_fall(commits, judging):
+        return Kind.WARNING, f"the lag grew from {commits[0].lag} to {now.lag} and never fell with a commit"
+    if len(window) == 1:
+        return Kind.OK, "seen once: whether it moves, a second look tells"
+    return Kind.OK, "it moves"
+
+
+def judge_group(verdicts: Iterable[Verdict]) -> GroupVerdict:
+    """What the verdicts on a group's partitions amount to."""
+    kinds = dict(Counter(verdict.kind for verdict in verdicts))
+    worst = max(kinds, key=lambda kind: kind.severity, default=Kind.OK)
+    return GroupVerdict(Kind.ERROR if worst in _BAD else worst, kinds)
+
+
+def _commit_of(sample: Sample) -> tuple[int | None, int | None]:
+    return sample.offset, sample.committed_at_ms
+
+
+def _still_since(window: Window) -> Sequence[Sample]:
+    """The last samples, throughout which the offset stood where it stands now and messages waited."""
+    start = len(window) - 1
+    offset = window[-1].offset
+    while start > 0 and window[start - 1].offset == offset and (window[start - 1].lag or 0) > 0:
+        start -= 1
+    return window[start:]
+
+
+def _first_seen(window: Window) -> Sequence[Sample]:
+    """One sample for each commit in the window: the first that saw it and knew the lag."""
+    found: list[Sample] = []
+    for sample in window:
+        if sample.offset is None or sample.lag is None:
+            continue
+        if not found or _commit_of(found[-1]) != _commit_of(sample):
+            found.append(sample)
+    return found
+
+
+def _slowest_commit_ms(window: Window) -> int:
+    """The longest time between two commits: whoever commits every five minutes has not stopped after two."""
+    times = sorted({sample.committed_at_ms for sample in window if sample.committed_at_ms is not None})
+    return max((b - a for a, b in pairwise(times)), default=0)
+
+
+def _went_back(before: Sample, after: Sample) -> bool:
+    return before.offset is not None and after.offset is not None and after.offset < before.offset
+
+
+def _does_not_fall(commits: Sequence[Sample], judging: Judging) -> bool:
+    """Three commits or more, over patience_ms or more, and none found less waiting than the one before."""
+    if len(commits) < 3 or commits[-1].seen_at_ms - commits[0].seen_at_ms < judging.patience_ms:
+        return False
+    lags = [sample.lag or 0 for sample in commits]
+    return lags[-1] > lags[0] and all(a <= b for a, b in pairwise(lags))
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms // 1000} s"

@@ -1,0 +1,168 @@
+"""Writes a plan of offsets under a running group: its members of this project hold still and follow.
+
+See legacy_consumer.reset_requests.records for the steps. Members of the JVM cannot follow; as long as one owns a
+partition of the plan nothing is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from legacy_consumer.admin.errors import OffsetsChangedError, ResetRequestError
+from legacy_consumer.admin.offset_plans import OffsetPlan, Standing, read_standings
+from legacy_consumer.admin.offset_writes import Written, write_plan
+from legacy_consumer.reset_requests import (
+    Answer,
+    AnswerState,
+    Request,
+    RequestState,
+    answer_path,
+    answers_path,
+    decode_answer,
+    encode_request,
+    request_path,
+)
+from rebalance.clock import Clock, SystemClock
+from rebalance.group_strategy import owner_id
+from zk_layout.errors import MalformedZnodeError, NodeExistsError, NoNodeError, NotEmptyError
+from zk_layout.model import TopicPartition
+from zk_layout.paths import OwnerPath
+from zk_layout.store import SetOp, ZkStore
+
+_LOOK_S = 0.05
+_TRIES = 5
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """written: as write_plan says. plan: what was written, over what the members had committed last.
+
+    unanswered: owners that did not say in time that they went on from the new offsets.
+    """
+
+    written: Written
+    plan: OffsetPlan
+    unanswered: tuple[str, ...] = ()
+
+
+def write_live(
+    store: ZkStore,
+    plan: OffsetPlan,
+    *,
+    timeout_s: float = 10.0,
+    on_progress: Callable[[int], None] = lambda _: None,
+    before_write: Callable[[OffsetPlan], None] = lambda _: None,
+    clock: Clock | None = None,
+) -> Followed:
+    """Have the owners hold the plan's partitions, write all offsets in one multi, and wait until they went on.
+
+    timeout_s: for each of the two waits. before_write: told the plan as it is written, for a backup.
+    Raises: ResetRequestError if not all owners hold still in time or another reset is under way, with nothing written;
+    OffsetsChangedError if they go on committing; others as write_plan.
+    """
+    clock = clock or SystemClock()
+    partitions = frozenset(change.partition for change in plan.to_write)
+    request = Request(secrets.token_hex(8), RequestState.PREPARE, partitions)
+    with _requested(store, plan.group, request):
+        waiting = _wait(store, plan.group, request, AnswerState.READY, timeout_s, clock)
+        if waiting:
+            some = ", ".join(waiting[:_SHOWN]) + (", ..." if len(waiting) > _SHOWN else "")
+            reason = (
+                f"no answer within {timeout_s:g} s from {some}; stop such members (those of the JVM cannot follow a "
+                "reset while they run), or raise --timeout for slow ones"
+            )
+            raise ResetRequestError(plan.group, reason)
+        applied = encode_request(replace(request, state=RequestState.APPLIED))
+        also = (SetOp(request_path(plan.group), applied, 0),)
+        for attempt in range(_TRIES):
+            plan = _again(plan, read_standings(store, plan.group))
+            before_write(plan)
+            try:
+                written = write_plan(store, plan, force=True, also=also, on_progress=on_progress)
+            except OffsetsChangedError:
+                # what was in a user's hand was committed
+                if attempt == _TRIES - 1:
+                    raise
+            else:
+                break
+        unanswered = _wait(store, plan.group, request, AnswerState.DONE, timeout_s, clock)
+        return Followed(written, plan, unanswered)
+
+
+@contextlib.contextmanager
+def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
+    """The request stands for as long as the block, and its folders go if nobody needs them."""
+    path = request_path(group)
+    store.ensure_path(answers_path(group))
+    try:
+        store.create(path, encode_request(request), ephemeral=True)
+    except NodeExistsError as error:
+        raise ResetRequestError(group, f"another reset is under way, {path} says: wait for its end") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(NoNodeError):
+            store.delete(path)
+        with contextlib.suppress(NoNodeError, NotEmptyError):
+            store.delete(answers_path(group))
+            store.delete(path.rpartition("/")[0])
+
+
+def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing]) -> OffsetPlan:
+    """The same ends, over what stands there now."""
+    changes = tuple(replace(change, before=standings.get(change.partition, Standing())) for change in plan.changes)
+    return replace(plan, changes=changes)
+
+
+def _wait(
+    store: ZkStore, group: str, request: Request, state: AnswerState, timeout_s: float, clock: Clock
+) -> tuple[str, ...]:
+    """Wait until the owner of each partition has answered for it. Returns: owners that have not.
+
+    Raises: ResetRequestError if one refuses.
+    """
+    deadline = clock.monotonic() + timeout_s
+    never = threading.Event()
+    while True:
+        missing = _missing(store, group, request, state)
+        if not missing or clock.monotonic() >= deadline:
+            return missing
+        clock.wait(never, _LOOK_S)
+
+
+def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -> tuple[str, ...]:
+    partitions = sorted(request.partitions)
+    znodes = store.get_data_many([OwnerPath(group, *tp).path for tp in partitions])
+    owners = {
+        tp: owner_id((znode.data or b"").decode("utf-8", "backslashreplace"))
+        for tp, znode in zip(partitions, znodes, strict=True)
+        if znode is not None
+    }
+    answers = _answers(store, group, set(owners.values()))
+    missing: dict[str, None] = {}
+    for tp, owner in owners.items():
+        answer = answers.get(owner)
+        if answer is not None and answer.request_id == request.request_id:
+            if answer.state is AnswerState.REFUSED:
+                raise ResetRequestError(group, f"{owner} refuses: {answer.reason}; stop it first")
+            if answer.state is state and tp in answer.partitions:
+                continue
+        missing[owner] = None
+    return tuple(missing)
+
+
+def _answers(store: ZkStore, group: str, owners: set[str]) -> dict[str, Answer]:
+    names = sorted(name for name in owners if name and "/" not in name)
+    paths = [answer_path(group, name) for name in names]
+    found: dict[str, Answer] = {}
+    for name, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
+        if znode is None:
+            continue
+        with contextlib.suppress(MalformedZnodeError):
+            found[name] = decode_answer(path, znode.data)
+    return found

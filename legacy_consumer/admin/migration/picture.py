@@ -1,0 +1,168 @@
+"""What is known of a group on both sides at one moment: its members and offsets in ZooKeeper and in Kafka, its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+from legacy_consumer.admin.group_members import RegisteredMember, read_members
+from legacy_consumer.admin.group_table import read_group_partitions
+from legacy_consumer.admin.migration.record import MigrationRecord, read_record
+from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
+from legacy_consumer.errors import NoSuchGroupError
+from legacy_consumer.fetcher import LogOffsets
+from legacy_consumer.offsets import GroupOffsets, KafkaOffset, ZooKeeperOffsetStore
+from legacy_consumer.offsets.dual import greater
+from legacy_consumer.offsets.kafka import judge
+from legacy_consumer.offsets.retries import coordinator_answer
+from legacy_consumer.progress import Committed
+from rebalance.clock import Clock, SystemClock
+from rebalance.group_strategy import owner_id
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import TopicPartition
+from zk_layout.paths import GroupPath
+from zk_layout.store import ZkStore
+
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+_NOTHING = Committed(None, None)
+ANSWER_WITHIN_S = 30.0
+"""A coordinator that has just been chosen loads the offsets first; the first one of all creates their topic."""
+_BACKOFF_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The ways to everything that a migration of one group touches.
+
+    kafka_members: names the consumers that have joined the group on the brokers' side.
+    """
+
+    group: str
+    store: ZkStore
+    kafka: GroupOffsets
+    log_offsets: LogOffsets
+    kafka_members: Callable[[], tuple[str, ...]]
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLook:
+    """One partition.
+
+    owner: the registered member that owns it, None without one. log: (first offset, end); None if no broker told.
+    problem: why its offset in ZooKeeper cannot be read.
+    """
+
+    tp: TopicPartition
+    zookeeper: Committed = _NOTHING
+    kafka: Committed = _NOTHING
+    owner: str | None = None
+    log: tuple[int, int] | None = None
+    problem: str | None = None
+
+    @property
+    def topic_exists(self) -> bool:
+        """Whether there is such a topic."""
+        return self.zookeeper.topic_czxid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One group. members: those in ZooKeeper; kafka_members: those on the brokers' side."""
+
+    group: str
+    members: tuple[RegisteredMember, ...]
+    kafka_members: tuple[str, ...]
+    partitions: tuple[PartitionLook, ...]
+    record: MigrationRecord | None
+
+
+def look_at(sides: Sides) -> Look:
+    """Read everything. Every topic of the cluster is looked up in Kafka, where consumers may read what they like.
+
+    Raises: NoSuchGroupError, BrokersUnavailableError, MissingListenerError, MalformedZnodeError for the record of the
+    migration, ZooKeeperError.
+    """
+    store, group = sides.store, sides.group
+    if store.exists(GroupPath(group).path) is None:
+        raise NoSuchGroupError(group)
+    record = read_record(store, group)
+    members = read_members(store, [group])
+    ids = {member.consumer_id for member in members}
+    rows = {
+        TopicPartition(row.topic, row.partition): row
+        for row in read_group_partitions(store, [group], include_unclaimed=True)
+    }
+    asked = sorted(rows.keys() | _all_partitions(store))
+    in_kafka = read_kafka(sides, asked)
+    shown = [tp for tp in asked if tp in rows or in_kafka[tp].offset is not None]
+    offsets = ZooKeeperOffsetStore(store, group)
+    in_zookeeper, problems = _read_zookeeper(offsets, shown)
+    logs = _read_logs(sides.log_offsets, [tp for tp in shown if in_zookeeper[tp].topic_czxid is not None])
+    looks = []
+    for tp in shown:
+        row = rows.get(tp)
+        owner = None if row is None or row.owner is None else owner_id(row.owner)
+        zookeeper = in_zookeeper[tp]
+        looks.append(
+            PartitionLook(
+                tp,
+                zookeeper,
+                _kafka_side(zookeeper, in_kafka[tp]),
+                owner if owner in ids else None,
+                logs.get(tp),
+                problems.get(tp),
+            )
+        )
+    return Look(group, tuple(members), sides.kafka_members(), tuple(looks), record)
+
+
+def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaOffset]:
+    """The group's offsets in Kafka, asked for again while the coordinator is not ready. BrokersUnavailableError."""
+    if not partitions:
+        return {}
+    found: dict[TopicPartition, KafkaOffset] = coordinator_answer(_BACKOFF_S, ANSWER_WITHIN_S)(
+        sides.kafka.read, partitions, ANSWER_WITHIN_S
+    )
+    return found
+
+
+def _kafka_side(zookeeper: Committed, found: KafkaOffset) -> Committed:
+    """Kafka's offset alone, by the rules of a member that reads both: one of an earlier life of the topic is none."""
+    both = greater(Committed(None, None, zookeeper.topic_czxid, zookeeper.outlived), found)
+    kafka = judge(found, zookeeper.topic_czxid)
+    return Committed(
+        both.offset, None, zookeeper.topic_czxid, outlived=None if both.offset is not None else kafka.offset
+    )
+
+
+def _read_zookeeper(
+    offsets: ZooKeeperOffsetStore, partitions: Iterable[TopicPartition]
+) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, str]]:
+    wanted = list(partitions)
+    try:
+        return offsets.read(wanted), {}
+    except MalformedZnodeError:
+        pass
+    found: dict[TopicPartition, Committed] = {}
+    problems: dict[TopicPartition, str] = {}
+    for tp in wanted:
+        try:
+            found.update(offsets.read([tp]))
+        except MalformedZnodeError as error:
+            found[tp] = _NOTHING
+            problems[tp] = str(error)
+    return found, problems
+
+
+def _all_partitions(store: ZkStore) -> set[TopicPartition]:
+    names = [topic for topic in list_topic_names(store) if topic not in _INTERNAL]
+    lives = read_topic_lives(store, names)
+    return {TopicPartition(topic, partition) for topic, life in lives.items() for partition in life.partitions}
+
+
+def _read_logs(log_offsets: LogOffsets, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    if not partitions:
+        return {}
+    begins, ends = log_offsets.earliest(partitions), log_offsets.latest(partitions)
+    return {tp: (begins[tp], ends[tp]) for tp in partitions if tp in begins and tp in ends}

@@ -1,0 +1,186 @@
+"""What a migration would do, partition by partition: decided from one look, without any I/O.
+
+The same rules hold in both directions, from ZooKeeper to Kafka and back. Nothing ever moves backwards: what the other
+side has already, or has passed, stays. What lies before the log's first message is moved to it, for those messages are
+gone, and a newer consumer would go to where auto.offset.reset points instead, which is the end unless set otherwise.
+An offset of an earlier topic of that name counts as none, and the topic as it is begins at its first message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from legacy_consumer.admin.migration.picture import Look, PartitionLook
+from legacy_consumer.admin.migration.record import Phase
+from zk_layout.model import TopicPartition
+
+
+class Direction(Enum):
+    """Which side is written."""
+
+    TO_KAFKA = "to kafka"
+    TO_ZOOKEEPER = "to zookeeper"
+
+    @property
+    def target(self) -> str:
+        """The side that is written, for people."""
+        return "Kafka" if self is Direction.TO_KAFKA else "ZooKeeper"
+
+    @property
+    def source(self) -> str:
+        """The side that is read, for people."""
+        return "ZooKeeper" if self is Direction.TO_KAFKA else "Kafka"
+
+
+class Action(Enum):
+    """What becomes of one partition."""
+
+    WRITE = "write"
+    KEEP = "keep"
+    """The other side has it, or is ahead."""
+    WAIT = "wait"
+    """A living member commits it, by itself, to both sides once it is set so."""
+    SKIP = "skip"
+    """There is nothing to move."""
+    BLOCKED = "blocked"
+    """Somebody has to decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What an operator decided.
+
+    rolling: members live and move one by one. accept_ahead: what Kafka has beyond ZooKeeper before the migration began
+    is right. skip_blocked: leave out what is blocked.
+    """
+
+    rolling: bool = False
+    accept_ahead: bool = False
+    skip_blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One partition: what each side has, and offset, what is to be written if action is WRITE."""
+
+    tp: TopicPartition
+    zookeeper: int | None
+    kafka: int | None
+    action: Action
+    offset: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationPlan:
+    """refusals: why it cannot be carried out now, with what to do. notes: what to know before."""
+
+    group: str
+    direction: Direction
+    choices: Choices
+    moves: tuple[Move, ...]
+    refusals: tuple[str, ...]
+    notes: tuple[str, ...]
+    look: Look
+
+    def having(self, action: Action) -> tuple[Move, ...]:
+        """The moves with this action."""
+        return tuple(move for move in self.moves if move.action is action)
+
+
+def make_plan(look: Look, direction: Direction, choices: Choices | None = None) -> MigrationPlan:
+    """Decide what to do with each partition, and whether it may be done now."""
+    choices = choices or Choices()
+    begun = look.record is not None and look.record.phase.is_open
+    moves = tuple(
+        _decide(one, direction, rolling=choices.rolling, accept_ahead=choices.accept_ahead or begun)
+        for one in look.partitions
+    )
+    return MigrationPlan(
+        look.group,
+        direction,
+        choices,
+        moves,
+        tuple(_refusals(look, direction, choices, moves)),
+        tuple(_notes(look, direction, moves)),
+        look,
+    )
+
+
+def _decide(one: PartitionLook, direction: Direction, *, rolling: bool, accept_ahead: bool) -> Move:
+    to_kafka = direction is Direction.TO_KAFKA
+    source, target = (one.zookeeper, one.kafka) if to_kafka else (one.kafka, one.zookeeper)
+
+    def move(action: Action, reason: str, offset: int | None = None) -> Move:
+        return Move(one.tp, one.zookeeper.offset, one.kafka.offset, action, offset, reason)
+
+    if one.problem is not None:
+        return move(Action.BLOCKED, f"{one.problem}; mend it with `legacy-consumer offsets reset`")
+    if not one.topic_exists:
+        return move(Action.SKIP, "the topic does not exist any more")
+    if source.offset is None and source.outlived is None:
+        return move(Action.SKIP, f"nothing is committed in {direction.source}")
+    if one.log is None:
+        return move(Action.BLOCKED, "no broker tells where its log begins and ends: has it a leader?")
+    first, end = one.log
+    wanted, reason = source.offset, ""
+    if wanted is None:
+        wanted, reason = first, "the topic was deleted and created again since: begins anew"
+    elif wanted < first:
+        wanted, reason = first, f"messages {wanted} to {first - 1} are deleted from the log"
+    if wanted > end:
+        return move(Action.BLOCKED, f"lies {wanted - end} beyond the end of the log, {end}: reset it first")
+    if target.offset is not None and target.offset > end:
+        return move(Action.BLOCKED, f"{direction.target}'s lies beyond the end of the log, {end}: reset it first")
+    if target.offset is not None and target.offset >= wanted:
+        ahead = target.offset - wanted
+        if ahead and to_kafka and not accept_ahead:
+            return move(
+                Action.BLOCKED,
+                f"Kafka is {ahead} ahead though no migration was begun: those messages would be skipped; reset one "
+                "side, or say --accept-ahead if they were consumed",
+            )
+        return move(Action.KEEP, f"{direction.target} is {ahead} ahead" if ahead else "in both")
+    if rolling and one.owner is not None:
+        return move(Action.WAIT, f"{one.owner} commits it itself once it is set to offsets.storage=kafka")
+    return move(Action.WRITE, reason, wanted)
+
+
+def _refusals(look: Look, direction: Direction, choices: Choices, moves: Iterable[Move]) -> Iterable[str]:
+    phase = look.record.phase if look.record is not None else None
+    if phase is Phase.FINISHED:
+        yield "the migration is finished, which closed the way back: its offsets are Kafka's alone"
+    if direction is Direction.TO_ZOOKEEPER and phase is None:
+        yield "no migration of this group was begun, so there is nothing to take back"
+    if look.members and not choices.rolling:
+        members = counted(len(look.members), "member")
+        yield f"{members} in ZooKeeper: stop them first, or move them one by one with --rolling"
+    if look.kafka_members:
+        yield (
+            f"{counted(len(look.kafka_members), 'consumer')} in the group on the brokers' side "
+            f"({', '.join(look.kafka_members[:3])}): stop them first"
+        )
+    blocked = [move for move in moves if move.action is Action.BLOCKED]
+    if blocked and not choices.skip_blocked:
+        yield (
+            f"{counted(len(blocked), 'partition')} blocked, {blocked[0].tp}: {blocked[0].reason}. Mend them, or leave "
+            "them out with --skip-blocked"
+        )
+
+
+def _notes(look: Look, direction: Direction, moves: Iterable[Move]) -> Iterable[str]:
+    if look.record is not None and look.record.phase in {Phase.APPLYING, Phase.ROLLING_BACK}:
+        yield f"the last step, {look.record.phase.value}, did not come to its end: this one goes on from there"
+    if direction is Direction.TO_KAFKA and any(move.action is Action.WRITE for move in moves):
+        yield (
+            "start the newer consumers soon: brokers forget the offsets of a group without members after "
+            "offsets.retention.minutes, by default a day before Kafka 2.0 and a week from 2.0 on"
+        )
+        yield "the way back stays open until `legacy-consumer migrate finish`"
+
+
+def counted(many: int, what: str) -> str:
+    """1 member is, 2 members are."""
+    return f"1 {what} is" if many == 1 else f"{many} {what}s are"

@@ -1,0 +1,46 @@
+"""The way back: what Kafka's consumers have committed goes to ZooKeeper, where it is ahead. Nothing in Kafka changes.
+
+Each offset znode is written at the version that the plan saw, all of a request or none of it, so whatever somebody
+else writes meanwhile stands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from legacy_consumer.admin.migration.apply import Outcome, begin_step, end_step, refuse, unfinished
+from legacy_consumer.admin.migration.picture import Sides
+from legacy_consumer.admin.migration.plan import Action, Direction, MigrationPlan
+from legacy_consumer.admin.migration.record import Phase
+from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
+
+_CHUNK = 1000
+
+
+def roll_back_migration(sides: Sides, plan: MigrationPlan, backup: Path) -> Outcome:
+    """Write to ZooKeeper what the plan says, after the backup, and note it in the group's record.
+
+    Raises: as apply_migration.
+    """
+    refuse(plan, Direction.TO_ZOOKEEPER)
+    record = begin_step(sides, plan, Phase.ROLLING_BACK, backup)
+    seen = {one.tp: one.zookeeper for one in plan.look.partitions}
+    commits = {
+        move.tp: Commit(move.offset, seen[move.tp]) for move in plan.having(Action.WRITE) if move.offset is not None
+    }
+    outcome = Outcome(
+        Phase.ROLLED_BACK,
+        waiting=len(plan.having(Action.WAIT)),
+        left_out=len(plan.having(Action.BLOCKED)),
+        backup=backup,
+    )
+    offsets = ZooKeeperOffsetStore(sides.store, sides.group)
+    order = sorted(commits)
+    with unfinished(plan, outcome):
+        for start in range(0, len(order), _CHUNK):
+            chunk = {tp: commits[tp] for tp in order[start : start + _CHUNK]}
+            result = offsets.commit(chunk, consumer_id=None, session_id=None)
+            outcome.written.update((tp, chunk[tp].offset) for tp in result.committed)
+            outcome.passed += sorted(result.foreign)
+        end_step(sides, record, outcome)
+    return outcome

@@ -1,0 +1,113 @@
+"""Whether a group can be switched over, or runs as it should afterwards: findings, each with what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from legacy_consumer.admin.migration.picture import Look
+from legacy_consumer.admin.migration.plan import Action, Choices, Direction, Move, counted, make_plan
+from legacy_consumer.admin.migration.record import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """is_bad: the switch would lose or repeat messages. text: what was found, and what to do about it."""
+
+    is_bad: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStand:
+    """A member in ZooKeeper: how many of its partitions have their offset in Kafka as well, of how many."""
+
+    consumer_id: str
+    in_kafka: int
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """members: those in ZooKeeper. behind: partitions whose offset in Kafka is missing or behind."""
+
+    group: str
+    phase: Phase | None
+    members: tuple[MemberStand, ...]
+    kafka_members: tuple[str, ...]
+    behind: tuple[Move, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Nothing bad was found."""
+        return not any(finding.is_bad for finding in self.findings)
+
+
+def verify_migration(look: Look) -> Verification:
+    """Compare both sides. No I/O."""
+    plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=True))
+    behind = plan.having(Action.WRITE)
+    missing = {move.tp for move in behind}
+    stands = tuple(
+        MemberStand(
+            member.consumer_id,
+            sum(one.tp not in missing for one in look.partitions if one.owner == member.consumer_id),
+            sum(one.owner == member.consumer_id for one in look.partitions),
+        )
+        for member in look.members
+    )
+    phase = look.record.phase if look.record is not None else None
+    findings = tuple(_findings(look, phase, behind, plan.having(Action.BLOCKED), stands))
+    return Verification(look.group, phase, stands, look.kafka_members, behind, findings)
+
+
+def _findings(
+    look: Look,
+    phase: Phase | None,
+    behind: tuple[Move, ...],
+    blocked: tuple[Move, ...],
+    stands: tuple[MemberStand, ...],
+) -> Iterable[Finding]:
+    if phase is None:
+        yield Finding(True, "no migration was begun: `legacy-consumer migrate apply`")
+    elif phase in {Phase.APPLYING, Phase.ROLLING_BACK}:
+        yield Finding(True, f"a step, {phase.value}, did not come to its end: give the same command again")
+    elif phase is Phase.ROLLED_BACK:
+        yield Finding(True, "it was rolled back: ZooKeeper's offsets count; `migrate apply` begins anew")
+    if stands and look.kafka_members:
+        yield Finding(
+            True,
+            f"{counted(len(stands), 'member')} in ZooKeeper and {counted(len(look.kafka_members), 'consumer')} on the "
+            "brokers' side, so each message is read twice: stop one kind",
+        )
+    for move in blocked:
+        yield Finding(True, f"{move.tp}: {move.reason}")
+    if behind:
+        yield Finding(
+            True,
+            f"{counted(len(behind), 'partition')} behind in Kafka, {behind[0].tp} at "
+            f"{'nothing' if behind[0].kafka is None else behind[0].kafka} instead of {behind[0].offset}: "
+            f"{_mend_behind(stands)}",
+        )
+    for stand in stands:
+        if stand.in_kafka < stand.partitions:
+            yield Finding(
+                True,
+                f"{stand.consumer_id} commits to ZooKeeper alone (of its {stand.partitions} partitions "
+                f"{stand.partitions - stand.in_kafka} behind in Kafka): restart it with offsets.storage=kafka and "
+                "dual.commit.enabled=true, and let it commit",
+            )
+    if stands and not look.kafka_members:
+        yield Finding(
+            False,
+            f"{counted(len(stands), 'member')} in ZooKeeper: stop them all before the first newer consumer starts",
+        )
+    if phase in {Phase.APPLIED, Phase.ROLLING, Phase.ROLLED_BACK}:
+        yield Finding(False, "the way back is open: `legacy-consumer migrate rollback`")
+
+
+def _mend_behind(stands: tuple[MemberStand, ...]) -> str:
+    if stands:
+        return "see the members below; what nobody owns is written by `migrate apply --rolling`"
+    return "`legacy-consumer migrate apply` again"

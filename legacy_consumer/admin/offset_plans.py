@@ -1,0 +1,132 @@
+"""A change of a group's offsets, planned before it is made: what stands there, what is to stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from legacy_consumer.admin.errors import UnreadableOffsetsError
+from legacy_consumer.admin.group_members import RegisteredMember, read_members
+from legacy_consumer.admin.group_table import read_group_partitions
+from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
+from legacy_consumer.errors import NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
+from zk_layout.model import TopicPartition
+from zk_layout.paths import GroupPath
+from zk_layout.store import ZkStore
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One partition of a group as it stands.
+
+    offset: None if none is committed. version: of the offset znode, None if there is none. owner: as in its znode.
+    problem: why the znode cannot be read.
+    """
+
+    offset: int | None = None
+    version: int | None = None
+    owner: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """One partition of a plan. after None: the znode goes."""
+
+    partition: TopicPartition
+    before: Standing
+    after: int | None
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to write."""
+        if self.before.problem is not None:
+            return True
+        return self.before.offset != self.after
+
+    @property
+    def moves_by(self) -> int | None:
+        """How many messages the group goes on (or back, below 0); None if it is not known."""
+        if self.before.offset is None or self.after is None:
+            return None
+        return self.after - self.before.offset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPlan:
+    """What is to be written for one group; all of it, or nothing.
+
+    members: who was registered when the plan was made.
+    """
+
+    group: str
+    changes: tuple[OffsetChange, ...]
+    members: tuple[RegisteredMember, ...] = ()
+
+    @property
+    def to_write(self) -> tuple[OffsetChange, ...]:
+        """Those that differ from what stands there."""
+        return tuple(change for change in self.changes if change.changes)
+
+    @property
+    def backup(self) -> dict[TopicPartition, int | None]:
+        """What stands there now, of all partitions of the plan."""
+        return {change.partition: change.before.offset for change in self.changes}
+
+
+def read_standings(store: ZkStore, group: str) -> dict[TopicPartition, Standing]:
+    """Every partition that the group has an offset or an owner of, or subscribes to. Raises: NoSuchGroupError."""
+    if store.exists(GroupPath(group).path) is None:
+        raise NoSuchGroupError(group)
+    return {
+        TopicPartition(row.topic, row.partition): Standing(
+            row.committed,
+            row.offset_version,
+            row.owner,
+            row.error if row.offset_version is not None and row.committed is None else None,
+        )
+        for row in read_group_partitions(store, [group], include_unclaimed=True)
+    }
+
+
+def choose_partitions(
+    store: ZkStore, standings: Mapping[TopicPartition, Standing], topics: Mapping[str, Collection[int]]
+) -> dict[TopicPartition, Standing]:
+    """Those of these topics ({topic: partitions, none = all}); all that the group has without any.
+
+    A topic that the group never had to do with may be named: its partitions are those of the cluster.
+    Raises: NoSuchTopicError, NoSuchPartitionError.
+    """
+    if not topics:
+        existing = set(list_topic_names(store))
+        return {tp: standing for tp, standing in standings.items() if tp.topic in existing}
+    lives = read_topic_lives(store, topics)
+    chosen: dict[TopicPartition, Standing] = {}
+    for topic, numbers in topics.items():
+        if topic not in lives:
+            raise NoSuchTopicError(topic)
+        for number in sorted(numbers) or lives[topic].partitions:
+            tp = TopicPartition(topic, number)
+            if number not in lives[topic].partitions:
+                raise NoSuchPartitionError(tp, len(lives[topic].partitions))
+            chosen[tp] = standings.get(tp, Standing())
+    return chosen
+
+
+def make_plan(
+    store: ZkStore,
+    group: str,
+    standings: Mapping[TopicPartition, Standing],
+    after: Mapping[TopicPartition, int | None],
+) -> OffsetPlan:
+    """The plan that puts the group at `after`. Raises: ZooKeeperError."""
+    changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))
+    return OffsetPlan(group, changes, tuple(read_members(store, [group])))
+
+
+def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:
+    """{partition: offset} of those committed. Raises: UnreadableOffsetsError if some offset cannot be read."""
+    problems = tuple(standing.problem for standing in standings.values() if standing.problem is not None)
+    if problems:
+        raise UnreadableOffsetsError(group, problems)
+    return {tp: standing.offset for tp, standing in standings.items() if standing.offset is not None}

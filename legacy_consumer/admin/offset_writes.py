@@ -1,0 +1,137 @@
+"""Carries a plan of offsets out: one multi, which fails as a whole if anybody wrote meanwhile.
+
+Offsets go in as a commit does: each at the version that was seen when the plan was made. So a commit that comes in
+between is noticed, and nothing is written. Only a plan that is larger than a request of ZooKeeper may be (some
+thousand partitions) is cut; then what was written before a failure is said.
+
+Whether a member came meanwhile no multi can check, because a parent's version does not change with its children. So
+it is looked at just before and just after, and what was found after is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.admin.errors import OffsetsChangedError, OffsetsHalfWrittenError
+from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
+from legacy_consumer.errors import ActiveGroupError
+from zk_layout.codecs import encode_offset
+from zk_layout.errors import (
+    BadVersionError,
+    ConnectionLostError,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+)
+from zk_layout.model import TopicPartition
+from zk_layout.paths import ConsumerIdsPath, OffsetPath, TopicOffsetsPath
+from zk_layout.store import CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was done. joined: members that registered while it was being done, and may have read the old offsets."""
+
+    partitions: tuple[TopicPartition, ...]
+    joined: tuple[str, ...] = ()
+
+
+def write_plan(
+    store: ZkStore,
+    plan: OffsetPlan,
+    *,
+    force: bool = False,
+    also: Sequence[Op] = (),
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Written:
+    """Write the plan's changes, all or none.
+
+    force: also while members live, who will commit over it. also: what is to be done in the same multi, at its end.
+    on_progress: told how many partitions are written so far.
+    Raises: ActiveGroupError; OffsetsChangedError if an offset is not what the plan saw, with nothing written;
+    OffsetsHalfWrittenError, only for a plan too large for one request; NotPermittedError, ConnectionLostError.
+    """
+    before = _ids(store, plan.group)
+    if before and not force:
+        raise ActiveGroupError(plan.group, before)
+    todo = plan.to_write
+    for topic in sorted({change.partition.topic for change in todo if change.before.version is None}):
+        store.ensure_path(TopicOffsetsPath(plan.group, topic).path)
+    done: list[TopicPartition] = []
+    chunks = list(_chunks(store, plan.group, todo, also)) or [((), tuple(also))]
+    for changes, ops in chunks:
+        try:
+            if ops:
+                store.multi(ops)
+        except MultiFailedError as error:
+            cause = _explained(plan.group, changes, error)
+            if done:
+                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(cause)) from error
+            raise cause from error
+        except ConnectionLostError as error:
+            if _stands(store, plan.group, changes):
+                logger.info("group %s: the connection was lost, but the offsets were written", plan.group)
+            elif done:
+                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
+            else:
+                raise
+        done += [change.partition for change in changes]
+        on_progress(len(done))
+    joined = tuple(consumer_id for consumer_id in _ids(store, plan.group) if consumer_id not in before)
+    return Written(tuple(done), joined)
+
+
+def _chunks(
+    store: ZkStore, group: str, todo: Sequence[OffsetChange], also: Sequence[Op]
+) -> Iterator[tuple[tuple[OffsetChange, ...], tuple[Op, ...]]]:
+    changes: list[OffsetChange] = []
+    ops: list[Op] = []
+    reserved = sum(map(multi_size, also))
+    size = reserved
+    for change in todo:
+        op = _op(group, change)
+        cost = multi_size(op)
+        if ops and size + cost > store.max_multi_bytes:
+            yield tuple(changes), tuple(ops)
+            changes, ops, size = [], [], reserved
+        changes.append(change)
+        ops.append(op)
+        size += cost
+    if ops:
+        yield tuple(changes), (*ops, *also)
+
+
+def _op(group: str, change: OffsetChange) -> Op:
+    path = OffsetPath(group, *change.partition).path
+    version = change.before.version
+    if change.after is None:
+        assert version is not None, "only what is there is deleted"
+        return DeleteOp(path, version)
+    data = encode_offset(change.after)
+    return CreateOp(path, data) if version is None else SetOp(path, data, version)
+
+
+def _explained(group: str, changes: Sequence[OffsetChange], error: MultiFailedError) -> Exception:
+    if isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)) and error.index < len(changes):
+        return OffsetsChangedError(group, changes[error.index].partition)
+    return error.cause
+
+
+def _stands(store: ZkStore, group: str, changes: Sequence[OffsetChange]) -> bool:
+    """Whether the offsets are as they were to become, after a write without an answer. Raises: ZooKeeperError."""
+    znodes = store.get_data_many([OffsetPath(group, *change.partition).path for change in changes])
+    return all(
+        znode is None if change.after is None else znode is not None and znode.data == encode_offset(change.after)
+        for change, znode in zip(changes, znodes, strict=True)
+    )
+
+
+def _ids(store: ZkStore, group: str) -> tuple[str, ...]:
+    try:
+        return store.get_children(ConsumerIdsPath(group).path)
+    except NoNodeError:
+        return ()

@@ -1,0 +1,288 @@
+"""What every command that changes offsets has in common: a plan is shown, a backup written, and then it is done."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from legacy_consumer.admin.backups import write_backups
+from legacy_consumer.admin.live_resets import write_live
+from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
+from legacy_consumer.admin.offset_writes import write_plan
+from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.cli.outputs import Output, print_csv, print_json
+from legacy_consumer.cli.tables import Cell, Column, number, print_table, printable, say
+from legacy_consumer.errors import ActiveGroupError
+from rebalance.member_kinds import MemberKind
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_COLUMNS = (
+    Column("GROUP", folds=True),
+    Column("TOPIC", folds=True),
+    Column("PARTITION", is_number=True),
+    Column("NOW", is_number=True),
+    Column("THEN", is_number=True),
+    Column("MOVES BY", is_number=True),
+    Column("OWNER", folds=True),
+)
+_ROWS_SHOWN = 200
+_FIELDS = ("group", "topic", "partition", "before", "after", "owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Safety:
+    """How a change is to be made.
+
+    execute: or only shown. force: also while members live. live: have running members follow, for up to timeout_s.
+    backup_dir: where what stands there is written first; None = nowhere.
+    """
+
+    execute: bool
+    force: bool
+    live: bool
+    timeout_s: float
+    backup_dir: Path | None
+
+
+def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, R]:
+    """--execute and its kin; the command gets a Safety first."""
+
+    @click.option("--execute", is_flag=True, help="Do it. Without, the plan is shown and nothing is written.")
+    @click.option("--dry-run", is_flag=True, help="Only show the plan, which is what happens anyway.")
+    @click.option(
+        "--live",
+        is_flag=True,
+        help="Have running members follow without a restart; those of the JVM cannot and must be stopped.",
+    )
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0.1),
+        default=10.0,
+        show_default=True,
+        help="With --live: how long members may take to answer.",
+    )
+    @click.option("--force", is_flag=True, help="Write while members live, who will commit over it.")
+    @click.option(
+        "--backup-dir",
+        metavar="DIR",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(),
+        help="Where to write the backup; the current folder otherwise.",
+    )
+    @click.option("--no-backup", is_flag=True, help="Write no backup.")
+    @functools.wraps(command)
+    def with_safety(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = {name: kwargs.pop(name) for name in _GIVEN}
+        if given["execute"] and given["dry_run"]:
+            raise click.UsageError("Give either --execute or --dry-run.")
+        if given["live"] and given["force"]:
+            raise click.UsageError("Give either --live or --force.")
+        folder = given["backup_dir"]
+        assert isinstance(folder, Path)
+        safety = Safety(
+            execute=bool(given["execute"]),
+            force=bool(given["force"]),
+            live=bool(given["live"]),
+            timeout_s=float(str(given["timeout_s"])),
+            backup_dir=None if given["no_backup"] else folder,
+        )
+        return command(safety, *args, **kwargs)
+
+    return with_safety
+
+
+_GIVEN = ("execute", "dry_run", "live", "timeout_s", "force", "backup_dir", "no_backup")
+
+
+@dataclass(slots=True)
+class _Done:
+    groups: list[str] = field(default_factory=list)
+    backup: Path | None = None
+    partitions: int = 0
+
+
+def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, output: Output, *, name: str) -> None:
+    """Show the plans and, if that is wanted, make a backup and write them, a multi for each group.
+
+    name: for the backup. Raises: ActiveGroupError and others before anything is written; what is raised in between
+    several groups is preceded by a line that says what was done.
+    """
+    if output is Output.TABLE:
+        _show(plans)
+    living = [plan for plan in plans if plan.members and plan.to_write]
+    if living and not safety.force and not safety.live:
+        if safety.execute:
+            ids = tuple(member.consumer_id for member in living[0].members)
+            _advise_live(living)
+            raise ActiveGroupError(living[0].group, ids)
+        _warn_of_members(living)
+    elif safety.live:
+        _warn_of_jvm(living)
+    done = _Done()
+    if safety.execute:
+        _write_all(store, plans, safety, done, name)
+    match output:
+        case Output.JSON:
+            print_json(
+                {
+                    "executed": safety.execute,
+                    "backup": None if done.backup is None else str(done.backup),
+                    "groups": [
+                        {"group": plan.group, "members": [m.consumer_id for m in plan.members]} for plan in plans
+                    ],
+                    "changes": [
+                        record for plan in plans for record in map(functools.partial(_record, plan), plan.changes)
+                    ],
+                }
+            )
+        case Output.CSV:
+            print_csv(_FIELDS, [_record(plan, change) for plan in plans for change in plan.changes])
+        case Output.TABLE if safety.execute:
+            say(f"Written: {count(done.partitions, 'offset')} of {count(len(done.groups), 'group')}.", GOOD)
+        case Output.TABLE:
+            say("Dry run: nothing was written. Add --execute to do it.", "bold")
+
+
+def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done: _Done, name: str) -> None:
+    wanted = [plan for plan in plans if plan.to_write]
+    if wanted and safety.backup_dir is not None and not safety.live:
+        _back_up(done, safety.backup_dir, name, {plan.group: plan.backup for plan in wanted})
+    total = sum(len(plan.to_write) for plan in wanted)
+    try:
+        with progress_bar("writing offsets", total) as advance:
+            for plan in wanted:
+                before = done.partitions
+                if safety.live and plan.members:
+                    _write_live(store, plan, safety, done)
+                else:
+                    if safety.live and safety.backup_dir is not None:
+                        _back_up(done, safety.backup_dir, plan.group, {plan.group: plan.backup})
+                    written = write_plan(store, plan, force=safety.force)
+                    done.partitions += len(written.partitions)
+                    if written.joined:
+                        click.echo(
+                            f"Warning: {', '.join(map(printable, written.joined[:3]))} joined group "
+                            f"{printable(plan.group)} meanwhile and may have read the old offsets: restart it",
+                            err=True,
+                        )
+                done.groups.append(plan.group)
+                advance(done.partitions - before)
+    except LegacyConsumerError:
+        if done.groups:
+            click.echo(
+                f"Done before the error: {', '.join(map(printable, done.groups))}; the groups after these are "
+                "unchanged, run the same command again for them.",
+                err=True,
+            )
+        raise
+
+
+def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -> None:
+    def back_up(now: OffsetPlan) -> None:
+        if safety.backup_dir is not None:
+            _back_up(done, safety.backup_dir, plan.group, {plan.group: now.backup})
+
+    followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=back_up)
+    done.partitions += len(followed.written.partitions)
+    for owner in followed.unanswered:
+        click.echo(
+            f"Warning: the offsets are written, but {printable(owner)} has not said that it goes on from them: "
+            "see `groups describe`, and restart it if it does not",
+            err=True,
+        )
+
+
+def _back_up(done: _Done, folder: Path, name: str, groups: Mapping[str, Mapping[TopicPartition, int | None]]) -> None:
+    done.backup = write_backups(folder, name, groups)
+    click.echo(f"Backup: {done.backup} (legacy-consumer offsets import puts it back)", err=True)
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, if that is a terminal; hands out what moves it on."""
+    if not sys.stderr.isatty() or total == 0:
+        yield lambda _: None
+        return
+    with Progress(console=Console(file=sys.stderr), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda steps: progress.advance(task, steps)
+
+
+def _show(plans: Sequence[OffsetPlan]) -> None:
+    rows = [_row(plan, change) for plan in plans for change in plan.changes]
+    print_table(_COLUMNS, rows[:_ROWS_SHOWN])
+    if len(rows) > _ROWS_SHOWN:
+        click.echo(f"... and {len(rows) - _ROWS_SHOWN} more; --format csv shows all")
+    click.echo()
+    for plan in plans:
+        back = sum(change.moves_by is not None and change.moves_by < 0 for change in plan.changes)
+        ahead = sum(change.moves_by is not None and change.moves_by > 0 for change in plan.changes)
+        new = sum(change.before.offset is None and change.after is not None for change in plan.changes)
+        gone = sum(change.before.offset is not None and change.after is None for change in plan.changes)
+        kept = len(plan.changes) - len(plan.to_write)
+        parts = [(back, "back"), (ahead, "ahead"), (new, "new"), (gone, "removed"), (kept, "unchanged")]
+        words = ", ".join(f"{many} {what}" for many, what in parts if many) or "nothing to do"
+        say(f"Group {printable(plan.group)}: {words}")
+
+
+def _row(plan: OffsetPlan, change: OffsetChange) -> list[Cell | str]:
+    by = change.moves_by
+    tp, before = change.partition, change.before
+    now: Cell | str = Cell("unreadable", BAD) if before.problem is not None else number(before.offset)
+    moves: Cell | str = "-" if by is None else Cell(f"{by:+d}" if by else "0", ODD if by < 0 else "")
+    owner = "-" if before.owner is None else printable(before.owner)
+    return [printable(plan.group), printable(tp.topic), str(tp.partition), now, number(change.after), moves, owner]
+
+
+def _record(plan: OffsetPlan, change: OffsetChange) -> dict[str, object]:
+    return {
+        "group": plan.group,
+        "topic": change.partition.topic,
+        "partition": change.partition.partition,
+        "before": change.before.offset,
+        "after": change.after,
+        "owner": change.before.owner,
+    }
+
+
+def _warn_of_members(living: Collection[OffsetPlan]) -> None:
+    for plan in living:
+        say(
+            f"{count(len(plan.members), 'member')} of group {printable(plan.group)} live: --execute will refuse. Stop "
+            "them first (--live has those of legacy-consumer follow while they run, those of the JVM must be stopped).",
+            ODD,
+        )
+
+
+def _warn_of_jvm(living: Collection[OffsetPlan]) -> None:
+    for plan in living:
+        other = [m for m in plan.members if m.kind not in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2)]
+        named = f" {', '.join(printable(m.consumer_id) for m in other[:3])} cannot." if other else ""
+        click.echo(
+            f"{count(len(plan.members), 'member')} of group {printable(plan.group)} will be asked to follow; if the "
+            f"owner of a partition does not answer, as members of the JVM never do, nothing is written.{named}",
+            err=True,
+        )
+
+
+def _advise_live(living: Collection[OffsetPlan]) -> None:
+    if any(m.kind in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2) for plan in living for m in plan.members):
+        click.echo(
+            "Members of legacy-consumer can follow while they run: --live. Those of the JVM must be stopped.", err=True
+        )

@@ -1,0 +1,95 @@
+"""`legacy-consumer doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
+
+import click
+
+from legacy_consumer.admin.doctor_cluster import (
+    examine_brokers,
+    examine_config,
+    examine_topics,
+    examine_zookeeper,
+)
+from legacy_consumer.admin.doctor_groups import examine_groups
+from legacy_consumer.admin.findings import Finding, Severity, sort_findings
+from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
+from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.cli.times import parse_duration_s
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.config.sources import gather
+from legacy_consumer.librdkafka import open_log_offsets
+from rebalance.clock import SystemClock
+
+_FIELDS = ("severity", "code", "subject", "text", "advice")
+_STYLES = {Severity.ERROR: BAD, Severity.WARNING: ODD, Severity.NOTE: ""}
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer doctor --zookeeper localhost:2181/kafka
+  legacy-consumer doctor --config consumer.properties --json
+"""
+)
+@cluster_options
+@output_options
+@click.option(
+    "--stale-after", metavar="DURATION", default="30d", show_default=True, help="When a group without members is stale."
+)
+@click.pass_context
+def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_after: str) -> None:
+    """Examine the configuration, ZooKeeper, the brokers, and every group; say what is wrong and what to do.
+
+    Looks for: servers that cannot be reached, listeners and versions that do not fit, settings that contradict each
+    other, topics without leaders, members of foreign clients, partitions without owner, offsets outside the log, znodes
+    that nobody can read, and groups that nobody uses. Changes nothing.
+
+    Give it the --config of a consumer to have all its settings checked. Ends with 1 if there is an error; warnings and
+    notes alone end with 0.
+    """
+    stale_after_ms = 1000 * parse_duration_s(stale_after)
+    config = _load(cluster)
+    found = list(examine_zookeeper(config))
+    with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
+        found += examine_config(config, store.session_timeout_ms)
+        found += examine_brokers(store, config)
+        found += examine_topics(store)
+        now_ms = SystemClock().wall_ms()
+        found += examine_groups(store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms)
+    found = sort_findings(found)
+    records = [{**asdict(finding), "severity": finding.severity.value} for finding in found]
+    if output is Output.JSON:
+        print_json(records)
+    elif output is Output.CSV:
+        print_csv(_FIELDS, records)
+    else:
+        _show(found)
+    ctx.exit(1 if any(finding.severity is Severity.ERROR for finding in found) else 0)
+
+
+def _load(cluster: ClusterOptions) -> ClusterConfig:
+    """All of a consumer's settings where there are some. Raises: ConfigError."""
+    config = load_cluster_config(cluster)
+    if gather(cluster.config_file, cluster.overrides(), {}).given.get("group.id"):
+        return ConsumerConfig.load(cluster.config_file, cluster.overrides())
+    return config
+
+
+def _show(found: Sequence[Finding]) -> None:
+    for finding in found:
+        say(f"{finding.severity.value}: {printable(finding.text)}", _STYLES[finding.severity])
+        say(f"    -> {printable(finding.advice)}")
+    counts = {severity: sum(finding.severity is severity for finding in found) for severity in Severity}
+    if found:
+        click.echo()
+        say(", ".join(count(many, severity.value) for severity, many in counts.items()), "bold")
+    else:
+        say("Nothing is wrong.", GOOD)

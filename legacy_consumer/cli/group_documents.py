@@ -1,0 +1,79 @@
+"""Groups as JSON and CSV: the names of the fields are a promise to programs. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from legacy_consumer.admin.groups import GroupDescription, PartitionLag
+from legacy_consumer.admin.lag_verdict import Verdict, judge_group
+from zk_layout.model import TopicPartition
+
+PARTITION_FIELDS = (
+    "group",
+    "topic",
+    "partition",
+    "committed",
+    "committed_at_ms",
+    "committed_age_ms",
+    "log_end",
+    "lag",
+    "owner",
+    "owner_is_member",
+    "owned_since_ms",
+    "owner_session",
+    "hold",
+    "verdict",
+    "reason",
+    "error",
+)
+
+
+def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> dict[str, object]:
+    """All that is known of a group."""
+    whole = judge_group(verdicts.values())
+    return {
+        "group": found.group,
+        "members": [{**asdict(member), "session_id": session(member.session_id)} for member in found.members],
+        "unreadable": [asdict(member) for member in found.unreadable],
+        "partitions": [_partition(row, verdicts) for row in found.partitions],
+        "no_log_ends": found.no_log_ends,
+        "divides_by": list(found.divides_by),
+        "warnings": [asdict(warning) for warning in found.warnings],
+        "total_lag": found.total_lag,
+        "unowned": found.unowned,
+        "verdict": whole.kind.value,
+        "reason": whole.reason,
+    }
+
+
+def partition_records(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[dict[str, object]]:
+    """One flat record for each partition, with PARTITION_FIELDS."""
+    return [{"group": found.group, **_partition(row, verdicts)} for row in found.partitions]
+
+
+def session(session_id: int | None) -> str | None:
+    """As ZooKeeper's own tools write it."""
+    return None if session_id is None else f"0x{session_id & 0xFFFFFFFFFFFFFFFF:x}"
+
+
+def _partition(row: PartitionLag, verdicts: Mapping[TopicPartition, Verdict]) -> dict[str, object]:
+    # written out: dataclasses.asdict takes ten times as long, and there may be a hundred thousand
+    verdict = verdicts.get(TopicPartition(row.topic, row.partition))
+    return {
+        "topic": row.topic,
+        "partition": row.partition,
+        "owner": row.owner,
+        "owner_is_member": row.owner_is_member,
+        "owned_since_ms": row.owned_since_ms,
+        "owner_session": session(row.owner_session),
+        "hold": None if row.hold is None else row.hold.value,
+        "committed": row.committed,
+        "committed_at_ms": row.committed_at_ms,
+        "committed_age_ms": row.committed_age_ms,
+        "log_end": row.log_end,
+        "lag": row.lag,
+        "error": row.error,
+        "verdict": None if verdict is None else verdict.kind.value,
+        "reason": None if verdict is None else verdict.reason,
+    }

@@ -1,0 +1,32 @@
+"""Names of groups on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.cli.tables import printable
+from zk_layout.errors import ConfigError
+from zk_layout.store import ZkStore
+
+
+def check_group(group: str) -> str:
+    """The name, if a group can have it. Raises: ConfigError."""
+    if not group or group in {".", ".."} or "/" in group or not group.isprintable():
+        raise ConfigError("group", printable(group), "is no name that a group can have")
+    return group
+
+
+def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
+    """Raises: click.UsageError unless groups are named, or all of them are wanted; ConfigError."""
+    if bool(groups) == all_groups:
+        raise click.UsageError("Name groups, or give --all-groups.")
+    for group in groups:
+        check_group(group)
+
+
+def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) -> list[str]:
+    """Those named, each once, or all there are."""
+    return list(list_groups(store)) if all_groups else list(dict.fromkeys(groups))

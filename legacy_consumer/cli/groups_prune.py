@@ -1,0 +1,113 @@
+"""`legacy-consumer groups prune`."""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+
+import click
+
+from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
+from legacy_consumer.cli.groups_delete import delete_all
+from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
+from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say
+from legacy_consumer.cli.times import parse_duration_s
+from rebalance.clock import SystemClock
+
+_COLUMNS = (
+    Column("GROUP", folds=True),
+    Column("TOPICS", is_number=True),
+    Column("OFFSETS", is_number=True),
+    Column("LAST USED", is_number=True),
+)
+_FIELDS = ("group", "topics", "offsets", "last_commit_ms", "last_seen_ms")
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer groups prune --older-than 90d --zookeeper localhost:2181/kafka
+  legacy-consumer groups prune --older-than 7d --name 'console-consumer-*' --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@output_options
+@click.option(
+    "--older-than", metavar="DURATION", required=True, help="Unused for longer than that: 30d, 12h, 1d6h, P30D."
+)
+@click.option("--name", "names", metavar="PATTERN", multiple=True, help="Only groups of that name; * and ? allowed.")
+@click.option("--execute", is_flag=True, help="Do it. Without, it is shown what would go.")
+@click.option("--dry-run", is_flag=True, help="Only show what would go, which is what happens anyway.")
+@click.option(
+    "--backup-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(),
+    help="Where to write the backup; the current folder otherwise.",
+)
+@click.option("--no-backup", is_flag=True, help="Write no backup.")
+def prune(
+    output: Output,
+    cluster: ClusterOptions,
+    older_than: str,
+    names: tuple[str, ...],
+    execute: bool,
+    dry_run: bool,
+    backup_dir: Path,
+    no_backup: bool,
+) -> None:
+    """Remove groups that nobody uses: without members, and without a commit for so long.
+
+    When a group committed last, its offset znodes tell, by ZooKeeper's clock; a group that never committed counts from
+    when its znodes were made. A group whose offsets are in Kafka (offsets.storage=kafka) looks unused here as soon as
+    it has no members.
+
+    All offsets go into one backup first, a file that `offsets import` puts back.
+    """
+    if execute and dry_run:
+        raise click.UsageError("Give either --execute or --dry-run.")
+    older_than_ms = 1000 * parse_duration_s(older_than)
+    now_ms = SystemClock().wall_ms()
+    with open_store(load_cluster_config(cluster)) as store:
+        groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
+        unused = find_unused(read_use(store, groups), now_ms=now_ms, older_than_ms=older_than_ms)
+        _show(unused, output, now_ms)
+        if execute and unused:
+            delete_all(store, unused, topic=None, backup_dir=None if no_backup else backup_dir)
+    if output is Output.TABLE and not unused:
+        click.echo(f"No group of {len(groups)} was unused for so long.", err=True)
+    elif output is Output.TABLE and not execute:
+        say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
+
+
+def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
+    records = [
+        {
+            "group": one.group,
+            "topics": one.topics,
+            "offsets": len(one.offsets),
+            "last_commit_ms": one.last_commit_ms,
+            "last_seen_ms": one.last_seen_ms,
+        }
+        for one in unused
+    ]
+    if output is Output.JSON:
+        print_json(records)
+    elif output is Output.CSV:
+        print_csv(_FIELDS, records)
+    elif unused:
+        print_table(_COLUMNS, [_row(one, now_ms) for one in unused])
+        click.echo()
+
+
+def _row(one: GroupUse, now_ms: int) -> list[Cell | str]:
+    return [
+        printable(one.group),
+        str(one.topics),
+        str(len(one.offsets)),
+        f"{duration(max(0, now_ms - one.last_seen_ms))} ago",
+    ]

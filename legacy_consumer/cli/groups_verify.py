@@ -1,0 +1,93 @@
+"""`legacy-consumer groups verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from legacy_consumer.admin.verification import Verification, verify_group
+from legacy_consumer.cli.group_names import check_wanted, wanted_groups
+from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
+from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.cli.tables import printable, say
+from rebalance.group_strategy import STRATEGIES
+
+_FIELDS = ("group", "code", "topic", "partition", "text")
+_BY_NAME = {str(strategy): strategy for strategy in STRATEGIES}
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer groups verify billing --zookeeper localhost:2181/kafka
+  legacy-consumer groups verify --all-groups --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@output_options
+@click.argument("groups", metavar="GROUP...", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option("--strategy", type=click.Choice(sorted(_BY_NAME)), help="Also that the group divides its partitions so.")
+@click.option("--kafka-format", is_flag=True, help="The very line that Kafka's VerifyConsumerRebalance prints.")
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    output: Output,
+    cluster: ClusterOptions,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    strategy: str | None,
+    kafka_format: bool,
+) -> None:
+    """Check that every partition is owned exactly once, by a live member that should own it.
+
+    That is what Kafka's VerifyConsumerRebalance looks at; here also at the sessions that hold the partitions, and at
+    owners of what nobody subscribes to. A group without members and owners is sound.
+
+    Ends with 1 if a group is not, and names every reason.
+    """
+    check_wanted(groups, all_groups=all_groups)
+    wanted = _BY_NAME[strategy] if strategy is not None else None
+    with open_store(load_cluster_config(cluster)) as store:
+        names = wanted_groups(store, groups, all_groups=all_groups)
+        found = [verify_group(store, group, strategy=wanted) for group in names]
+    if output is Output.JSON:
+        documents = [_document(one) for one in found]
+        print_json(documents[0] if len(groups) == 1 else documents)
+    elif output is Output.CSV:
+        print_csv(_FIELDS, [{"group": one.group, **asdict(p)} for one in found for p in one.problems])
+    elif kafka_format:
+        for one in found:
+            click.echo(f"Rebalance operation {'successful' if one.is_sound else 'failed'} !")
+    else:
+        _show(found)
+    ctx.exit(0 if all(one.is_sound for one in found) else 1)
+
+
+def _document(one: Verification) -> dict[str, object]:
+    return {
+        "group": one.group,
+        "sound": one.is_sound,
+        "members": one.members,
+        "partitions": one.partitions,
+        "divides_by": list(one.divides_by),
+        "problems": [asdict(problem) for problem in one.problems],
+    }
+
+
+def _show(found: Sequence[Verification]) -> None:
+    for one in found:
+        what = f"{count(one.members, 'member')}, {count(one.partitions, 'partition')}"
+        if one.is_sound:
+            say(f"Group {printable(one.group)} is sound: {what}", GOOD)
+            if one.members and one.partitions and not one.divides_by:
+                say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
+            continue
+        say(f"Group {printable(one.group)} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
+        for problem in one.problems:
+            say(f"  {printable(problem.text)}")

@@ -1,0 +1,324 @@
+"""`legacy-consumer migrate`: a group's offsets out of ZooKeeper, into Kafka, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.migration import (
+    Choices,
+    Direction,
+    Sides,
+    apply_migration,
+    finish_migration,
+    look_at,
+    make_plan,
+    read_records,
+    roll_back_migration,
+    verify_migration,
+)
+from legacy_consumer.admin.migration.backup import backup_name
+from legacy_consumer.admin.migration.finish import finish_refusals
+from legacy_consumer.cli.migrate_tables import (
+    outcome_document,
+    plan_document,
+    say_outcome,
+    say_refusals,
+    show_plan,
+    show_records,
+    show_verification,
+    verification_document,
+)
+from legacy_consumer.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    missing_zookeeper_is_misuse,
+    open_store,
+)
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers
+from legacy_consumer.librdkafka.client_groups import read_kafka_members
+from rebalance.clock import SystemClock
+from zk_layout.store import ZkStore
+
+F = TypeVar("F", bound=Callable[..., object])
+
+_ANSWER_S = 15.0
+
+_rolling = click.option(
+    "--rolling", is_flag=True, help="Members live and move one by one; only what nobody owns is written."
+)
+_execute = click.option("--execute", is_flag=True, help="Do it; without it only the plan is shown.")
+_backup = click.option(
+    "--backup",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write both sides' offsets before; must not exist. Default: migration-GROUP-TIME.json here.",
+)
+_skip_blocked = click.option("--skip-blocked", is_flag=True, help="Leave out partitions that are blocked.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+@click.group()
+def migrate() -> None:
+    """Move a group's offsets from ZooKeeper into Kafka, and back.
+
+    The order for a stopped group: stop its members, `apply`, start the newer consumers, `verify`, and when nobody wants
+    to go back any more, `finish`. To go back before that: stop the newer consumers, `rollback`, start the members.
+
+    With members that must not stop together: restart each with offsets.storage=kafka and dual.commit.enabled=true, see
+    `verify` name those that are left, `apply --rolling` for what nobody owns, then stop them all, `apply` and start the
+    newer consumers. No offset is ever moved backwards, on either side.
+    """
+
+
+@contextmanager
+def _sides(cluster: ClusterOptions, group: str) -> Iterator[Sides]:
+    with missing_zookeeper_is_misuse():
+        config = ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": group})
+    with open_store(config) as store:
+        _check_brokers(store)
+        with (
+            closing(open_group_offsets(config, store)) as kafka,
+            closing(open_log_offsets(config, store, timeout_s=_ANSWER_S)) as log_offsets,
+        ):
+            yield Sides(group, store, kafka, log_offsets, lambda: read_kafka_members(config, store, group, _ANSWER_S))
+
+
+def _check_brokers(store: ZkStore) -> None:
+    old = [broker.broker_id for broker in read_brokers(store) if broker.version < 2]
+    if old:
+        raise BrokersUnavailableError(
+            f"broker {old[0]} is a Kafka 0.8, which has no consumers of the newer kind: upgrade to 0.9 or newer first"
+        )
+
+
+@migrate.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer migrate plan billing --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("group")
+@_rolling
+@click.option("--back", is_flag=True, help="The plan of a rollback: from Kafka to ZooKeeper.")
+@click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
+@_skip_blocked
+@_json
+def plan(
+    cluster: ClusterOptions,
+    group: str,
+    rolling: bool,
+    back: bool,
+    accept_ahead: bool,
+    skip_blocked: bool,
+    as_json: bool,
+) -> None:
+    """Show what would be done with each partition, and what stands in the way. Writes nothing.
+
+    Exit code 1 if the step would be refused as things are.
+    """
+    direction = Direction.TO_ZOOKEEPER if back else Direction.TO_KAFKA
+    with _sides(cluster, group) as sides:
+        found = make_plan(look_at(sides), direction, Choices(rolling, accept_ahead, skip_blocked))
+    if as_json:
+        click.echo(json.dumps(plan_document(found), indent=2))
+    else:
+        show_plan(found)
+    if found.refusals:
+        say_refusals(found.refusals)
+        raise click.exceptions.Exit(1)
+
+
+@migrate.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer migrate apply billing --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("group")
+@_rolling
+@click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
+@_skip_blocked
+@_execute
+@_backup
+@_json
+def apply(
+    cluster: ClusterOptions,
+    group: str,
+    rolling: bool,
+    accept_ahead: bool,
+    skip_blocked: bool,
+    execute: bool,
+    backup: Path | None,
+    as_json: bool,
+) -> None:
+    """Copy the group's offsets into Kafka. Shows the plan; writes with --execute only.
+
+    Refused while members live, unless --rolling. ZooKeeper's offsets stay. May be given again at any time: it goes on
+    where it stopped, and writes only what is behind.
+    """
+    choices = Choices(rolling, accept_ahead, skip_blocked)
+    _step(cluster, group, Direction.TO_KAFKA, choices, execute=execute, backup=backup, as_json=as_json)
+
+
+@migrate.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer migrate rollback billing --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("group")
+@_rolling
+@_skip_blocked
+@_execute
+@_backup
+@_json
+def rollback(
+    cluster: ClusterOptions,
+    group: str,
+    rolling: bool,
+    skip_blocked: bool,
+    execute: bool,
+    backup: Path | None,
+    as_json: bool,
+) -> None:
+    """Copy what Kafka's consumers committed back to ZooKeeper, where it is ahead. Writes with --execute only.
+
+    Refused while consumers of the newer kind are in the group, and after `finish`. Kafka's offsets stay.
+    """
+    choices = Choices(rolling, accept_ahead=True, skip_blocked=skip_blocked)
+    _step(cluster, group, Direction.TO_ZOOKEEPER, choices, execute=execute, backup=backup, as_json=as_json)
+
+
+def _step(
+    cluster: ClusterOptions,
+    group: str,
+    direction: Direction,
+    choices: Choices,
+    *,
+    execute: bool,
+    backup: Path | None,
+    as_json: bool,
+) -> None:
+    with _sides(cluster, group) as sides:
+        found = make_plan(look_at(sides), direction, choices)
+        if not as_json:
+            show_plan(found)
+        if not execute:
+            if as_json:
+                click.echo(json.dumps(plan_document(found), indent=2))
+            if found.refusals:
+                say_refusals(found.refusals)
+                raise click.exceptions.Exit(1)
+            click.echo("Nothing was written: add --execute to do it.", err=True)
+            return
+        carry_out = apply_migration if direction is Direction.TO_KAFKA else roll_back_migration
+        outcome = carry_out(sides, found, backup or Path(backup_name(group, sides.clock.wall_ms())))
+    if as_json:
+        click.echo(json.dumps(outcome_document(group, outcome), indent=2))
+    else:
+        say_outcome(group, direction, outcome)
+
+
+@migrate.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer migrate verify billing --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("group")
+@_json
+def verify(cluster: ClusterOptions, group: str, as_json: bool) -> None:
+    """Compare both sides, and name what would be lost or read twice.
+
+    That is: offsets that are not in Kafka, members that commit to ZooKeeper alone, partitions that both sides read.
+    Exit code 0 if nothing would be lost or read twice, else 1, with what to do for each finding.
+    """
+    with _sides(cluster, group) as sides:
+        found = verify_migration(look_at(sides))
+    if as_json:
+        click.echo(json.dumps(verification_document(found), indent=2))
+    else:
+        show_verification(found)
+    if not found.is_sound:
+        raise click.exceptions.Exit(1)
+
+
+@migrate.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer migrate finish billing --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("group")
+@click.option("--delete", is_flag=True, help="Also delete /consumers/GROUP, all of it.")
+@_execute
+@_backup
+def finish(cluster: ClusterOptions, group: str, delete: bool, execute: bool, backup: Path | None) -> None:
+    """Close the way back, so that `rollback` is refused from then on. Writes with --execute only.
+
+    Refused while members live in ZooKeeper and while some offset is not in Kafka.
+    """
+    with _sides(cluster, group) as sides:
+        look = look_at(sides)
+        what = "closes the way back" + (f" and deletes /consumers/{group}" if delete else "")
+        click.echo(f"Group {group}: {what}; {len(look.partitions)} partitions have their offsets in Kafka.")
+        refusals = finish_refusals(look)
+        if not execute:
+            if refusals:
+                say_refusals(refusals)
+                raise click.exceptions.Exit(1)
+            click.echo("Nothing was written: add --execute to do it.", err=True)
+            return
+        outcome = finish_migration(
+            sides, look, backup or Path(backup_name(group, sides.clock.wall_ms())), delete=delete
+        )
+    click.echo(f"Finished. The offsets of both sides before are in {outcome.backup}.")
+
+
+@migrate.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer migrate status --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@_json
+def status(cluster: ClusterOptions, as_json: bool) -> None:
+    """Name every group whose migration was begun, and how far it has come."""
+    with open_store(load_cluster_config(cluster)) as store:
+        records = read_records(store, list_groups(store))
+    if as_json:
+        document = [
+            {"group": group, "phase": record.phase.value, "at_ms": record.at_ms, "backup": record.backup}
+            for group, record in records.items()
+        ]
+        click.echo(json.dumps(document, indent=2))
+    else:
+        show_records(records, SystemClock().wall_ms())

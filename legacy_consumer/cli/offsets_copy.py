@@ -1,0 +1,61 @@
+"""`legacy-consumer offsets copy`."""
+
+from __future__ import annotations
+
+import click
+
+from legacy_consumer.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
+from legacy_consumer.cli.changes import Safety, carry_out, safety_options
+from legacy_consumer.cli.group_names import check_group
+from legacy_consumer.cli.offsets_import import standings_or_none
+from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
+from legacy_consumer.cli.outputs import Output, output_options
+from legacy_consumer.cli.topic_choices import parse_topics
+
+
+@click.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer offsets copy billing billing-test --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@output_options
+@safety_options
+@click.argument("source")
+@click.argument("target")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:P,P,...]",
+    multiple=True,
+    help="Only this topic, or these partitions of it; may be repeated.",
+)
+def copy(
+    safety: Safety,
+    output: Output,
+    cluster: ClusterOptions,
+    source: str,
+    target: str,
+    topics: tuple[str, ...],
+) -> None:
+    """Give the group TARGET the offsets of the group SOURCE, which may be running.
+
+    TARGET is made if it is not there. Shows the plan and carries it out with --execute; see `offsets reset`.
+    """
+    check_group(source)
+    check_group(target)
+    if source == target:
+        raise click.UsageError("SOURCE and TARGET are the same group.")
+    chosen = parse_topics(topics)
+    with open_store(load_cluster_config(cluster)) as store:
+        standings = read_standings(store, source)
+        if chosen:
+            standings = choose_partitions(store, standings, chosen)
+        after = dict(readable_offsets(source, standings))
+        if not after:
+            raise click.ClickException(f"group {source} has committed nothing that could be copied")
+        plan = make_plan(store, target, standings_or_none(store, target), after)
+        carry_out(store, [plan], safety, output, name=target)

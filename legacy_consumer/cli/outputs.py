@@ -1,0 +1,68 @@
+"""Output for programs: JSON and CSV, beside the tables for people."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Concatenate, ParamSpec, TypeVar
+
+import click
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Output(Enum):
+    """What --format chooses."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, R]:
+    """Give a command --format and --json; it gets an Output first."""
+
+    @click.option(
+        "--format",
+        "output_name",
+        type=click.Choice([output.value for output in Output]),
+        default=Output.TABLE.value,
+        show_default=True,
+        help="A table for people, JSON or CSV for programs.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+    @functools.wraps(command)
+    def with_output(*args: P.args, **kwargs: P.kwargs) -> R:
+        name = kwargs.pop("output_name")
+        as_json = kwargs.pop("as_json")
+        return command(Output.JSON if as_json else Output(name), *args, **kwargs)
+
+    return with_output
+
+
+def print_json(document: object) -> None:
+    """One JSON document, indented."""
+    click.echo(json.dumps(document, indent=2))
+
+
+def print_csv(names: Sequence[str], records: Sequence[Mapping[str, object]]) -> None:
+    """A line of names and one for each record; None is an empty field, a truth value true or false."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(names)
+    for record in records:
+        writer.writerow([_field(record[name]) for name in names])
+    click.echo(written.getvalue(), nl=False)
+
+
+def _field(value: object) -> object:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return "" if value is None else value

@@ -1,0 +1,76 @@
+"""Log lines for programs: one JSON object for each record, with the group and the consumer id of the member it is of.
+
+>>> handler = logging.StreamHandler()
+>>> handler.setFormatter(JsonLogFormatter([connector]))  # doctest: +SKIP
+
+    {"time":"2026-01-31T12:00:00.123Z","level":"INFO","logger":"rebalance.coordinator","group":"billing",
+     "consumer_id":"billing_host-1-a","message":"billing_host-1-a: rebalanced ..."}
+
+A record with an exception has "error" and "traceback" as well. What is of no member, or of none that can be told, has
+null for both.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import Protocol
+
+
+class _Config(Protocol):
+    @property
+    def group_id(self) -> str: ...
+
+
+class Member(Protocol):
+    """A ConsumerConnector, as far as log lines are concerned."""
+
+    consumer_id: str
+
+    @property
+    def config(self) -> _Config:
+        """Its configuration."""
+        ...
+
+
+class JsonLogFormatter(logging.Formatter):
+    """members: those of this process; with a single one, lines that name none are taken to be of it.
+
+    `extra={"group": ..., "consumer_id": ...}` of a record wins.
+    """
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        super().__init__()
+        self._members: tuple[tuple[str, str], ...] = ()
+        for member in members:
+            self.watch(member.config.group_id, member.consumer_id)
+
+    def watch(self, group: str, consumer_id: str) -> None:
+        """From now on know this member, too."""
+        self._members = (*self._members, (group, consumer_id))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        message = record.getMessage()
+        group, consumer_id = self._member_of(record, message)
+        fields: dict[str, object] = {
+            "time": f"{datetime.fromtimestamp(record.created, timezone.utc):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "group": getattr(record, "group", group),
+            "consumer_id": getattr(record, "consumer_id", consumer_id),
+            "message": message,
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            fields["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            fields["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+    def _member_of(self, record: logging.LogRecord, message: str) -> tuple[str | None, str | None]:
+        for group, consumer_id in self._members:
+            # lines begin with the member they are of, and its threads are named after it
+            if message.startswith(f"{consumer_id}: ") or (record.threadName or "").startswith(consumer_id):
+                return group, consumer_id
+        return self._members[0] if len(self._members) == 1 else (None, None)

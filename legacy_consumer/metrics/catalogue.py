@@ -1,0 +1,197 @@
+"""Every metric there is: its name, type, labels and meaning, as data. docs/metrics.md is tested against this table.
+
+Names of counters stand here as they are scraped, with _total.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """Prometheus' types."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric. labels: in the order in which they are written."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+
+    @property
+    def family(self) -> str:
+        """The name without a counter's _total, as client libraries want it."""
+        return self.name.removesuffix("_total") if self.kind is Kind.COUNTER else self.name
+
+
+_MEMBER = ("group", "consumer_id")
+_PARTITION = ("group", "topic", "partition")
+
+
+def _member(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
+    return Metric(f"legacy_consumer_member_{name}", kind, (*_MEMBER, *labels), meaning)
+
+
+def _exporter(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
+    return Metric(f"legacy_consumer_exporter_{name}", kind, labels, meaning)
+
+
+def _group(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(f"legacy_consumer_group_{name}", Kind.GAUGE, ("group", *labels), meaning)
+
+
+def _partition(name: str, meaning: str, *labels: str) -> Metric:
+    return Metric(f"legacy_consumer_group_partition_{name}", Kind.GAUGE, (*_PARTITION, *labels), meaning)
+
+
+PHASE = _member("phase", Kind.GAUGE, "1 for the phase the member is in, 0 for every other one", "phase")
+ALIVE = _member("alive", Kind.GAUGE, "1 while the member's coordinator runs and is not stuck in one step, as /healthz")
+CONNECTED = _member("connected", Kind.GAUGE, "1 while the member is connected to ZooKeeper")
+SETTLED_AT = _member("settled_timestamp_seconds", Kind.GAUGE, "when the member was last settled, 0 if never")
+OWNED = _member("owned_partitions", Kind.GAUGE, "partitions that the member owns", "topic")
+REBALANCES = _member(
+    "rebalances_total",
+    Kind.COUNTER,
+    "rebalances that ended: outcome moved (partitions came or went), unchanged, or degraded (all tries were used up)",
+    "outcome",
+)
+REBALANCE_SECONDS = _member(
+    "rebalance_duration_seconds", Kind.HISTOGRAM, "from the first step of a rebalance until the member was settled"
+)
+REBALANCE_FAILURES = _member(
+    "rebalance_failures_total", Kind.COUNTER, "steps of joining or rebalancing that ended in an error, and were retried"
+)
+CONFLICTS = _member(
+    "ownership_conflicts_total", Kind.COUNTER, "claims that found owner znodes of other members in the way"
+)
+SESSION_EVENTS = _member(
+    "session_events_total",
+    Kind.COUNTER,
+    "what became of the ZooKeeper session: event connected, suspended, expired or auth_failed",
+    "event",
+)
+CONSUMED_OFFSET = _member(
+    "consumed_offset", Kind.GAUGE, "the next offset after all that was consumed", "topic", "partition"
+)
+COMMITTED_OFFSET = _member("committed_offset", Kind.GAUGE, "the committed offset", "topic", "partition")
+LOG_END_OFFSET = _member(
+    "log_end_offset",
+    Kind.GAUGE,
+    "the offset after the last message of the log, asked for now and then",
+    "topic",
+    "partition",
+)
+LAG = _member("lag", Kind.GAUGE, "messages behind the consumed offset that are not consumed yet", "topic", "partition")
+CONSUMED = _member(
+    "consumed_messages_total", Kind.COUNTER, "how far the consumed offsets of owned partitions moved on", "topic"
+)
+COMMITTED = _member(
+    "committed_messages_total", Kind.COUNTER, "how far the committed offsets of owned partitions moved on", "topic"
+)
+COMMITS = _member("commits_total", Kind.COUNTER, "commits by outcome: done or failed", "outcome")
+FOREIGN_COMMITS = _member(
+    "foreign_commits_total", Kind.COUNTER, "offsets of owned partitions that another client wrote"
+)
+FETCH_ERRORS = _member("fetch_errors_total", Kind.COUNTER, "errors that streams raised instead of a batch")
+LISTENER_ERRORS = _member("listener_errors_total", Kind.COUNTER, "exceptions of the rebalance listener")
+
+MEMBER_METRICS: tuple[Metric, ...] = (
+    PHASE,
+    ALIVE,
+    CONNECTED,
+    SETTLED_AT,
+    OWNED,
+    REBALANCES,
+    REBALANCE_SECONDS,
+    REBALANCE_FAILURES,
+    CONFLICTS,
+    SESSION_EVENTS,
+    CONSUMED_OFFSET,
+    COMMITTED_OFFSET,
+    LOG_END_OFFSET,
+    LAG,
+    CONSUMED,
+    COMMITTED,
+    COMMITS,
+    FOREIGN_COMMITS,
+    FETCH_ERRORS,
+    LISTENER_ERRORS,
+)
+"""Of each member of this project, at its own port."""
+
+GROUP_MEMBERS = _group("members", "registered members, the unreadable ones included")
+GROUP_UNREADABLE = _group("unreadable_members", "registrations that nobody can read: JVM members fail over them")
+GROUP_PARTITIONS = _group("partitions", "partitions that the group owns, has committed or subscribes to")
+GROUP_UNOWNED = _group("unowned_partitions", "those of them that no registered member owns")
+GROUP_LAG = _group("lag", "messages not committed yet in all partitions whose lag is known")
+GROUP_VERDICT = _group("verdict", "1 with the group's verdict: ok, unknown, warning or error", "verdict")
+GROUP_VERDICTS = _group("verdict_partitions", "partitions by verdict; verdicts that none has are left out", "verdict")
+PARTITION_LAG = _partition("lag", "the log's end less the committed offset, at least 0")
+PARTITION_COMMITTED = _partition("committed_offset", "the committed offset in ZooKeeper")
+PARTITION_COMMITTED_AT = _partition(
+    "committed_timestamp_seconds", "when the offset was last written, by ZooKeeper's clock"
+)
+PARTITION_OWNED = _partition("owned", "1 if a registered member owns the partition, else 0")
+PARTITION_VERDICT = _partition(
+    "verdict", "1 with the partition's verdict: ok, unknown, warning, rewind, stall, stop or error", "verdict"
+)
+TOPIC_END = Metric(
+    "legacy_consumer_topic_log_end_offset",
+    Kind.GAUGE,
+    ("topic", "partition"),
+    "the offset after the last message, of partitions that some group has to do with",
+)
+EXPORTER_INFO = _exporter("info", Kind.GAUGE, "always 1, with the version of legacy-consumer", "version")
+EXPORTER_UP = _exporter("up", Kind.GAUGE, "1 if the last refresh could read this source: zookeeper, brokers", "source")
+EXPORTER_AGE = _exporter(
+    "data_age_seconds", Kind.GAUGE, "how old the data of a source is that is served; absent before the first", "source"
+)
+EXPORTER_REFRESHES = _exporter("refreshes_total", Kind.COUNTER, "refreshes by outcome: done or failed", "outcome")
+EXPORTER_REFRESH_SECONDS = _exporter(
+    "refresh_duration_seconds",
+    Kind.GAUGE,
+    "how long the last refresh took by step: zookeeper (pauses included), brokers, judge, render",
+    "step",
+)
+EXPORTER_READS = _exporter("zookeeper_reads_total", Kind.COUNTER, "znodes that were read")
+EXPORTER_BATCHES = _exporter("zookeeper_batches_total", Kind.COUNTER, "batches in which they were read")
+EXPORTER_GROUPS = _exporter("groups", Kind.GAUGE, "groups that are served, by whether they have members", "state")
+EXPORTER_PARTITIONS = _exporter("partitions", Kind.GAUGE, "partitions of groups that are served")
+EXPORTER_PAGE_BYTES = _exporter("page_bytes", Kind.GAUGE, "size of the cached part of a scrape")
+
+EXPORTER_METRICS: tuple[Metric, ...] = (
+    GROUP_MEMBERS,
+    GROUP_UNREADABLE,
+    GROUP_PARTITIONS,
+    GROUP_UNOWNED,
+    GROUP_LAG,
+    GROUP_VERDICT,
+    GROUP_VERDICTS,
+    PARTITION_LAG,
+    PARTITION_COMMITTED,
+    PARTITION_COMMITTED_AT,
+    PARTITION_OWNED,
+    PARTITION_VERDICT,
+    TOPIC_END,
+    EXPORTER_INFO,
+    EXPORTER_UP,
+    EXPORTER_AGE,
+    EXPORTER_REFRESHES,
+    EXPORTER_REFRESH_SECONDS,
+    EXPORTER_READS,
+    EXPORTER_BATCHES,
+    EXPORTER_GROUPS,
+    EXPORTER_PARTITIONS,
+    EXPORTER_PAGE_BYTES,
+)
+"""Of `legacy-consumer exporter`."""
+
+METRICS = MEMBER_METRICS + EXPORTER_METRICS

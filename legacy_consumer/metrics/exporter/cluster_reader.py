@@ -1,0 +1,109 @@
+"""Reads all groups of a cluster, in batches, and those in which nobody is less often.
+
+A group with members is read at each refresh. Of one without, nothing changes but by an operator's hand, and most
+groups of an old cluster are such: they are read in turns, each at every idle_every-th refresh, and what was read
+before is served meanwhile. Whether somebody has joined is looked up for all groups at each refresh.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.admin.group_members import read_members
+from legacy_consumer.admin.group_table import GroupPartition, list_groups, read_group_partitions
+from legacy_consumer.admin.topic_partitions import read_topic_lives
+from rebalance.group_strategy import owner_id
+from zk_layout.model import TopicPartition
+from zk_layout.paths import ConsumerIdsPath
+from zk_layout.store import ZkStore
+
+_GROUPS_AT_ONCE = 100
+"""So many groups are read in the same few batches; between them the pace is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which groups are exported, and how often those without members are read."""
+
+    wanted: Callable[[str], bool] = lambda _: True
+    idle_every: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGroup:
+    """What ZooKeeper has of one group. members: how many are registered; unreadable: how many of them nobody can read.
+
+    read_at_ms: when the partitions were read. members_ids: for who owns what.
+    """
+
+    group: str
+    members: int
+    unreadable: int
+    ids: frozenset[str]
+    partitions: tuple[GroupPartition, ...]
+    read_at_ms: int
+
+    def is_owned(self, row: GroupPartition) -> bool:
+        """Whether a registered member owns the partition."""
+        return row.owner is not None and owner_id(row.owner) in self.ids
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCluster:
+    """All groups, sorted by name, and the partitions of theirs that exist."""
+
+    groups: tuple[ReadGroup, ...]
+    existing: frozenset[TopicPartition]
+
+
+class ClusterReader:
+    """Remembers what was read of groups without members. Not for two threads at once."""
+
+    def __init__(self, selection: Selection | None = None) -> None:
+        self._selection = selection or Selection()
+        self._known: dict[str, ReadGroup] = {}
+        self._round = 0
+
+    def read(self, store: ZkStore, now_ms: int, between: Callable[[], None] = lambda: None) -> ReadCluster:
+        """One refresh. between: called after each batch of groups, to keep a pace. Raises: ZooKeeperError."""
+        groups = [group for group in list_groups(store) if self._selection.wanted(group)]
+        ids = store.get_children_many([ConsumerIdsPath(group).path for group in groups])
+        has_members = {group for group, names in zip(groups, ids, strict=True) if names}
+        due = [group for group in groups if group in has_members or self._is_due(group)]
+        fresh: dict[str, ReadGroup] = {}
+        for start in range(0, len(due), _GROUPS_AT_ONCE):
+            fresh.update(_read_groups(store, due[start : start + _GROUPS_AT_ONCE], now_ms))
+            between()
+        self._known = {group: fresh.get(group) or self._known[group] for group in groups}
+        self._round += 1
+        topics = {row.topic for known in self._known.values() for row in known.partitions}
+        lives = read_topic_lives(store, topics)
+        between()
+        existing = frozenset(
+            TopicPartition(topic, partition) for topic, life in lives.items() for partition in life.partitions
+        )
+        return ReadCluster(tuple(self._known[group] for group in groups), existing)
+
+    def _is_due(self, group: str) -> bool:
+        known = self._known.get(group)
+        if known is None or known.members:
+            return True
+        every = max(1, self._selection.idle_every)
+        return (self._round + zlib.crc32(group.encode())) % every == 0
+
+
+def _read_groups(store: ZkStore, groups: Sequence[str], now_ms: int) -> dict[str, ReadGroup]:
+    rows: dict[str, list[GroupPartition]] = {group: [] for group in groups}
+    for row in read_group_partitions(store, groups, include_unclaimed=True):
+        rows[row.group].append(row)
+    ids: dict[str, set[str]] = {group: set() for group in groups}
+    unreadable = dict.fromkeys(groups, 0)
+    for member in read_members(store, groups):
+        ids[member.group].add(member.consumer_id)
+        unreadable[member.group] += member.registration is None
+    return {
+        group: ReadGroup(group, len(ids[group]), unreadable[group], frozenset(ids[group]), tuple(rows[group]), now_ms)
+        for group in groups
+    }

@@ -1,0 +1,46 @@
+"""Is a member alive, and is it ready? Pure judgements of what it says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rebalance.coordinator import Status
+from rebalance.counters import Vitals
+from rebalance.machine import Phase
+
+STUCK_AFTER_S = 120.0
+"""One step may wait for ZooKeeper, Kafka's coordinator and a user's listener; who takes longer will not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """holds: healthy, or ready. text: why, in a line."""
+
+    holds: bool
+    text: str
+
+
+def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_AFTER_S) -> Judgement:
+    """Whether the member can still help itself: its coordinator's thread lives and is not stuck.
+
+    A member that is degraded, or without ZooKeeper, is alive: to restart it would only make its group move.
+    """
+    if status.phase is Phase.CREATED:
+        return Judgement(True, "not joined yet")
+    if status.phase is Phase.CLOSED:
+        return Judgement(False, "it has left its group")
+    if not vitals.runs:
+        return Judgement(False, "the coordinator's thread is dead")
+    if vitals.busy_s > stuck_after_s:
+        return Judgement(False, f"the coordinator has been in one step for {vitals.busy_s:.0f} s")
+    return Judgement(True, f"alive, {status.phase.value}")
+
+
+def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
+    """Whether the member is settled: it owns its share, is connected, and hands messages out."""
+    if status.phase is not Phase.STABLE:
+        error = f": {status.error}" if status.error is not None else ""
+        return Judgement(False, f"{status.phase.value}{error}")
+    if not vitals.connected:
+        return Judgement(False, "the connection to ZooKeeper is lost")
+    return Judgement(True, f"settled with {len(status.owned)} partitions")

@@ -1,0 +1,31 @@
+"""How an operator has running members follow a reset of their offsets: see records for the znodes and the steps."""
+
+from legacy_consumer.reset_requests.follower import ResetFollower
+from legacy_consumer.reset_requests.records import (
+    Answer,
+    AnswerState,
+    Request,
+    RequestState,
+    answer_path,
+    answers_path,
+    decode_answer,
+    decode_request,
+    encode_answer,
+    encode_request,
+    request_path,
+)
+
+__all__ = [
+    "Answer",
+    "AnswerState",
+    "Request",
+    "RequestState",
+    "ResetFollower",
+    "answer_path",
+    "answers_path",
+    "decode_answer",
+    "decode_request",
+    "encode_answer",
+    "encode_request",
+    "request_path",
+]

@@ -1,0 +1,148 @@
+"""The znodes by which a reset reaches running members. No I/O.
+
+    /consumers/G/requests/reset              ephemeral of the operator's command: what is to be reset, and how far it is
+    /consumers/G/requests/answers/<id>       ephemeral of each member concerned: what it has done about it
+
+Members of the JVM and Kafka's tools look at ids, owners and offsets of a group and at nothing else, so they see none of
+this; they cannot follow either, and have to be stopped.
+
+    operator                                      member
+    request, state prepare                 ──►    hands out nothing more of the partitions it owns
+                                           ◄──    answer ready, with these partitions
+    one multi: all offsets at the versions
+    seen now, and the request's state applied ──► reads the offsets again and goes on from there
+                                           ◄──    answer done
+    deletes the request                    ──►    deletes its answer
+
+Whatever ends the command ends its session and so the request; members then go on: from where they were if nobody wrote
+their offset, and else from what is written. A member that is given such a partition meanwhile answers for it too, so
+the operator waits until the owner of each partition has answered, whoever that is by then.
+
+    {"version":1,"id":"5f0c...","state":"prepare","partitions":{"orders":[0,1]}}
+    {"version":1,"request":"5f0c...","state":"ready","partitions":{"orders":[0,1]}}
+    {"version":1,"request":"5f0c...","state":"refused","partitions":{},"reason":"..."}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import TopicPartition
+
+_VERSION = 1
+
+
+class RequestState(Enum):
+    """How far the operator is."""
+
+    PREPARE = "prepare"
+    APPLIED = "applied"
+
+
+class AnswerState(Enum):
+    """How far a member is."""
+
+    READY = "ready"
+    DONE = "done"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an operator wants; request_id tells one request from the next."""
+
+    request_id: str
+    state: RequestState
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a member says to it. reason: why it refuses."""
+
+    request_id: str
+    state: AnswerState
+    partitions: frozenset[TopicPartition]
+    reason: str = ""
+
+
+def request_path(group: str) -> str:
+    """One request at a time: whoever comes second finds it there."""
+    return f"/consumers/{group}/requests/reset"
+
+
+def answers_path(group: str) -> str:
+    """Parent of the answers, made by the operator's command."""
+    return f"/consumers/{group}/requests/answers"
+
+
+def answer_path(group: str, consumer_id: str) -> str:
+    """A member's answer."""
+    return f"{answers_path(group)}/{consumer_id}"
+
+
+def encode_request(request: Request) -> bytes:
+    """See the module."""
+    return _encode(
+        {"version": _VERSION, "id": request.request_id, "state": request.state.value}, request.partitions, ""
+    )
+
+
+def decode_request(path: str, data: bytes | None) -> Request:
+    """Raises: MalformedZnodeError."""
+    document = _decode(path, data)
+    try:
+        return Request(str(document["id"]), RequestState(document["state"]), _partitions(document["partitions"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedZnodeError(path, data, f"it is no request of a reset: {error}") from error
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """See the module."""
+    return _encode(
+        {"version": _VERSION, "request": answer.request_id, "state": answer.state.value},
+        answer.partitions,
+        answer.reason,
+    )
+
+
+def decode_answer(path: str, data: bytes | None) -> Answer:
+    """Raises: MalformedZnodeError."""
+    document = _decode(path, data)
+    try:
+        return Answer(
+            str(document["request"]),
+            AnswerState(document["state"]),
+            _partitions(document["partitions"]),
+            str(document.get("reason", "")),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedZnodeError(path, data, f"it is no answer to a reset: {error}") from error
+
+
+def _encode(head: dict[str, object], partitions: Iterable[TopicPartition], reason: str) -> bytes:
+    topics: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    document = {**head, "partitions": topics, **({"reason": reason} if reason else {})}
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _decode(path: str, data: bytes | None) -> dict[str, object]:
+    try:
+        document = json.loads(data or b"")
+    except (ValueError, RecursionError) as error:
+        raise MalformedZnodeError(path, data, f"it is not JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("version") != _VERSION:
+        raise MalformedZnodeError(path, data, f"it should be an object of version {_VERSION}")
+    return document
+
+
+def _partitions(topics: object) -> frozenset[TopicPartition]:
+    if not isinstance(topics, dict):
+        raise ValueError("partitions are missing")  # noqa: TRY004  the text is wrong
+    return frozenset(TopicPartition(str(topic), int(number)) for topic, numbers in topics.items() for number in numbers)

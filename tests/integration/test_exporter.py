@@ -1,0 +1,205 @@
+"""`legacy-consumer exporter` and `consume --metrics-port`, run as people run them, on real servers."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.librdkafka import produce_all
+from tests.support.jvm_member import JvmMember, JvmPrograms, Subscription
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    with EmbeddedKafka("1.1.1", chroot="/kafka") as started:
+        started.create_topic("orders", 3)
+        produce_all(
+            "orders", [(None, b"order", n % 3) for n in range(60)], {"bootstrap.servers": started.bootstrap_servers}
+        )
+        yield started
+
+
+class Program:
+    """A command of ours that serves; url is what it said."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "legacy_consumer", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+        self.said = []
+        while not self.said or not self.said[-1].startswith("serving "):
+            line = self.process.stderr.readline()
+            assert line, self.said
+            self.said.append(line.strip())
+        self.url = self.said[-1].split()[1]
+
+    def get(self, path="/metrics"):
+        try:
+            with urllib.request.urlopen(self.url.replace("/metrics", path), timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def samples(self):
+        """{(name, label values by label): value}."""
+        return {
+            (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(self.get()[1])
+            for sample in family.samples
+        }
+
+    def end(self, number):
+        self.process.send_signal(number)
+        _, rest = self.process.communicate(timeout=30)
+        self.said += rest.splitlines()
+        return self.process.returncode
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        with contextlib.suppress(ValueError):
+            self.process.communicate(timeout=30)
+
+
+@contextlib.contextmanager
+def running(*arguments):
+    program = Program(*arguments)
+    try:
+        yield program
+    finally:
+        program.close()
+
+
+@pytest.fixture(scope="module")
+def jvm_group(kafka):
+    """A group of one member of Kafka's own consumer, which commits what it consumes every 200 ms."""
+    properties = {
+        "zookeeper.connect": kafka.zookeeper_connect,
+        "group.id": "jvm",
+        "auto.offset.reset": "smallest",
+        "auto.commit.interval.ms": 200,
+    }
+    with tempfile.TemporaryDirectory(prefix="jvm-members-") as folder:
+        programs = JvmPrograms(Path(folder))
+        member = JvmMember(programs, "1.1.1", "jvm-member", Subscription("static", "orders:1"), properties)
+        try:
+            member.await_event("ready")
+            yield member
+        finally:
+            member.kill()
+
+
+@contextlib.contextmanager
+def proxy_to(port):
+    proxy = TcpProxy("127.0.0.1", port)
+    proxy.start()
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+def partition_samples(found, name, group):
+    return {
+        key[2]: value
+        for key, value in found.items()
+        if key[0] == f"legacy_consumer_group_partition_{name}" and key[1] == group
+    }
+
+
+def test_groups_of_the_jvm_and_of_ours_are_exported_and_zookeeper_may_go_away(kafka, jvm_group):
+    host, _, rest = kafka.zookeeper_connect.partition("/")
+    consume = ["consume", "--zookeeper", kafka.zookeeper_connect, "--group", "ours", "--topic", "orders"]
+    with (
+        proxy_to(int(host.rpartition(":")[2])) as proxy,
+        running(
+            *consume, "--from-beginning", "--property", "auto.commit.interval.ms=200", "--metrics-port", "0"
+        ) as ours,
+        running(
+            "exporter", "--zookeeper", f"127.0.0.1:{proxy.port}/{rest}", "--port", "0", "--interval", "1"
+        ) as exporter,
+    ):
+
+        def all_is_committed():
+            found = exporter.samples()
+            return all(partition_samples(found, "lag", group) == dict.fromkeys("012", 0) for group in ("jvm", "ours"))
+
+        eventually(all_is_committed, timeout_s=40)
+        found = exporter.samples()
+        for group in ("jvm", "ours"):
+            assert partition_samples(found, "owned", group) == dict.fromkeys("012", 1)
+            assert partition_samples(found, "committed_offset", group) == dict.fromkeys("012", 20)
+            assert found["legacy_consumer_group_members", group] == 1
+            assert found["legacy_consumer_group_verdict", group, "ok"] == 1
+        assert exporter.get("/readyz") == (200, "2 groups\n")
+
+        proxy.cut()
+        eventually(lambda: exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 0, timeout_s=40)
+        found = exporter.samples()
+        assert found["legacy_consumer_exporter_data_age_seconds", "zookeeper"] > 0
+        assert partition_samples(found, "committed_offset", "jvm") == dict.fromkeys("012", 20)
+        assert [exporter.get(path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
+        proxy.restore()
+        eventually(lambda: exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 1, timeout_s=40)
+
+        member = ours.samples()
+        assert sum(value for key, value in member.items() if key[0].endswith("member_consumed_messages_total")) == 60
+        assert (ours.get("/healthz")[0], ours.get("/readyz")[1].endswith("settled with 3 partitions\n")) == (200, True)
+        assert (ours.end(signal.SIGINT), exporter.end(signal.SIGTERM)) == (130, 0)
+        assert not [line for line in exporter.said if "Traceback" in line]
+        with pytest.raises(urllib.error.URLError):
+            urllib.request.urlopen(ours.url, timeout=5)
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "legacy_consumer", *arguments], capture_output=True, text=True, cwd=ROOT, timeout=60
+    )
+
+
+def test_what_cannot_work_is_said_in_a_line(kafka):
+    done = run("exporter", "--zookeeper", f"{kafka.zookeeper_connect}/nowhere", "--port", "0")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("Error: /kafka/nowhere does not exist: it is the chroot given in")
+    done = run("exporter", "--zookeeper", kafka.zookeeper_connect, "--port", "0", "--groups", "a[")
+    assert (done.returncode, "'a[' is no regular expression" in done.stderr) == (2, True)
+
+
+def test_a_port_that_is_taken_ends_the_command_before_it_joins(kafka):
+    with running("exporter", "--zookeeper", kafka.zookeeper_connect, "--port", "0") as exporter:
+        port = exporter.url.rpartition(":")[2].partition("/")[0]
+        zookeeper = ["--zookeeper", kafka.zookeeper_connect]
+        done = run("exporter", *zookeeper, "--port", port)
+        assert (done.returncode, f"127.0.0.1:{port}: something listens there" in done.stderr) == (1, True)
+        done = run("consume", *zookeeper, "--topic", "orders", "--group", "none", "--metrics-port", port)
+        assert (done.returncode, f"127.0.0.1:{port}: something listens there" in done.stderr) == (1, True)
+
+
+def test_the_exporter_may_start_before_zookeeper():
+    options = ["--property", "zookeeper.connection.timeout.ms=300", "--port", "0", "--interval", "1"]
+    with running("exporter", "--zookeeper", "127.0.0.1:1", *options) as exporter:
+        status, text = eventually(lambda: (found := exporter.get("/readyz"))[1].startswith("no ZooKeeper") and found)
+        assert (status, text.startswith("no ZooKeeper answered at 127.0.0.1:1 within 300 ms")) == (503, True)
+        assert exporter.get("/healthz")[0] == 200
+        assert exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 0
+        assert exporter.end(signal.SIGTERM) == 0

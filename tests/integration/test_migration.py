@@ -1,0 +1,300 @@
+"""A group leaves ZooKeeper on real brokers: JVM members at the start, plain consumers of the newer kind at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import threading
+import uuid
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer
+
+from legacy_consumer import ConsumerConnector, TopicPartition
+from legacy_consumer.cli import main
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.librdkafka import open_group_offsets
+from tests.support.jvm_member import JvmMember, JvmPrograms, Subscription
+from tests.support.waiting import eventually
+from zk_layout.errors import NoNodeError
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+VERSIONS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1"]
+MEMBERS = {"0.10.2.2": "0.10.2.2"}
+"""The Scala consumer of each broker; the newer ones have none, so it is that of 1.1.1."""
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def programs():
+    with tempfile.TemporaryDirectory(prefix="jvm-members-") as folder:
+        yield JvmPrograms(Path(folder))
+
+
+class Group:
+    """A group of its own on a topic of its own, and everything that its members were handed."""
+
+    def __init__(self, cluster, programs, folder):
+        self.cluster = cluster
+        self.programs = programs
+        self.folder = folder
+        self.topic = cluster.new_topic(PARTITIONS)
+        self.name = f"g-{uuid.uuid4().hex[:8]}"
+        self.produced = Counter()
+        self.handed = Counter()
+        self.members = []
+        self.backups = 0
+
+    def produce(self, count):
+        for n in range(count):
+            self.produced[TopicPartition(self.topic, n % PARTITIONS)] += 1
+        self.cluster.produce(self.topic, [(b"k", b"v", n % PARTITIONS) for n in range(count)])
+
+    def jvm_member(self, **properties):
+        settings = {
+            "zookeeper.connect": self.cluster.kafka.zookeeper_connect,
+            "group.id": self.name,
+            "auto.offset.reset": "smallest",
+            "auto.commit.interval.ms": 200,
+            "rebalance.max.retries": 10,
+            **{name.replace("_", "."): value for name, value in properties.items()},
+        }
+        version = MEMBERS.get(self.cluster.version, "1.1.1")
+        name = f"{self.name}-{len(self.members)}"
+        member = JvmMember(self.programs, version, name, Subscription("static", f"{self.topic}:1"), settings)
+        self.members.append(member)
+        return member
+
+    def end(self, member):
+        member.shutdown()
+        member.await_end()
+
+    def read_by_plain_consumer(self, count, then=lambda: None):
+        """Subscribe as anybody would; a lost offset would show, for it would begin at the end."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.cluster.kafka.bootstrap_servers,
+                "group.id": self.name,
+                "auto.offset.reset": "latest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6000,
+            }
+        )
+        read = []
+        try:
+            consumer.subscribe([self.topic])
+            eventually(lambda: read.extend(consumer.consume(100, 0.5)) or len(read) >= count, timeout_s=60)
+            then()
+            consumer.commit(asynchronous=False)
+        finally:
+            consumer.close()
+        assert [message.error() for message in read if message.error()] == []
+        return Counter((TopicPartition(self.topic, message.partition()), message.offset()) for message in read)
+
+    def handed_to_members(self):
+        return Counter((one.tp, one.offset) for member in self.members for one in member.consumed)
+
+    def all_produced(self):
+        return {(tp, offset) for tp, count in self.produced.items() for offset in range(count)}
+
+    def migrate(self, verb, *arguments):
+        if "--execute" in arguments:
+            self.backups += 1
+            arguments = (*arguments, "--backup", str(self.folder / f"backup-{self.backups}.json"))
+        done = CliRunner().invoke(
+            main, ["migrate", verb, self.name, *arguments, "--zookeeper", self.cluster.kafka.zookeeper_connect]
+        )
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            return 1, f"{type(done.exception).__name__}: {done.exception}"
+        return done.exit_code, done.output
+
+    def in_zookeeper(self):
+        return self.cluster.committed(self.name, self.topic)
+
+    def close(self):
+        for member in self.members:
+            member.kill()
+
+
+class Ratchet:
+    """Looks at a group's offsets on both sides again and again: none may ever move backwards."""
+
+    def __init__(self, group):
+        self.group = group
+        self.config = ConsumerConfig.load(zookeeper_connect=group.cluster.kafka.zookeeper_connect, group_id=group.name)
+        self.partitions = [TopicPartition(group.topic, n) for n in range(PARTITIONS)]
+        self.seen = {}
+        self.looks = 0
+        self.backwards = []
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+        assert self.backwards == []
+        assert self.looks > 5
+
+    def run(self):
+        with contextlib.closing(open_group_offsets(self.config, self.group.cluster._store)) as kafka:
+            while not self.ended.wait(0.05):
+                with contextlib.suppress(NoNodeError):
+                    self.note("zookeeper", self.group.in_zookeeper())
+                self.note("kafka", {tp.partition: one.offset for tp, one in kafka.read(self.partitions, 10).items()})
+                self.looks += 1
+
+    def note(self, side, offsets):
+        for partition, offset in offsets.items():
+            before = self.seen.get((side, partition))
+            if offset is None and before is None:
+                continue
+            if before is not None and (offset is None or offset < before):
+                self.backwards.append((side, partition, before, offset))
+            self.seen[side, partition] = offset
+
+
+@pytest.fixture
+def group(cluster, programs, tmp_path):
+    made = Group(cluster, programs, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broker_version", VERSIONS)
+def test_a_stopped_group_goes_on_in_kafka_and_back_in_zookeeper_and_nothing_is_lost_or_read_twice(group):
+    group.produce(60)
+    member = group.jvm_member()
+    member.wait_until(lambda: len(member.consumed) == 60, "60 messages")
+
+    code, output = group.migrate("apply", "--execute")
+    assert (code, "1 member is in ZooKeeper: stop them first, or move them" in output) == (1, True)
+    group.end(member)
+    group.produce(30)
+    with Ratchet(group):
+        code, output = group.migrate("apply")
+        assert code == 0, output
+        assert f"Group {group.name}: ZooKeeper to Kafka, migration not begun: 3 to write" in output
+        assert "Nothing was written" in output
+        assert group.migrate("verify")[0] == 1
+
+        code, output = group.migrate("apply", "--execute")
+        assert (code, "3 partitions of group" in output) == (0, True), output
+        assert group.migrate("apply", "--execute")[1].splitlines()[-2].startswith("0 partitions of group")
+        code, output = group.migrate("verify")
+        assert (code, "migration applied, in ZooKeeper 0" in output) == (0, True), output
+
+        refused = []
+        newer = group.read_by_plain_consumer(30, then=lambda: refused.append(group.migrate("rollback", "--execute")))
+        assert (refused[0][0], "1 consumer is in the group on the brokers' side" in refused[0][1]) == (1, True)
+        assert newer | group.handed_to_members() == Counter(group.all_produced())
+        assert newer & group.handed_to_members() == Counter()
+        assert group.migrate("verify")[0] == 0
+
+        group.produce(15)
+        code, output = group.migrate("rollback", "--execute")
+        assert (code, "3 partitions of group" in output) == (0, True), output
+        back = group.jvm_member()
+        back.wait_until(lambda: len(back.consumed) == 15, "the 15 messages that came last")
+        group.end(back)
+    assert newer + group.handed_to_members() == Counter(group.all_produced())
+
+    # and away again, for good
+    assert group.migrate("apply", "--execute")[0] == 0
+    assert group.migrate("finish", "--execute")[0] == 0
+    code, output = group.migrate("rollback", "--execute")
+    assert (code, "closed the way back" in output) == (1, True)
+    shown = CliRunner().invoke(
+        main, ["migrate", "status", "--json", "--zookeeper", group.cluster.kafka.zookeeper_connect]
+    )
+    assert {"group": group.name, "phase": "finished"}.items() <= next(
+        one for one in json.loads(shown.output) if one["group"] == group.name
+    ).items()
+    assert group.migrate("finish", "--delete", "--execute")[0] == 0
+    assert "does not exist" in group.migrate("plan")[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broker_version", ["1.1.1", "3.9.1"])
+def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
+    dual = {"offsets_storage": "kafka", "dual_commit_enabled": "true"}
+    first, second = group.jvm_member(), group.jvm_member()
+    ended = threading.Event()
+
+    def keep_producing():
+        while not ended.wait(0.1):
+            group.produce(12)
+
+    producing = threading.Thread(target=keep_producing)
+    producing.start()
+    try:
+        with Ratchet(group):
+            eventually(lambda: first.consumed and second.consumed, timeout_s=60)
+            code, output = group.migrate("apply", "--rolling", "--execute")
+            assert (code, "The migration is rolling" in output) == (0, True), output
+            code, output = group.migrate("verify")
+            assert (code, output.count("commits to ZooKeeper alone")) == (1, 2), output
+
+            group.end(first)
+            third = group.jvm_member(**dual)
+            eventually(lambda: third.consumed, timeout_s=60)
+            group.end(second)
+            ours = Ours(group, **dual)
+            eventually(lambda: ours.consumed, timeout_s=60)
+            eventually(lambda: group.migrate("verify")[0] == 0, timeout_s=30)
+            code, output = group.migrate("verify", "--json")
+            assert len(json.loads(output)["members"]) == 2
+
+            ours.end()
+            group.end(third)
+            assert group.migrate("apply", "--execute")[0] == 0
+            assert group.migrate("verify")[0] == 0
+            ended.set()
+            producing.join()
+            handed = set(group.handed_to_members()) | set(ours.consumed)
+            newer = group.read_by_plain_consumer(len(group.all_produced() - handed))
+    finally:
+        ended.set()
+        producing.join()
+    assert handed | set(newer) == group.all_produced()
+    assert handed & set(newer) == set()
+    assert group.migrate("verify")[0] == 0
+
+
+class Ours:
+    """One of our members, in this process."""
+
+    def __init__(self, group, **properties):
+        settings = group.cluster.config(group.name, auto_commit_enable=True, auto_commit_interval_ms=200, **properties)
+        self.connector = ConsumerConnector(**{**settings, "consumer_timeout_ms": -1})
+        self.consumed = []
+        self.stream = self.connector.create_message_streams({group.topic: 1})[group.topic][0]
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        for message in self.stream:
+            self.consumed.append((TopicPartition(message.topic(), message.partition()), message.offset()))
+
+    def end(self):
+        self.connector.end_streams()
+        self.thread.join()
+        self.connector.shutdown()
+
+
+@pytest.mark.parametrize("broker_version", ["0.8.2.2"])
+def test_a_broker_without_newer_consumers_is_refused(group):
+    group.cluster._store.ensure_path(f"/consumers/{group.name}/offsets")
+    code, output = group.migrate("plan")
+    assert (code, "is a Kafka 0.8, which has no consumers of the newer kind: upgrade" in output) == (1, True)
+    code, output = group.migrate("apply", "--execute")
+    assert (code, "is a Kafka 0.8" in output, list(group.folder.iterdir())) == (1, True, [])

@@ -1,0 +1,194 @@
+"""What a window of looks at a partition says of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legacy_consumer.admin.lag_verdict import Judging, Kind, Sample, Verdict, extend, judge, judge_group
+
+MINUTE = 60_000
+QUICK = Judging(size=10, span_ms=10 * MINUTE, patience_ms=2 * MINUTE)
+
+
+def window_of(*looks, every_ms=MINUTE, judging=QUICK):
+    """Looks are (offset, lag), or (offset, lag, minute of the commit); the offset's first sight is its commit."""
+    window, committed_at = (), {}
+    for number, (offset, lag, *commit) in enumerate(looks):
+        seen_at = number * every_ms
+        at = commit[0] * MINUTE if commit else committed_at.setdefault(offset, seen_at)
+        window = extend(window, Sample(seen_at, offset, lag, at), judging)
+    return window
+
+
+def kind_of(*looks, **options):
+    return judge(window_of(*looks, **options), has_owner=True, judging=QUICK).kind
+
+
+def test_who_is_caught_up_is_well_whatever_happened_before():
+    assert kind_of((50, 3), (10, 40), (50, 0)) is Kind.OK
+
+
+def test_who_moves_and_comes_nearer_is_well():
+    assert kind_of((10, 90), (20, 80), (30, 70), (40, 60)) is Kind.OK
+
+
+def test_a_lag_that_grows_with_each_commit_is_a_warning():
+    assert kind_of((10, 10), (20, 20), (30, 30), (40, 40)) is Kind.WARNING
+
+
+def test_a_lag_that_fell_once_is_no_warning():
+    assert kind_of((10, 10), (20, 20), (30, 15), (40, 40)) is Kind.OK
+
+
+def test_an_offset_that_stands_still_under_a_live_owner_is_stalled():
+    assert kind_of((10, 5), (10, 6), (10, 7), (10, 8)) is Kind.STALL
+
+
+def test_an_offset_committed_again_and_again_is_stalled():
+    verdict = judge(window_of((10, 5, 0), (10, 6, 1), (10, 7, 2), (10, 8, 3)), judging=QUICK)
+    assert verdict.kind is Kind.STALL
+    assert "again and again" in verdict.reason
+
+
+def test_an_offset_that_stands_still_is_stopped_where_no_owner_is_known():
+    assert judge(window_of((10, 5), (10, 6), (10, 7), (10, 8)), judging=QUICK).kind is Kind.STOP
+
+
+def test_messages_that_wait_for_nobody_are_a_stop_at_the_first_look():
+    verdict = judge(window_of((10, 5)), has_owner=False, judging=QUICK)
+    assert verdict == Verdict(Kind.STOP, "5 messages wait and no member owns the partition", 0.0)
+
+
+def test_who_waits_less_than_the_patience_is_not_stalled_yet():
+    assert kind_of((10, 5), (10, 6), (10, 7)) is Kind.OK
+
+
+def test_who_commits_slowly_is_given_the_time_that_it_takes():
+    looks = [(10, 5, 0), (10, 5, 0), (10, 5, 0), (10, 5, 0), (20, 5, 4), (20, 5, 4), (20, 5, 4), (20, 5, 4)]
+    assert kind_of(*looks) is Kind.OK
+    assert kind_of(*looks, (20, 5, 4), (20, 5, 4)) is Kind.STALL
+
+
+def test_an_offset_that_went_back_is_a_rewind():
+    verdict = judge(window_of((50, 3), (10, 43)), has_owner=True, judging=QUICK)
+    assert (verdict.kind, verdict.reason) == (Kind.REWIND, "the committed offset went back from 50 to 10")
+
+
+def test_who_was_caught_up_a_moment_ago_is_well():
+    assert kind_of((10, 0), (10, 5), (10, 6)) is Kind.OK
+
+
+def test_who_was_caught_up_long_ago_is_stalled_all_the_same():
+    assert kind_of((10, 0), (10, 5), (10, 5), (10, 5), (10, 5)) is Kind.STALL
+
+
+def test_an_offset_beyond_the_log_is_an_error():
+    assert kind_of((10, -2)) is Kind.ERROR
+
+
+def test_what_cannot_be_read_is_an_error_with_its_reason():
+    assert judge((), problem="holds b'x'") == Verdict(Kind.ERROR, "holds b'x'")
+
+
+def test_without_the_end_of_the_log_nothing_is_known():
+    assert kind_of((10, None)) is Kind.UNKNOWN
+
+
+def test_who_committed_nothing_is_not_behind():
+    assert kind_of((None, 5)) is Kind.OK
+
+
+@pytest.mark.parametrize(
+    ("kinds", "whole"),
+    [
+        ([], Kind.OK),
+        ([Kind.OK, Kind.WARNING], Kind.WARNING),
+        ([Kind.OK, Kind.STALL], Kind.ERROR),
+        ([Kind.UNKNOWN, Kind.OK], Kind.UNKNOWN),
+        ([Kind.STOP, Kind.WARNING], Kind.ERROR),
+    ],
+)
+def test_a_group_is_in_error_if_one_partition_is(kinds, whole):
+    found = judge_group(Verdict(kind, "") for kind in kinds)
+    assert found.kind is whole
+    assert sum(found.kinds.values()) == len(kinds)
+
+
+def test_a_group_says_how_many_partitions_are_unwell():
+    kinds = [Kind.OK, Kind.STOP, Kind.STOP, Kind.WARNING]
+    assert judge_group(Verdict(kind, "") for kind in kinds).reason == "2 stop, 1 warning"
+
+
+samples = st.builds(
+    Sample,
+    seen_at_ms=st.integers(0, 30 * MINUTE),
+    offset=st.none() | st.integers(0, 20),
+    lag=st.none() | st.integers(-2, 20),
+    committed_at_ms=st.none() | st.integers(0, 30 * MINUTE),
+)
+
+
+def windows(draw_samples):
+    window = ()
+    for sample in draw_samples:
+        window = extend(window, sample, QUICK)
+    return window
+
+
+@given(st.lists(samples, max_size=60))
+def test_a_window_is_bounded_in_number_and_time_and_ends_with_the_newest(looks):
+    window = windows(looks)
+    assert len(window) <= QUICK.size
+    times = [sample.seen_at_ms for sample in window]
+    assert times == sorted(set(times))
+    if looks:
+        assert times[-1] == max(look.seen_at_ms for look in looks)
+        assert times[-1] - times[0] <= QUICK.span_ms
+
+
+@given(st.lists(samples, max_size=60), st.sampled_from([True, False, None]))
+def test_every_window_has_a_verdict_that_its_newest_look_allows(looks, has_owner):
+    window = windows(looks)
+    verdict = judge(window, has_owner=has_owner, judging=QUICK)
+    assert verdict.reason
+    assert 0 <= verdict.complete <= 1
+    if not window or window[-1].offset is None:
+        assert verdict.kind in (Kind.UNKNOWN, Kind.OK)
+    elif window[-1].lag is None:
+        assert verdict.kind is Kind.UNKNOWN
+    elif window[-1].lag < 0:
+        assert verdict.kind is Kind.ERROR
+    elif window[-1].lag == 0:
+        assert verdict.kind is Kind.OK
+    else:
+        assert verdict.kind not in (Kind.UNKNOWN, Kind.ERROR)
+        assert (verdict.kind is Kind.STOP) or has_owner is not False
+
+
+@given(st.integers(1, 1000), st.integers(2, 400), st.booleans())
+def test_whoever_stands_still_long_enough_is_never_well(lag, looks, has_owner):
+    window = windows(Sample(n * 10_000, 5, lag, 0) for n in range(looks))
+    verdict = judge(window, has_owner=has_owner, judging=QUICK)
+    is_long = (looks - 1) * 10_000 > QUICK.patience_ms
+    assert (verdict.kind is Kind.OK) == (has_owner and not is_long)
+
+
+@given(st.integers(1, 60), st.integers(0, 9))
+def test_how_often_somebody_looks_does_not_change_whether_a_partition_is_well(every_s, steps_back):
+    """A consumer that commits every minute and comes nearer is well, looked at once a second or once a minute."""
+    window, minutes = (), 12
+    for second in range(0, minutes * 60, every_s):
+        minute = second // 60
+        window = extend(
+            window,
+            Sample(second * 1000, minute * 100, 2000 - minute * (10 + steps_back) + second % 60, minute * MINUTE),
+            QUICK,
+        )
+    assert judge(window, has_owner=True, judging=QUICK).kind is Kind.OK
+
+
+def test_a_quiet_partition_costs_two_samples():
+    window = windows(Sample(n * 1000, 5, 0, 0) for n in range(500))
+    assert len(window) == 2

@@ -1,0 +1,258 @@
+"""Plans of offsets, made and carried out over the in-memory store."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from legacy_consumer.admin.backups import write_backup
+from legacy_consumer.admin.errors import (
+    BackupError,
+    OffsetsChangedError,
+    OffsetsHalfWrittenError,
+    OffsetsOutsideLogError,
+    UnknownLogEndsError,
+    UnreadableOffsetsError,
+)
+from legacy_consumer.admin.log_times import BrokerLogTimes
+from legacy_consumer.admin.offset_files import read_offsets
+from legacy_consumer.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
+from legacy_consumer.admin.offset_targets import (
+    ShiftBy,
+    ToEarliest,
+    ToGiven,
+    ToLatest,
+    ToOffset,
+    ToTime,
+    resolve,
+)
+from legacy_consumer.admin.offset_writes import write_plan
+from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import Broker, TopicPartition
+
+
+class Logs:
+    """{partition: (begin, end)}; times are offsets."""
+
+    def __init__(self, **logs):
+        self.logs = {TopicPartition("t", int(name[1:])): ends for name, ends in logs.items()}
+
+    def earliest(self, partitions):
+        return {tp: self.logs[tp][0] for tp in partitions if tp in self.logs}
+
+    def latest(self, partitions):
+        return {tp: self.logs[tp][1] for tp in partitions if tp in self.logs}
+
+    def at_time(self, tp, time_ms):
+        begin, end = self.logs[tp]
+        return max(begin, time_ms) if time_ms < end else None
+
+    def at_times(self, times):
+        return BrokerLogTimes(self, [Broker(0, "h", 1, (), 4)]).at_times(times)
+
+
+LOGS = Logs(p0=(10, 20), p1=(0, 100))
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def server():
+    return MemoryZooKeeper()
+
+
+@pytest.fixture
+def store(server):
+    made = MemoryStore(server)
+    made.start()
+    put(made, "/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
+    put(made, "/consumers/g/offsets/t/0", b"15")
+    yield made
+    made.close()
+
+
+def put(store, path, data=None):
+    store.create(path, data, make_parents=True)
+
+
+def offset_of(store, partition, group="g"):
+    return store.get_data(f"/consumers/{group}/offsets/t/{partition}").data
+
+
+def plan_of(store, after, group="g"):
+    return make_plan(store, group, read_standings(store, group), after)
+
+
+@pytest.mark.parametrize(
+    ("target", "after"),
+    [
+        (ToEarliest(), {T0: 10, T1: 0}),
+        (ToLatest(), {T0: 20, T1: 100}),
+        (ToOffset(12), {T0: 12, T1: 12}),
+        (ShiftBy(-3), {T0: 12, T1: 97}),
+        (ShiftBy(-50), {T0: 10, T1: 50}),
+        (ShiftBy(50), {T0: 20, T1: 100}),
+        (ToTime(14), {T0: 14, T1: 14}),
+        (ToTime(50), {T0: 20, T1: 50}),
+        (ToGiven({T0: 11}), {T0: 11}),
+        (ToGiven({T0: None, T1: 5}), {T0: None, T1: 5}),
+    ],
+)
+def test_a_target_means_an_offset_for_each_partition(target, after):
+    assert resolve(target, {T0: 15, T1: None}, LOGS) == after
+
+
+def test_an_offset_outside_the_log_is_refused_and_the_nearest_taken_on_request():
+    with pytest.raises(OffsetsOutsideLogError, match="t/0: 5 is not in 10 to 20"):
+        resolve(ToOffset(5), {T0: 15, T1: None}, LOGS)
+    assert resolve(ToOffset(500), {T0: 15, T1: None}, LOGS, clamp=True) == {T0: 20, T1: 100}
+
+
+@pytest.mark.parametrize("target", [ToEarliest(), ToLatest(), ToOffset(12), ShiftBy(1), ToTime(5)])
+def test_nothing_is_resolved_while_one_partition_has_no_answer(target):
+    with pytest.raises(UnknownLogEndsError, match="no broker answers for t/7"):
+        resolve(target, {T0: 15, TopicPartition("t", 7): 3}, LOGS)
+
+
+def test_nothing_is_asked_where_no_check_is_wanted():
+    assert resolve(ToGiven({T0: 5000}), {T0: None}, None, check=False) == {T0: 5000}
+
+
+def test_of_an_old_broker_no_answer_to_a_time_means_the_beginning():
+    old = BrokerLogTimes(LOGS, [Broker(0, "h", 1, (), 4), Broker(1, "h", 1, (), 1)])
+    assert old.at_times({T0: 50}) == {T0: 10}
+
+
+def test_a_plan_names_every_partition_of_the_group_and_what_moves(store):
+    put(store, "/consumers/g/offsets/t/1", b"-1")
+    plan = plan_of(store, {T0: 10, T1: 100})
+    assert [(c.partition, c.before.offset, c.after, c.moves_by) for c in plan.changes] == [
+        (T0, 15, 10, -5),
+        (T1, None, 100, None),
+    ]
+    assert plan.backup == {T0: 15, T1: None}
+
+
+def test_partitions_are_chosen_by_topic_and_number(store):
+    standings = read_standings(store, "g")
+    assert list(choose_partitions(store, standings, {})) == [T0, T1]
+    assert list(choose_partitions(store, standings, {"t": frozenset()})) == [T0, T1]
+    assert list(choose_partitions(store, standings, {"t": frozenset({1})})) == [T1]
+    with pytest.raises(NoSuchTopicError):
+        choose_partitions(store, standings, {"u": frozenset()})
+    with pytest.raises(NoSuchPartitionError):
+        choose_partitions(store, standings, {"t": frozenset({2})})
+
+
+def test_a_group_that_is_not_there_has_no_standings(store):
+    with pytest.raises(NoSuchGroupError):
+        read_standings(store, "h")
+
+
+def test_an_unreadable_offset_is_not_copied_but_can_be_written_over(store):
+    put(store, "/consumers/g/offsets/t/1", b"12\n")
+    with pytest.raises(UnreadableOffsetsError, match="offsets/t/1"):
+        readable_offsets("g", read_standings(store, "g"))
+    write_plan(store, plan_of(store, {T1: 5}))
+    assert offset_of(store, 1) == b"5"
+
+
+def test_a_plan_is_written_in_one_multi(store):
+    written = write_plan(store, plan_of(store, {T0: 10, T1: 7}))
+    assert written.partitions == (T0, T1)
+    assert (offset_of(store, 0), offset_of(store, 1)) == (b"10", b"7")
+    stats = [store.get_data(f"/consumers/g/offsets/t/{n}").stat.mzxid for n in (0, 1)]
+    assert stats[0] == stats[1]
+
+
+def test_offsets_that_stand_there_already_are_not_written(store):
+    version = store.get_data("/consumers/g/offsets/t/0").stat.version
+    assert write_plan(store, plan_of(store, {T0: 15})).partitions == ()
+    assert store.get_data("/consumers/g/offsets/t/0").stat.version == version
+
+
+def test_none_removes_the_offset(store):
+    write_plan(store, plan_of(store, {T0: None}))
+    assert store.exists("/consumers/g/offsets/t/0") is None
+
+
+def test_a_commit_in_between_is_noticed_and_nothing_is_written(store):
+    plan = plan_of(store, {T0: 10, T1: 7})
+    store.set_data("/consumers/g/offsets/t/0", b"16")
+    with pytest.raises(OffsetsChangedError, match="nothing was written: somebody else wrote the offset of t/0"):
+        write_plan(store, plan)
+    assert offset_of(store, 0) == b"16"
+    assert store.exists("/consumers/g/offsets/t/1") is None
+
+
+def test_a_first_commit_in_between_is_noticed_too(store):
+    plan = plan_of(store, {T0: 10, T1: 7})
+    put(store, "/consumers/g/offsets/t/1", b"3")
+    with pytest.raises(OffsetsChangedError):
+        write_plan(store, plan)
+    assert (offset_of(store, 0), offset_of(store, 1)) == (b"15", b"3")
+
+
+def test_a_group_with_members_is_refused_unless_forced(store):
+    put(store, "/consumers/g/ids/g_c1", b"whatever it says")
+    plan = plan_of(store, {T0: 10})
+    with pytest.raises(ActiveGroupError):
+        write_plan(store, plan)
+    assert offset_of(store, 0) == b"15"
+    write_plan(store, plan, force=True)
+    assert offset_of(store, 0) == b"10"
+
+
+def test_who_joins_while_it_is_written_is_named(store, monkeypatch):
+    multi = store.multi
+
+    def joined_meanwhile(ops, **options):
+        put(store, "/consumers/g/ids/g_c9", b"{}")
+        return multi(ops, **options)
+
+    monkeypatch.setattr(store, "multi", joined_meanwhile)
+    assert write_plan(store, plan_of(store, {T0: 10})).joined == ("g_c9",)
+
+
+def test_a_plan_too_large_for_a_request_says_what_was_written_before_it_failed(store, monkeypatch):
+    monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 400))
+    for number in range(2, 9):
+        put(store, f"/consumers/g/offsets/t/{number}", b"1")
+    plan = plan_of(store, {TopicPartition("t", number): 2 for number in range(2, 9)})
+    store.set_data("/consumers/g/offsets/t/8", b"9")
+    with pytest.raises(OffsetsHalfWrittenError, match="of 7 offsets are written") as caught:
+        write_plan(store, plan)
+    done = caught.value.done
+    assert 0 < len(done) < 7
+    assert all(offset_of(store, tp.partition) == b"2" for tp in done)
+    assert all(offset_of(store, n) == b"1" for n in range(2, 8) if TopicPartition("t", n) not in done)
+    write_plan(store, plan_of(store, {TopicPartition("t", number): 2 for number in range(2, 9)}))
+    assert all(offset_of(store, n) == b"2" for n in range(2, 9))
+
+
+def test_a_backup_gives_back_what_stood_there(store, tmp_path):
+    plan = plan_of(store, {T0: 10, T1: 7})
+    file = write_backup(tmp_path, "g", plan.backup, now_s=0)
+    assert file.name == "g-offsets-19700101T000000Z.json"
+    write_plan(store, plan)
+    back = read_offsets(file.read_text(), str(file)).of_group("g")
+    write_plan(store, plan_of(store, back))
+    assert offset_of(store, 0) == b"15"
+    assert store.exists("/consumers/g/offsets/t/1") is None
+
+
+def test_a_backup_never_overwrites_another(tmp_path):
+    names = [write_backup(tmp_path, "g", {T0: n}, now_s=0).name for n in range(3)]
+    assert len(set(names)) == 3
+    assert json.loads((tmp_path / names[0]).read_text())["offsets"]["g"]["t"]["0"] == 0
+
+
+def test_a_group_of_any_name_has_a_backup_in_the_folder(tmp_path):
+    file = write_backup(tmp_path, "a:b/../\u200e*", {T0: 1})
+    assert file.parent == tmp_path
+
+
+def test_without_a_place_for_the_backup_nothing_goes_on(tmp_path):
+    with pytest.raises(BackupError, match=r"nothing was changed, no backup can be written to .*No such file"):
+        write_backup(tmp_path / "missing", "g", {T0: 1})

@@ -1,0 +1,113 @@
+"""Offsets in files: what is written is read back, and a bad line is named."""
+
+from __future__ import annotations
+
+import json
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from legacy_consumer.admin.errors import BadOffsetFileError
+from legacy_consumer.admin.offset_files import OffsetFormat, read_offsets, write_offsets
+from zk_layout.model import TopicPartition
+
+names = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=12).filter(
+    lambda name: name not in {".", ".."}
+)
+partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+offsets = st.integers(0, 2**63 - 1)
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(names, st.dictionaries(partitions, offsets | st.none(), min_size=1), max_size=3))
+def test_json_gives_back_what_was_written(groups):
+    assert read_offsets(write_offsets(groups, OffsetFormat.JSON), "f").groups == groups
+
+
+@settings(max_examples=30)
+@given(st.dictionaries(names, st.dictionaries(partitions, offsets, min_size=1), max_size=3))
+def test_lines_give_back_what_was_written(groups):
+    assert read_offsets(write_offsets(groups, OffsetFormat.ZK), "f").groups == groups
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused_with_line_numbers(text):
+    lines = ()
+    try:
+        read_offsets(text, "f")
+    except BadOffsetFileError as error:
+        lines = error.lines
+    assert all(1 <= number <= len(text.splitlines()) for number, _ in lines)
+
+
+def test_lines_are_those_of_kafkas_tool():
+    text = write_offsets(
+        {"tg": {TopicPartition("t1", 1): 251, TopicPartition("t1", 0): 249, TopicPartition("t1", 2): None}},
+        OffsetFormat.ZK,
+    )
+    assert text == "/consumers/tg/offsets/t1/0:249\n/consumers/tg/offsets/t1/1:251\n"
+
+
+def test_csv_of_kafka_consumer_groups_is_of_any_group():
+    found = read_offsets("orders,0,5\norders,1,6\n", "f")
+    assert found.of_group("billing") == {TopicPartition("orders", 0): 5, TopicPartition("orders", 1): 6}
+
+
+def test_blank_lines_and_a_mark_of_windows_do_no_harm():
+    text = "\ufeff/consumers/g/offsets/t/0:1\r\n\r\n  /consumers/g/offsets/t/1:2  \n"
+    assert read_offsets(text, "f").groups == {"g": {TopicPartition("t", 0): 1, TopicPartition("t", 1): 2}}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("/consumers/g/offsets/t/0", "neither"),
+        ("/consumers/g/offsets/t/0:x", "neither"),
+        ("/consumers/g/offsets/t/0:1:2", "neither"),
+        ("/consumers/g/offsets/t/0:-1", "-1 is no offset"),
+        ("/consumers/g/offsets/t/0:9223372036854775808", "is no offset"),
+        ("/consumers/g/offsets/t/0-1:5", "not the path of an offset"),
+        ("/brokers/ids/0:5", "not the path of an offset"),
+        ("/consumers/g/owners/t/0:5", "not the path of an offset"),
+        ("t,0,-5", "-5 is no offset"),
+        ("t,2147483648,5", "is no partition"),
+        ("/consumers/g/offsets/t/0:2", "t/0 has another offset in line 1"),
+    ],
+)
+def test_a_bad_line_is_named_by_its_number(line, reason):
+    with pytest.raises(BadOffsetFileError, match=reason) as caught:
+        read_offsets(f"/consumers/g/offsets/t/0:1\n\n{line}\n", "offsets.txt")
+    assert [number for number, _ in caught.value.lines] == [3]
+    assert str(caught.value).startswith("nothing was changed, offsets.txt cannot be used: line 3: ")
+
+
+def test_all_bad_lines_are_counted():
+    with pytest.raises(BadOffsetFileError, match="and 7 more lines"):
+        read_offsets("bad\n" * 10, "f")
+
+
+@pytest.mark.parametrize(
+    ("document", "line"),
+    [
+        ({"version": 2, "offsets": {}}, 1),
+        ({"version": 1}, 1),
+        ({"version": 1, "offsets": {"g": 5}}, 4),
+        ({"version": 1, "offsets": {"g": {"t": {"0": 1, "x": 5}}}}, 7),
+        ({"version": 1, "offsets": {"g": {"t": {"0": 1, "1": -5}}}}, 7),
+        ({"version": 1, "offsets": {"g": {"t": {"0": 1, "1": True}}}}, 7),
+        ({"version": 1, "offsets": {"g": {"t": {"0": 1, "1": "7"}}}}, 7),
+        ({"version": 1, "offsets": {"g": {"a/b": {"0": 1}}}}, 6),
+    ],
+)
+def test_bad_json_is_refused(document, line):
+    with pytest.raises(BadOffsetFileError) as caught:
+        read_offsets(json.dumps(document, indent=2), "f")
+    assert [number for number, _ in caught.value.lines] == [line]
+
+
+def test_json_that_is_none_is_named_with_its_line():
+    with pytest.raises(BadOffsetFileError, match="line 2: it is not JSON"):
+        read_offsets('{"version": 1,\n"offsets": {,}}', "f")

@@ -1,0 +1,324 @@
+"""The exporter over an in-memory ZooKeeper: what it reads and how often, what it serves, and while sources are away."""
+
+from __future__ import annotations
+
+from collections import Counter
+from gzip import decompress
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from legacy_consumer.admin.lag_verdict import Judging
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.metrics.catalogue import EXPORTER_METRICS
+from legacy_consumer.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
+from legacy_consumer.metrics.exporter.counted_reads import Pace
+from legacy_consumer.metrics.exporter.exporter import ExporterSettings
+from legacy_consumer.metrics.exporter.rendering import escaped
+from tests.support.group_members import FakeClock
+from zk_layout.codecs import encode_topic
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment
+
+OWNER = "h-1-a"
+
+
+class CountingStore(MemoryStore):
+    """Counts reads by what they are of; down: every request fails."""
+
+    def __init__(self, server, reads):
+        super().__init__(server)
+        self.reads = reads
+        self.paths = Counter()
+        self.down = False
+
+    def get_children(self, path, watcher=None):
+        self._note([path])
+        return super().get_children(path, watcher)
+
+    def get_data_many(self, paths, watcher=None):
+        self._note(paths)
+        return super().get_data_many(paths, watcher)
+
+    def get_children_many(self, paths):
+        self._note(paths)
+        return super().get_children_many(paths)
+
+    def _note(self, paths):
+        if self.down:
+            raise ConnectionLostError("connection lost")
+        self.reads.note(len(paths))
+        self.paths.update(paths)
+
+
+class Ends:
+    def __init__(self):
+        self.known = {}
+        self.down = False
+
+    def latest(self, partitions):
+        if self.down:
+            raise BrokersUnavailableError("no broker can be reached")
+        return {tp: self.known.get((tp.topic, tp.partition), 0) for tp in partitions}
+
+    def close(self):
+        pass
+
+
+class World:
+    def __init__(self, **settings):
+        self.clock = FakeClock()
+        server = MemoryZooKeeper(wall_ms=self.clock.wall_ms)
+        self.admin = MemoryStore(server)
+        self.admin.start()
+        self.reads = CountedReads()
+        self.store = CountingStore(server, self.reads)
+        self.ends = Ends()
+        self.exporter = Exporter(
+            self.store,
+            self.ends,
+            self.reads,
+            reader=ClusterReader(Selection(idle_every=settings.pop("idle_every", 1))),
+            judge=ClusterJudge(Judging(patience_ms=60_000)),
+            settings=ExporterSettings(**settings),
+            clock=self.clock,
+        )
+        self.admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,), 1: (0,)})), make_parents=True)
+
+    def put(self, path, data=b""):
+        if self.admin.exists(path) is None:
+            self.admin.create(path, data, make_parents=True)
+        else:
+            self.admin.set_data(path, data)
+
+    def commit(self, group, partition, offset, topic="t"):
+        self.put(f"/consumers/{group}/offsets/{topic}/{partition}", b"%d" % offset)
+
+    def join(self, group, owns=(0, 1), topic="t"):
+        registration = b'{"version":1,"subscription":{"%s":1},"pattern":"static","timestamp":"1"}' % topic.encode()
+        self.put(f"/consumers/{group}/ids/{group}_{OWNER}", registration)
+        for partition in owns:
+            self.put(f"/consumers/{group}/owners/{topic}/{partition}", f"{group}_{OWNER}-0".encode())
+
+    def refresh(self, after_s=30.0):
+        self.clock.now += after_s
+        self.exporter.refresh()
+
+    def scrape(self):
+        """{(name, label values by name): value}."""
+        text = b"".join(self.exporter.page(False).parts).decode()
+        return {
+            (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def verdicts(found, group="g"):
+    return {key[2]: key[4] for key in found if key[0] == "legacy_consumer_group_partition_verdict" and key[1] == group}
+
+
+def test_lag_owner_and_verdict_of_every_partition_are_served(world):
+    world.join("g", owns=(0,))
+    world.commit("g", 0, 90)
+    world.commit("g", 1, 100)
+    world.ends.known = {("t", 0): 100, ("t", 1): 130}
+    world.refresh()
+    found = world.scrape()
+    name = "legacy_consumer_group_partition"
+    assert (found[f"{name}_lag", "g", "0", "t"], found[f"{name}_lag", "g", "1", "t"]) == (10, 30)
+    assert (found[f"{name}_owned", "g", "0", "t"], found[f"{name}_owned", "g", "1", "t"]) == (1, 0)
+    assert found[f"{name}_committed_offset", "g", "1", "t"] == 100
+    assert found[f"{name}_committed_timestamp_seconds", "g", "1", "t"] == 1000.0
+    assert verdicts(found) == {"0": "ok", "1": "stop"}
+    assert found["legacy_consumer_group_lag", "g"] == 40
+    assert found["legacy_consumer_group_members", "g"] == 1
+    assert found["legacy_consumer_group_unowned_partitions", "g"] == 1
+    assert found["legacy_consumer_group_verdict", "g", "error"] == 1
+    assert found["legacy_consumer_topic_log_end_offset", "1", "t"] == 130
+
+
+def test_an_owned_partition_that_does_not_move_is_stalled_after_a_while(world):
+    world.join("g")
+    world.commit("g", 0, 90)
+    world.ends.known = {("t", 0): 100}
+    seen = []
+    for _ in range(5):
+        world.refresh(after_s=30.0)
+        seen.append(verdicts(world.scrape())["0"])
+    assert (seen[0], seen[-1]) == ("ok", "stall")
+
+
+def test_every_metric_of_the_catalogue_is_served_with_its_help_type_and_labels_and_nothing_else(world):
+    world.join("g", owns=(0,))
+    world.commit("g", 0, 90)
+    world.refresh()
+    families = list(text_string_to_metric_families(b"".join(world.exporter.page(False).parts).decode()))
+    assert {(f.name, f.type, f.documentation) for f in families} == {
+        (metric.family, metric.kind.value, metric.meaning) for metric in EXPORTER_METRICS
+    }
+    labels = {metric.family: set(metric.labels) for metric in EXPORTER_METRICS}
+    assert all(set(sample.labels) == labels[f.name] for f in families for sample in f.samples)
+    assert len(families) == len({family.name for family in families}), "a metric's lines are to stand together"
+
+
+def test_a_packed_scrape_is_the_same(world):
+    world.join("g")
+    world.refresh()
+    page = world.exporter.page(True)
+    assert page.encoding == "gzip"
+    assert decompress(b"".join(page.parts)) == b"".join(world.exporter.page(False).parts)
+
+
+def test_groups_without_members_are_read_in_turns_and_served_always():
+    world = World(idle_every=4)
+    world.join("live")
+    for n in range(8):
+        world.commit(f"idle-{n}", 0, n)
+    world.refresh()
+    world.store.paths.clear()
+    for _ in range(4):
+        world.refresh()
+        assert sum(key[0] == "legacy_consumer_group_partition_committed_offset" for key in world.scrape()) == 8
+    assert world.store.paths["/consumers/live/owners/t/0"] == 4
+    assert {world.store.paths[f"/consumers/idle-{n}/offsets/t/0"] for n in range(8)} == {1}
+
+
+def test_a_group_that_somebody_joins_is_read_at_the_next_refresh():
+    world = World(idle_every=1000)
+    world.commit("g", 0, 5)
+    world.refresh()
+    world.commit("g", 0, 6)
+    world.join("g")
+    world.refresh()
+    found = world.scrape()
+    assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 6
+    # and once more after the last one has left, for its last commit
+    world.commit("g", 0, 7)
+    world.admin.delete(f"/consumers/g/ids/g_{OWNER}")
+    world.refresh()
+    found = world.scrape()
+    assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 7
+    assert found["legacy_consumer_group_members", "g"] == 0
+
+
+def test_a_group_that_is_deleted_is_served_no_more(world):
+    world.commit("g", 0, 5)
+    world.refresh()
+    for path in ("offsets/t/0", "offsets/t", "offsets"):
+        world.admin.delete(f"/consumers/g/{path}")
+    world.admin.delete("/consumers/g")
+    world.refresh()
+    assert not any("g" in key[1:] for key in world.scrape())
+
+
+def test_while_zookeeper_is_away_the_last_data_is_served_and_its_age_grows(world):
+    world.join("g")
+    world.commit("g", 0, 5)
+    world.refresh()
+    world.store.down = True
+    with pytest.raises(ConnectionLostError):
+        world.refresh(after_s=90.0)
+    found = world.scrape()
+    assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 5
+    assert found["legacy_consumer_exporter_up", "zookeeper"] == 0
+    assert found["legacy_consumer_exporter_data_age_seconds", "zookeeper"] == 90.0
+    assert found["legacy_consumer_exporter_refreshes_total", "failed"] == 1
+    assert world.exporter.ready().holds
+    assert world.exporter.alive().holds
+    world.store.down = False
+    world.refresh()
+    assert world.scrape()["legacy_consumer_exporter_up", "zookeeper"] == 1
+
+
+def test_while_the_brokers_are_away_offsets_are_read_and_no_verdict_is_built_on_old_ends(world):
+    world.join("g")
+    world.commit("g", 0, 90)
+    world.ends.known = {("t", 0): 100}
+    world.refresh()
+    world.ends.down = True
+    world.commit("g", 0, 120)
+    world.refresh()
+    found = world.scrape()
+    assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 120
+    assert found["legacy_consumer_group_partition_lag", "g", "0", "t"] == 0
+    assert verdicts(found)["0"] == "unknown"
+    assert found["legacy_consumer_exporter_up", "brokers"] == 0
+    assert found["legacy_consumer_exporter_data_age_seconds", "brokers"] == 30.0
+    assert found["legacy_consumer_exporter_data_age_seconds", "zookeeper"] == 0
+
+
+def test_before_the_first_refresh_it_is_alive_and_not_ready(world):
+    assert world.exporter.alive().holds
+    assert not world.exporter.ready().holds
+    assert world.scrape()["legacy_consumer_exporter_up", "zookeeper"] == 0
+
+
+def test_offsets_of_a_topic_that_is_gone_trouble_nobody_and_brokers_are_not_asked(world):
+    asked = []
+    world.ends.latest = lambda partitions: asked.extend(partitions) or {}
+    world.commit("g", 0, 5, topic="gone")
+    world.refresh()
+    assert verdicts(world.scrape()) == {"0": "ok"}
+    assert asked == []
+
+
+def test_a_broken_znode_is_an_error_of_its_partition(world):
+    world.put("/consumers/g/offsets/t/0", b"12x")
+    world.refresh()
+    assert verdicts(world.scrape())["0"] == "error"
+
+
+def test_names_that_others_chose_cannot_break_the_page(world):
+    group = 'a"b\\c\nd'
+    world.commit(group, 0, 5)
+    world.refresh()
+    assert world.scrape()["legacy_consumer_group_partition_committed_offset", group, "0", "t"] == 5
+    assert escaped("\ud800") == "?"
+
+
+def test_the_metrics_of_partitions_can_be_left_out():
+    world = World(with_partitions=False)
+    world.commit("g", 0, 5)
+    world.refresh()
+    names = {key[0] for key in world.scrape()}
+    assert "legacy_consumer_group_lag" in names
+    assert not any("partition_" in name and name.startswith("legacy_consumer_group_partition_") for name in names)
+
+
+def test_reads_do_not_grow_with_batches_of_their_own_for_each_group(world):
+    for n in range(50):
+        world.join(f"g{n}")
+    world.refresh()
+    batches = world.reads.batches
+    assert world.reads.znodes > 50 * 6
+    for n in range(50, 100):
+        world.join(f"g{n}")
+    world.refresh()
+    assert world.reads.batches - batches == batches
+
+
+def test_the_pace_is_kept_between_batches():
+    now, pauses = [0.0], []
+    pace = Pace(100.0, lambda: now[0], pauses.append)
+    pace.begin(1000)
+    pace.keep(1050)
+    now[0] = 2.0
+    pace.keep(1150)
+    assert pauses == [0.5]
+
+
+def test_only_chosen_groups_are_read():
+    world = World()
+    world.exporter._reader = ClusterReader(Selection(lambda group: group != "left-out"))
+    world.commit("left-out", 0, 5)
+    world.commit("g", 0, 5)
+    world.refresh()
+    assert not any("left-out" in path for path in world.store.paths)
+    assert world.scrape()["legacy_consumer_exporter_groups", "idle"] == 1

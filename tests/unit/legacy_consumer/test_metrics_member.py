@@ -1,0 +1,257 @@
+"""What a member tells Prometheus, over an in-memory ZooKeeper and in-memory logs; and its health, judged."""
+
+from __future__ import annotations
+
+import threading
+import urllib.error
+import urllib.request
+from gzip import decompress
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from legacy_consumer import ConsumerConnector, Phase, metrics
+from legacy_consumer.errors import FetchError, MetricsServerError
+from legacy_consumer.metrics.catalogue import MEMBER_METRICS, Kind
+from legacy_consumer.metrics.health import judge_liveness, judge_readiness
+from legacy_consumer.metrics.log_ends import LogEnds
+from rebalance.coordinator import Status
+from rebalance.counters import BUCKETS_S, MemberCounters, Vitals
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+TPS = [TopicPartition("t", n) for n in range(2)]
+
+
+class World:
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        self.admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,), 1: (0,)})), make_parents=True)
+        for n in range(2):
+            self.admin.create(f"/consumers/g/offsets/t/{n}", b"0", make_parents=True)
+        self.fetchers = FakeFetchers(self.kafka)
+        self.members = []
+
+    def member(self, **properties):
+        made = ConsumerConnector(
+            store=MemoryStore(self.zookeeper),
+            fetchers=self.fetchers,
+            zookeeper_connect="memory",
+            group_id="g",
+            auto_offset_reset="smallest",
+            consumer_timeout_ms=2000,
+            **properties,
+        )
+        self.members.append(made)
+        return made
+
+
+@pytest.fixture
+def world():
+    world = World()
+    yield world
+    for member in world.members:
+        member.shutdown()
+
+
+def scraped(*members, registry=None):
+    """{(name, labels but group and member): value}."""
+    registry = registry or CollectorRegistry()
+    registry.register(metrics.MemberCollector(members))
+    return {
+        (sample.name, *(v for k, v in sorted(sample.labels.items()) if k not in {"group", "consumer_id"})): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+    }
+
+
+def take(stream, count):
+    messages = iter(stream)
+    for _ in range(count):
+        next(messages)
+    return messages
+
+
+def test_every_metric_of_the_catalogue_is_collected_with_its_labels(world):
+    world.kafka.produce(TPS[0], 3)
+    member = world.member()
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    take(stream, 3)
+    member.commit_offsets()
+    collector = metrics.MemberCollector([member])
+    assert {family.name for family in collector.describe()} == {metric.family for metric in MEMBER_METRICS}
+    assert eventually_lag(collector)
+    for metric, family in zip(MEMBER_METRICS, collector.collect(), strict=True):
+        assert (family.name, family.type, family.documentation) == (metric.family, metric.kind.value, metric.meaning)
+        assert family.samples, metric
+        for sample in family.samples:
+            labels = set(sample.labels) - ({"le"} if metric.kind is Kind.HISTOGRAM else set())
+            assert labels == set(metric.labels)
+            assert (sample.labels["group"], sample.labels["consumer_id"]) == ("g", member.consumer_id)
+
+
+def eventually_lag(collector):
+    """Scrape until the lag, which is asked for beside the first scrape, is there."""
+    return eventually(lambda: next(f for f in collector.collect() if f.name.endswith("member_lag")).samples)
+
+
+def test_what_was_consumed_and_committed_is_counted_and_goes_on_after_a_partition_has_gone(world):
+    world.kafka.produce(TPS[0], 5)
+    world.kafka.produce(TPS[1], 5)
+    member = world.member()
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    messages = take(stream, 10)
+    found = scraped(member)
+    assert found["legacy_consumer_member_consumed_messages_total", "t"] == 9  # one is in hand
+    assert ("legacy_consumer_member_committed_messages_total", "t") not in found
+    member.commit_offsets()
+    found = scraped(member)
+    assert found["legacy_consumer_member_committed_messages_total", "t"] == 10
+    assert found["legacy_consumer_member_commits_total", "done"] == 1
+    assert found["legacy_consumer_member_owned_partitions", "t"] == 2
+    other = world.member()
+    other.create_message_streams({"t": 1})
+    world.kafka.produce(TPS[0], 1)
+    world.kafka.produce(TPS[1], 1)
+    next(messages)  # come back, so that what was in hand is done
+    eventually(lambda: len(member.status.owned) == 1)
+    assert scraped(member)["legacy_consumer_member_consumed_messages_total", "t"] >= 10
+    assert scraped(member)["legacy_consumer_member_rebalances_total", "moved"] == 2
+    assert scraped(member)["legacy_consumer_member_rebalance_duration_seconds_count",] >= 2
+
+
+def test_two_members_of_a_process_are_told_apart(world):
+    first, second = world.member(), world.member()
+    collector = metrics.MemberCollector([first, second])
+    alive = next(family for family in collector.collect() if family.name == "legacy_consumer_member_alive")
+    assert {sample.labels["consumer_id"] for sample in alive.samples} == {first.consumer_id, second.consumer_id}
+
+
+def test_a_member_has_one_phase(world):
+    member = world.member()
+    assert scraped(member)["legacy_consumer_member_phase", "created"] == 1
+    member.create_message_streams({"t": 1})
+    phases = {key[1]: value for key, value in scraped(member).items() if key[0] == "legacy_consumer_member_phase"}
+    assert phases == {phase.value: float(phase is Phase.STABLE) for phase in Phase}
+
+
+def test_commits_that_fail_and_fetches_that_fail_are_counted(world):
+    member = world.member()
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    world.fetchers.made[0].poll = raising(FetchError(TPS[0], "corrupt"))
+    with pytest.raises(FetchError):
+        next(stream)
+    assert scraped(member)["legacy_consumer_member_fetch_errors_total",] == 1
+
+
+def raising(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+def test_a_listener_that_raises_is_counted(world):
+    class Bad:
+        before_starting_fetchers = before_releasing_partitions = raising(ValueError("mine"))
+
+    member = world.member()
+    member.set_rebalance_listener(Bad())
+    member.create_message_streams({"t": 1})
+    assert scraped(member)["legacy_consumer_member_listener_errors_total",] == 1
+
+
+def test_durations_fall_into_buckets_up_to_their_bound():
+    counters = MemberCounters()
+    for seconds in (0.005, BUCKETS_S[0], 0.3, 100.0):
+        counters.note_settled((0, 0, 1), seconds)
+    counters.note_settled((3, 0, 0), None)
+    assert counters.durations == [2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1]
+    assert counters.rebalances == {"moved": 4, "unchanged": 1}
+
+
+def test_log_ends_are_asked_for_once_at_a_time_and_never_waited_for():
+    asked, answered = [], threading.Event()
+
+    def ask(partitions):
+        asked.append(list(partitions))
+        answered.wait(10)
+        return dict.fromkeys(partitions, 7)
+
+    ends = LogEnds(ask, max_age_s=1000.0)
+    assert ends.of(TPS) == {}
+    assert ends.of(TPS) == {}
+    answered.set()
+    assert eventually(lambda: ends.of(TPS)) == dict.fromkeys(TPS, 7)
+    ends.of(TPS)
+    assert asked == [TPS]
+    eventually(lambda: len(ends.of([TopicPartition("u", 0)])) == 1)
+
+
+def get(url, **headers):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+            return answer.status, answer.headers, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers, error.read()
+
+
+def test_serving_ends_with_the_members_shutdown_and_not_before(world):
+    first, second = world.member(), world.member()
+    server = metrics.serve([first, second], port=0)
+    assert server.host == "127.0.0.1"
+    base = f"http://127.0.0.1:{server.port}"
+    first.create_message_streams({"t": 1})
+    status, headers, body = get(f"{base}/metrics", **{"Accept-Encoding": "gzip"})
+    assert (status, headers["Content-Encoding"]) == (200, "gzip")
+    families = {family.name for family in text_string_to_metric_families(decompress(body).decode())}
+    assert {"legacy_consumer_member_phase", "process_resident_memory_bytes"} <= families
+
+    assert get(f"{base}/healthz")[0] == 200
+    status, _, body = get(f"{base}/readyz")
+    assert (status, b"settled with 2 partitions" in body, b"created" in body) == (503, True, True)
+    assert get(f"{base}/elsewhere")[0] == 404
+    first.shutdown()
+    status, _, body = get(f"{base}/healthz")
+    assert (status, b"it has left its group" in body) == (503, True)
+    second.shutdown()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{base}/metrics", timeout=5)
+
+
+def test_a_port_that_is_taken_is_named(world):
+    server = metrics.serve(world.member(), port=0)
+    with pytest.raises(MetricsServerError, match=rf"127\.0\.0\.1:{server.port}: something listens there"):
+        metrics.serve(world.member(), port=server.port)
+    with pytest.raises(MetricsServerError, match=r"no\.such\.host\.invalid:0"):
+        metrics.serve(world.member(), port=0, host="no.such.host.invalid")
+
+
+ALIVE = Vitals(True, 0.0, True)
+
+
+@pytest.mark.parametrize(
+    ("phase", "vitals", "is_alive", "is_ready"),
+    [
+        (Phase.CREATED, Vitals(False, 0.0, False), True, False),
+        (Phase.STABLE, ALIVE, True, True),
+        (Phase.STABLE, Vitals(True, 0.0, False), True, False),
+        (Phase.STABLE, Vitals(True, 119.0, True), True, True),
+        (Phase.REBALANCING, Vitals(True, 121.0, True), False, False),
+        (Phase.STABLE, Vitals(False, 0.0, True), False, True),
+        (Phase.DEGRADED, ALIVE, True, False),
+        (Phase.EXPIRED, ALIVE, True, False),
+        (Phase.CLOSED, Vitals(False, 0.0, True), False, False),
+    ],
+)
+def test_health_is_of_the_thread_and_readiness_of_the_share(phase, vitals, is_alive, is_ready):
+    status = Status(phase)
+    assert judge_liveness(status, vitals).holds is is_alive
+    assert judge_readiness(status, vitals).holds is is_ready

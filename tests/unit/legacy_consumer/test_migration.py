@@ -1,0 +1,421 @@
+"""Migrations over an in-memory ZooKeeper, coordinator and logs: what is decided, written, refused, and taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.admin.migration import (
+    Action,
+    Choices,
+    Direction,
+    Phase,
+    Sides,
+    apply_migration,
+    finish_migration,
+    look_at,
+    make_plan,
+    read_record,
+    read_records,
+    roll_back_migration,
+    verify_migration,
+)
+from legacy_consumer.admin.migration.record import record_path, write_record
+from legacy_consumer.admin.offset_files import read_offsets
+from legacy_consumer.errors import (
+    BrokersUnavailableError,
+    MigrationIncompleteError,
+    MigrationRefusedError,
+    NoSuchGroupError,
+)
+from legacy_consumer.offsets import KafkaOffset
+from tests.support.fake_group_offsets import FakeGroupOffsets
+from tests.support.fake_kafka import FakeKafka
+from tests.support.group_members import FakeClock
+from zk_layout.codecs import encode_topic
+from zk_layout.errors import MalformedZnodeError, NotPermittedError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+TPS = [TopicPartition("t", n) for n in range(3)]
+MEMBER = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+
+
+class Logs(FakeKafka):
+    """begins: where logs begin, if not at 0. without: partitions that no broker answers for."""
+
+    def __init__(self):
+        super().__init__()
+        self.begins = {}
+        self.without = set()
+
+    def earliest(self, partitions):
+        return {tp: self.begins.get(tp, 0) for tp in partitions if tp not in self.without}
+
+    def latest(self, partitions):
+        return {tp: self.ends[tp] for tp in partitions if tp not in self.without}
+
+    def close(self):
+        pass
+
+
+class World:
+    """The group g with offsets 10, 20 and 30 of a topic of three partitions with 100 messages each."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.store = MemoryStore(MemoryZooKeeper())
+        self.store.start()
+        self.kafka = FakeGroupOffsets()
+        self.logs = Logs()
+        self.newer = ()
+        self.sides = Sides("g", self.store, self.kafka, self.logs, lambda: self.newer, FakeClock())
+        self.backups = 0
+        self.make_topic()
+        for n, offset in enumerate((10, 20, 30)):
+            self.set(n, offset)
+            self.logs.produce(TPS[n], 100)
+
+    def make_topic(self):
+        data = encode_topic(TopicAssignment(dict.fromkeys(range(3), (0,))))
+        self.store.create("/brokers/topics/t", data, make_parents=True)
+
+    def set(self, partition, offset):
+        path = f"/consumers/g/offsets/t/{partition}"
+        data = offset if isinstance(offset, bytes) else b"%d" % offset
+        if self.store.exists(path) is None:
+            self.store.create(path, data, make_parents=True)
+        else:
+            self.store.set_data(path, data)
+
+    def in_zookeeper(self):
+        return [int(self.store.get_data(f"/consumers/g/offsets/t/{n}").data) for n in range(3)]
+
+    def in_kafka(self):
+        return [self.kafka.kept[tp].offset if tp in self.kafka.kept else None for tp in TPS]
+
+    def put_in_kafka(self, *offsets):
+        self.kafka.kept.update({tp: KafkaOffset(o) for tp, o in zip(TPS, offsets, strict=False) if o is not None})
+
+    def join(self, consumer_id="g_old", owns=()):
+        self.store.create(f"/consumers/g/ids/{consumer_id}", MEMBER, make_parents=True)
+        for n in owns:
+            self.store.create(f"/consumers/g/owners/t/{n}", f"{consumer_id}-0".encode(), make_parents=True)
+
+    def leave(self, consumer_id="g_old"):
+        for n in range(3):
+            if self.store.exists(f"/consumers/g/owners/t/{n}"):
+                self.store.delete(f"/consumers/g/owners/t/{n}")
+        self.store.delete(f"/consumers/g/ids/{consumer_id}")
+
+    def plan(self, direction=Direction.TO_KAFKA, **choices):
+        return make_plan(look_at(self.sides), direction, Choices(**choices))
+
+    def actions(self, direction=Direction.TO_KAFKA, **choices):
+        return [(move.action, move.offset) for move in self.plan(direction, **choices).moves]
+
+    def backup(self):
+        self.backups += 1
+        return self.folder / f"backup-{self.backups}.json"
+
+    def apply(self, **choices):
+        return apply_migration(self.sides, self.plan(**choices), self.backup())
+
+    def roll_back(self, **choices):
+        return roll_back_migration(self.sides, self.plan(Direction.TO_ZOOKEEPER, **choices), self.backup())
+
+    def verify(self):
+        return verify_migration(look_at(self.sides))
+
+    def phase(self):
+        return read_record(self.store, "g").phase
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_a_stopped_group_is_copied_whole_and_zookeeper_stays(world):
+    assert world.actions() == [(Action.WRITE, 10), (Action.WRITE, 20), (Action.WRITE, 30)]
+    outcome = world.apply()
+    assert outcome.written == {TPS[0]: 10, TPS[1]: 20, TPS[2]: 30}
+    assert (world.in_kafka(), world.in_zookeeper(), world.phase()) == ([10, 20, 30], [10, 20, 30], Phase.APPLIED)
+    assert world.verify().is_sound
+
+
+def test_a_second_apply_writes_nothing(world):
+    world.apply()
+    written = list(world.kafka.writes)
+    assert world.apply().written == {}
+    assert world.kafka.writes == written
+
+
+def test_looking_and_planning_write_nothing(world):
+    world.plan()
+    world.verify()
+    assert (world.in_kafka(), read_record(world.store, "g")) == ([None] * 3, None)
+
+
+def test_a_backup_of_both_sides_comes_first_and_offsets_import_reads_it(world):
+    world.put_in_kafka(5)
+    outcome = world.apply()
+    text = outcome.backup.read_text()
+    assert read_offsets(text, "backup").of_group("g") == {TPS[0]: 10, TPS[1]: 20, TPS[2]: 30}
+    assert json.loads(text)["kafka"] == {"g": {"t": {"0": 5, "1": None, "2": None}}}
+
+
+def test_without_a_backup_nothing_is_written(world):
+    existing = world.folder / "there.json"
+    existing.touch()
+    for file, reason in ((existing, "exists already"), (Path("/nowhere/b.json"), "no backup can be written")):
+        with pytest.raises(MigrationRefusedError, match=reason):
+            apply_migration(world.sides, world.plan(), file)
+    assert (world.in_kafka(), read_record(world.store, "g")) == ([None] * 3, None)
+
+
+def test_living_members_refuse_a_plain_apply(world):
+    world.join()
+    with pytest.raises(MigrationRefusedError, match="1 member is in ZooKeeper: stop them first, or move"):
+        world.apply()
+    assert world.in_kafka() == [None] * 3
+
+
+def test_consumers_on_the_brokers_side_refuse_any_step(world):
+    world.apply()
+    world.newer = ("rdkafka@host",)
+    for step in (world.apply, world.roll_back):
+        with pytest.raises(MigrationRefusedError, match=r"1 consumer is in the group .*rdkafka@host"):
+            step()
+
+
+def test_rolling_writes_only_what_nobody_owns(world):
+    world.join(owns=(0, 1))
+    assert [action for action, _ in world.actions(rolling=True)] == [Action.WAIT, Action.WAIT, Action.WRITE]
+    outcome = world.apply(rolling=True)
+    assert (outcome.written, outcome.waiting, world.phase()) == ({TPS[2]: 30}, 2, Phase.ROLLING)
+    found = world.verify()
+    assert [(one.consumer_id, one.in_kafka, one.partitions) for one in found.members] == [("g_old", 0, 2)]
+    assert any("g_old commits to ZooKeeper alone" in finding.text for finding in found.findings)
+    assert not found.is_sound
+
+
+def test_a_member_that_commits_to_both_is_told_from_one_that_does_not(world):
+    world.join("g_both", owns=(0, 1))
+    world.join("g_old", owns=(2,))
+    world.apply(rolling=True)
+    world.put_in_kafka(10, 20)
+    stands = {one.consumer_id: (one.in_kafka, one.partitions) for one in world.verify().members}
+    assert stands == {"g_both": (2, 2), "g_old": (0, 1)}
+
+
+def test_after_the_last_member_has_stopped_apply_makes_up_for_the_rest(world):
+    world.join(owns=(0, 1))
+    world.apply(rolling=True)
+    world.leave()
+    assert world.apply().written == {TPS[0]: 10, TPS[1]: 20}
+    assert world.phase() is Phase.APPLIED
+
+
+def test_kafka_is_never_moved_backwards(world):
+    world.apply()
+    world.put_in_kafka(50, 20, 31)
+    assert [action for action, _ in world.actions()] == [Action.KEEP] * 3
+    world.apply()
+    assert world.in_kafka() == [50, 20, 31]
+
+
+def test_an_offset_that_kafka_had_before_the_migration_is_not_trusted_unless_somebody_says_so(world):
+    world.put_in_kafka(50)
+    with pytest.raises(MigrationRefusedError, match="Kafka is 40 ahead though no migration was begun"):
+        world.apply()
+    assert world.apply(accept_ahead=True).written == {TPS[1]: 20, TPS[2]: 30}
+    assert world.in_kafka() == [50, 20, 30]
+
+
+def test_rollback_takes_what_the_newer_consumers_committed_back(world):
+    world.apply()
+    world.put_in_kafka(50, 20, 60)
+    outcome = world.roll_back()
+    assert outcome.written == {TPS[0]: 50, TPS[2]: 60}
+    assert (world.in_zookeeper(), world.phase()) == ([50, 20, 60], Phase.ROLLED_BACK)
+
+
+def test_rollback_never_moves_zookeeper_backwards(world):
+    world.apply()
+    world.set(0, 90)
+    world.roll_back()
+    assert world.in_zookeeper() == [90, 20, 30]
+
+
+def test_rollback_brings_partitions_that_only_the_newer_consumers_knew(world):
+    world.store.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
+    world.logs.produce(TopicPartition("u", 0), 5)
+    world.apply()
+    world.kafka.kept[TopicPartition("u", 0)] = KafkaOffset(4)
+    world.roll_back()
+    assert world.store.get_data("/consumers/g/offsets/u/0").data == b"4"
+
+
+def test_rollback_before_apply_and_after_finish_is_refused(world):
+    with pytest.raises(MigrationRefusedError, match="no migration of this group was begun"):
+        world.roll_back()
+    world.apply()
+    finish_migration(world.sides, look_at(world.sides), world.backup())
+    with pytest.raises(MigrationRefusedError, match="closed the way back"):
+        world.roll_back()
+    with pytest.raises(MigrationRefusedError, match="the migration is finished"):
+        world.apply()
+
+
+def test_a_rewind_in_zookeeper_after_a_rollback_is_not_undone_by_the_next_apply(world):
+    world.apply()
+    world.roll_back()
+    world.set(0, 5)
+    with pytest.raises(MigrationRefusedError, match="Kafka is 5 ahead"):
+        world.apply()
+
+
+def test_finish_is_refused_while_an_offset_is_missing_or_somebody_lives(world):
+    world.apply()
+    world.set(1, 25)
+    with pytest.raises(MigrationRefusedError, match="1 partition is behind in Kafka, t/1 at 20 instead of 25"):
+        finish_migration(world.sides, look_at(world.sides), world.backup())
+    world.put_in_kafka(None, 25)
+    world.join()
+    with pytest.raises(MigrationRefusedError, match="1 member is in ZooKeeper"):
+        finish_migration(world.sides, look_at(world.sides), world.backup())
+    assert world.phase() is Phase.APPLIED
+
+
+def test_finish_may_delete_the_group(world):
+    world.apply()
+    finish_migration(world.sides, look_at(world.sides), world.backup(), delete=True)
+    assert world.store.exists("/consumers/g") is None
+
+
+def test_deleted_messages_are_passed_over(world):
+    world.logs.begins[TPS[0]] = 40
+    [move, *_] = world.plan().moves
+    assert (move.action, move.offset, move.reason) == (Action.WRITE, 40, "messages 10 to 39 are deleted from the log")
+
+
+def test_a_topic_that_was_made_anew_begins_at_its_first_message(world):
+    world.store.delete("/brokers/topics/t")
+    world.make_topic()
+    world.put_in_kafka(10)
+    assert world.actions() == [(Action.WRITE, 0), (Action.WRITE, 0), (Action.WRITE, 0)]
+    world.apply()
+    assert (world.in_kafka(), world.verify().is_sound) == ([0, 0, 0], True)
+
+
+def test_a_topic_that_is_gone_is_skipped(world):
+    world.store.delete("/brokers/topics/t")
+    assert [action for action, _ in world.actions()] == [Action.SKIP] * 3
+
+
+@pytest.mark.parametrize(
+    ("break_it", "reason"),
+    [
+        (lambda world: world.set(0, b"12x"), "mend it with"),
+        (lambda world: world.set(0, 101), "lies 1 beyond the end of the log"),
+        (lambda world: world.put_in_kafka(101), "Kafka's lies beyond the end"),
+        (lambda world: world.logs.without.add(TPS[0]), "no broker tells where its log begins"),
+    ],
+)
+def test_what_somebody_must_decide_blocks_the_step_unless_it_is_left_out(world, break_it, reason):
+    break_it(world)
+    assert reason in world.plan().moves[0].reason
+    with pytest.raises(MigrationRefusedError, match=r"1 partition is blocked, t/0"):
+        world.apply()
+    assert world.apply(skip_blocked=True).written == {TPS[1]: 20, TPS[2]: 30}
+
+
+def test_no_coordinator_in_the_middle_says_how_far_it_came_and_the_same_command_goes_on(world, monkeypatch):
+    monkeypatch.setattr("legacy_consumer.admin.migration.apply._CHUNK", 1)
+    plan = world.plan()
+
+    def fail_at_the_second():
+        if world.kafka.writes:
+            raise BrokersUnavailableError("no group coordinator answered within 0.1 s")
+
+    world.kafka.before_write = fail_at_the_second
+    with pytest.raises(MigrationIncompleteError) as raised:
+        apply_migration(world.sides, plan, world.backup())
+    assert str(raised.value).startswith("1 of 3 partitions of group 'g' were written to Kafka, then: no group coord")
+    assert (world.phase(), world.verify().is_sound) == (Phase.APPLYING, False)
+    world.kafka.before_write = lambda: None
+    assert "goes on from there" in world.plan().notes[0]
+    assert world.apply().written == {TPS[1]: 20, TPS[2]: 30}
+
+
+def test_a_partition_that_the_coordinator_refuses_is_named(world):
+    world.kafka.refused = {TPS[1]}
+    with pytest.raises(MigrationIncompleteError, match=r"2 of 3 partitions .* t/1: unknown topic or partition"):
+        world.apply()
+
+
+def test_an_offset_that_moved_on_since_the_plan_is_left_alone(world):
+    plan = world.plan()
+    world.put_in_kafka(15)
+    outcome = apply_migration(world.sides, plan, world.backup())
+    assert (outcome.passed, world.in_kafka()) == ([TPS[0]], [15, 20, 30])
+
+
+def test_a_member_that_joins_after_the_plan_stops_the_step(world):
+    plan = world.plan()
+    world.join()
+    with pytest.raises(MigrationIncompleteError, match=r"0 of 3 .* member g_old joined meanwhile"):
+        apply_migration(world.sides, plan, world.backup())
+
+
+def test_an_offset_that_somebody_writes_during_a_rollback_stands(world):
+    world.apply()
+    world.put_in_kafka(50, 60)
+    plan = world.plan(Direction.TO_ZOOKEEPER)
+    world.set(0, 12)
+    outcome = roll_back_migration(world.sides, plan, world.backup())
+    assert (outcome.passed, world.in_zookeeper()) == ([TPS[0]], [12, 60, 30])
+
+
+def test_of_two_operators_at_once_the_second_is_told(world):
+    plan = world.plan()
+    write_record(world.store, "g", None, Phase.APPLYING, at_ms=1)
+    with pytest.raises(MigrationRefusedError, match="somebody else works on its migration"):
+        apply_migration(world.sides, plan, world.backup())
+    assert world.in_kafka() == [None] * 3
+
+
+def test_without_permission_in_zookeeper_nothing_is_written_to_kafka(world, monkeypatch):
+    def refuse(path, *_, **__):
+        raise NotPermittedError(path)
+
+    monkeypatch.setattr(world.store, "create", refuse)
+    with pytest.raises(NotPermittedError, match="/consumers/g/migration may not be accessed"):
+        world.apply()
+    assert world.in_kafka() == [None] * 3
+
+
+def test_both_kinds_of_members_at_once_are_found(world):
+    world.apply()
+    world.join()
+    world.newer = ("rdkafka@host",)
+    assert any("each message is read twice" in finding.text for finding in world.verify().findings if finding.is_bad)
+
+
+def test_records_of_all_groups_are_found_and_a_broken_one_is_named(world):
+    world.apply()
+    assert {group: record.phase for group, record in read_records(world.store, ["g", "h"]).items()} == {
+        "g": Phase.APPLIED
+    }
+    assert [name for name, _ in read_record(world.store, "g").history] == ["applying", "applied"]
+    world.store.set_data(record_path("g"), b'{"version":1,"phase":"elsewhere"}')
+    with pytest.raises(MalformedZnodeError, match="no record of a migration"):
+        read_record(world.store, "g")
+
+
+def test_a_group_that_does_not_exist_is_said_so(world):
+    with pytest.raises(NoSuchGroupError):
+        look_at(Sides("nobody", world.store, world.kafka, world.logs, tuple))

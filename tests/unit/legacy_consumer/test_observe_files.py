@@ -1,0 +1,150 @@
+"""The dashboard, the alert rules and docs/metrics.md name what there is, all of it, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from legacy_consumer.metrics.catalogue import METRICS, Kind
+from tests.support.promql import PromqlError, names_in
+
+ROOT = Path(__file__).parents[3]
+DASHBOARD = json.loads((ROOT / "deploy/observe/dashboard.json").read_text())
+ALERTS = yaml.safe_load((ROOT / "deploy/observe/alerts.yml").read_text())
+FROM_PROMETHEUS = {"instance", "job", "le"}
+"""Labels that are there without being ours."""
+
+
+def series():
+    """{name of a series as it is scraped: its labels}."""
+    found = {}
+    for metric in METRICS:
+        names = [metric.name]
+        if metric.kind is Kind.HISTOGRAM:
+            names = [f"{metric.name}_{part}" for part in ("bucket", "sum", "count")]
+        found.update(dict.fromkeys(names, set(metric.labels) | FROM_PROMETHEUS))
+    return found
+
+
+def panels():
+    return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+
+
+def rules():
+    return [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+EXPRESSIONS = [
+    *((f"panel {p['title']}", t["expr"].replace("$group", "g")) for p in panels() for t in p["targets"]),
+    *((f"alert {rule['alert']}", rule["expr"]) for rule in rules()),
+]
+
+
+@pytest.mark.parametrize(("where", "expression"), EXPRESSIONS)
+def test_an_expression_is_sound_and_asks_for_what_there_is(where, expression):
+    known = series()
+    named = names_in(expression)
+    assert named, f"{where} shows nothing"
+    assert {metric for metric in named if metric not in known} == set()
+    assert {metric: labels - known[metric] for metric, labels in named.items() if labels - known[metric]} == {}
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "sum(legacy_consumer_group_lag",
+        "rate(legacy_consumer_member_commits_total)",
+        "legacy_consumer_group_lag[5m]",
+        "legacy_consumer_group_lag >",
+        "summ(legacy_consumer_group_lag)",
+        "legacy_consumer_group_lag{group=g}",
+        "topk(legacy_consumer_group_lag)",
+        "legacy_consumer_group_lag legacy_consumer_group_lag",
+        "rate(x[5m]) ?",
+    ],
+)
+def test_a_broken_expression_is_found(broken):
+    with pytest.raises(PromqlError):
+        names_in(broken)
+
+
+def test_every_metric_of_groups_and_members_is_looked_at_by_a_panel_or_a_rule():
+    named = set().union(*(names_in(expression) for _, expression in EXPRESSIONS))
+    unseen = {metric.name for metric in METRICS if not {metric.name, f"{metric.name}_bucket"} & named}
+    # for tables and queries of one's own
+    assert unseen <= {
+        "legacy_consumer_group_partitions",
+        "legacy_consumer_group_partition_owned",
+        "legacy_consumer_exporter_partitions",
+        "legacy_consumer_exporter_page_bytes",
+        "legacy_consumer_exporter_refreshes_total",
+        "legacy_consumer_member_connected",
+        "legacy_consumer_member_settled_timestamp_seconds",
+        "legacy_consumer_member_consumed_offset",
+        "legacy_consumer_member_committed_offset",
+        "legacy_consumer_member_log_end_offset",
+        "legacy_consumer_member_committed_messages_total",
+    }
+
+
+def test_every_alert_says_how_bad_it_is_and_what_it_means():
+    names = [rule["alert"] for rule in rules()]
+    assert len(names) == len(set(names)) >= 10
+    for rule in rules():
+        assert rule["labels"]["severity"] in {"warning", "critical"}, rule
+        assert rule["annotations"]["summary"], rule
+        assert re.fullmatch(r"\d+[smh]", rule.get("for", "0s")), rule
+        text = " ".join(rule["annotations"].values())
+        asked = set(re.findall(r"\$labels\.(\w+)", text))
+        given = set().union(*(series()[metric] for metric in names_in(rule["expr"])))
+        assert asked <= given, rule
+
+
+def test_the_dashboard_is_one_that_grafana_takes():
+    ids = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(ids) == len(set(ids))
+    variables = {one["name"] for one in DASHBOARD["templating"]["list"]}
+    assert set(re.findall(r"\$\{?(\w+)\}?", json.dumps(DASHBOARD["panels"]))) <= variables
+    places = [
+        (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
+        for panel in DASHBOARD["panels"]
+        for x in range(panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["h"])
+    ]
+    assert len(places) == len(set(places)), "panels lie over each other"
+    assert max(x for x, _ in places) < 24
+    assert all(panel["description"] and panel["targets"] for panel in panels())
+    query = next(one for one in DASHBOARD["templating"]["list"] if one["name"] == "group")["query"]["query"]
+    assert names_in(query.replace("label_values(", "absent(").replace(", group)", ")")).keys() <= series().keys()
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed; our own parser has looked")
+def test_promtool_takes_the_rules():
+    done = subprocess.run(
+        ["promtool", "check", "rules", ROOT / "deploy/observe/alerts.yml"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_metrics_are_documented_and_documented_ones_exist():
+    text = (ROOT / "docs/metrics.md").read_text()
+    rows = re.findall(r"^\| `(legacy_consumer_\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|$", text, re.MULTILINE)
+    documented = {name: (kind, tuple(re.findall(r"`(\w+)`", labels)), meaning) for name, kind, labels, meaning in rows}
+    assert documented == {
+        metric.name: (metric.kind.value, metric.labels, metric.meaning.replace("|", "\\|")) for metric in METRICS
+    }
+    assert len(rows) == len(documented)
+    assert set(re.findall(r"legacy_consumer_[a-z_]+[a-z]", text)) - series().keys() - documented.keys() == set()
+
+
+def test_names_and_types_keep_to_prometheus_rules():
+    for metric in METRICS:
+        assert metric.name.endswith("_total") is (metric.kind is Kind.COUNTER), metric
+        assert re.fullmatch(r"[a-z][a-z_]+[a-z]", metric.name), metric
+        assert not {"le", "quantile", "__name__"} & set(metric.labels), metric

@@ -1,0 +1,261 @@
+"""A reset under running members: whole connectors with their threads, over an in-memory ZooKeeper and logs."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from legacy_consumer import ConsumerConnector
+from legacy_consumer.admin.errors import ResetRequestError
+from legacy_consumer.admin.live_resets import write_live
+from legacy_consumer.admin.offset_plans import make_plan, read_standings
+from legacy_consumer.reset_requests import (
+    Answer,
+    AnswerState,
+    Request,
+    RequestState,
+    answer_path,
+    decode_answer,
+    decode_request,
+    encode_answer,
+    encode_request,
+    request_path,
+)
+from tests.support.fake_group_offsets import FakeGroupOffsets
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+REQUEST = request_path("g")
+
+
+class Cluster:
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
+        self.admin.create("/brokers/topics/t", data, make_parents=True)
+        self.connectors = []
+        for tp in (T0, T1):
+            self.kafka.produce(tp, 20)
+
+    def member(self, **properties):
+        connector = ConsumerConnector(
+            store=MemoryStore(self.zookeeper),
+            fetchers=FakeFetchers(self.kafka),
+            zookeeper_connect="memory",
+            group_id="g",
+            auto_offset_reset="smallest",
+            **{"auto_commit_enable": False, **properties},
+        )
+        self.connectors.append(connector)
+        return connector, connector.create_message_streams({"t": 1})["t"][0]
+
+    def reset(self, offsets, **options):
+        plan = make_plan(self.admin, "g", read_standings(self.admin, "g"), offsets)
+        return write_live(self.admin, plan, **options)
+
+    def committed(self, tp):
+        path = f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
+        return None if self.admin.exists(path) is None else int(self.admin.get_data(path).data)
+
+    def ask(self, state=RequestState.PREPARE, partitions=(T0, T1), request_id="r1"):
+        """As a command would that then dies."""
+        self.admin.ensure_path("/consumers/g/requests/answers")
+        self.admin.create(REQUEST, encode_request(Request(request_id, state, frozenset(partitions))))
+
+    def answer_of(self, connector):
+        path = answer_path("g", connector.consumer_id)
+        if self.admin.exists(path) is None:
+            return None
+        return decode_answer(path, self.admin.get_data(path).data)
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster()
+    yield made
+    for connector in made.connectors:
+        connector.shutdown()
+    made.admin.close()
+    assert not [thread for thread in threading.enumerate() if "coordinator" in thread.name]
+
+
+def consume(stream, count):
+    """{partition: offsets} of so many messages, acknowledged."""
+    seen = {}
+    for batch in stream.batches(1000, timeout=2.0):
+        for message in batch:
+            seen.setdefault(message.partition(), []).append(message.offset())
+        if not batch or sum(map(len, seen.values())) >= count:
+            break
+    stream.acknowledge()
+    return seen
+
+
+def test_a_running_member_goes_on_from_the_new_offsets(cluster):
+    member, stream = cluster.member()
+    assert sum(map(len, consume(stream, 40).values())) == 40
+    member.commit_offsets()
+    followed = cluster.reset({T0: 15})
+    assert followed.unanswered == ()
+    assert consume(stream, 5) == {0: [15, 16, 17, 18, 19]}
+    member.commit_offsets()
+    assert (cluster.committed(T0), cluster.committed(T1)) == (20, 20)
+
+
+def test_what_is_left_in_zookeeper_is_nothing(cluster):
+    _, stream = cluster.member()
+    consume(stream, 40)
+    cluster.reset({T0: 15})
+    eventually(lambda: cluster.admin.exists(REQUEST) is None)
+    eventually(lambda: cluster.admin.get_children("/consumers/g/requests/answers") == ())
+
+
+def test_a_member_commits_nothing_over_a_reset_while_it_has_old_messages_in_hand(cluster):
+    member, stream = cluster.member()
+    batches = stream.batches(1000, timeout=2.0)
+    in_hand = next(batches)
+    cluster.reset({T0: 3, T1: 3})
+    member.commit_offsets()
+    assert (cluster.committed(T0), cluster.committed(T1)) == (3, 3)
+    assert len(in_hand) == 40
+    assert consume(stream, 34) == {0: list(range(3, 20)), 1: list(range(3, 20))}
+
+
+def test_the_owner_of_each_partition_follows(cluster):
+    members = [cluster.member() for _ in range(2)]
+    eventually(lambda: [len(connector.status.owned) for connector, _ in members] == [1, 1])
+    for _, stream in members:
+        consume(stream, 20)
+    cluster.reset({T0: 18, T1: 19})
+    seen = {}
+    for _, stream in members:
+        seen |= consume(stream, 1)
+    assert seen == {0: [18, 19], 1: [19]}
+
+
+def test_while_a_request_is_prepared_nothing_is_handed_out_and_its_end_lets_it_flow(cluster):
+    member, stream = cluster.member()
+    consume(stream, 40)
+    cluster.ask()
+    eventually(lambda: cluster.answer_of(member))
+    assert cluster.answer_of(member) == Answer("r1", AnswerState.READY, frozenset({T0, T1}))
+    cluster.kafka.produce(T0, 2)
+    assert len(next(stream.batches(10, timeout=0.3))) == 0
+    cluster.admin.delete(REQUEST)
+    assert consume(stream, 2) == {0: [20, 21]}
+    eventually(lambda: cluster.answer_of(member) is None)
+
+
+def test_messages_in_hand_count_when_a_reset_is_called_off(cluster):
+    member, stream = cluster.member()
+    batches = stream.batches(1000, timeout=2.0)
+    assert len(next(batches)) == 40
+    cluster.ask()
+    eventually(lambda: cluster.answer_of(member))
+    cluster.admin.delete(REQUEST)
+    eventually(lambda: cluster.answer_of(member) is None)
+    cluster.kafka.produce(T0, 1)
+    assert [m.offset() for m in next(batches)] == [20], "nothing is delivered again"
+    member.commit_offsets()
+    assert (cluster.committed(T0), cluster.committed(T1)) == (21, 20)
+
+
+def test_a_command_that_died_after_writing_is_followed_all_the_same(cluster):
+    member, stream = cluster.member()
+    consume(stream, 40)
+    member.commit_offsets()
+    cluster.ask()
+    eventually(lambda: cluster.answer_of(member))
+    cluster.admin.set_data("/consumers/g/offsets/t/0", b"18")
+    cluster.admin.delete(REQUEST)
+    assert consume(stream, 2) == {0: [18, 19]}
+
+
+def test_a_member_that_joins_meanwhile_answers_too(cluster):
+    cluster.ask()
+    member, stream = cluster.member()
+    eventually(lambda: cluster.answer_of(member) == Answer("r1", AnswerState.READY, frozenset({T0, T1})))
+    assert len(next(stream.batches(10, timeout=0.3))) == 0
+
+
+def test_partitions_that_are_not_named_flow_on(cluster):
+    member, stream = cluster.member()
+    cluster.ask(partitions=[T0])
+    eventually(lambda: cluster.answer_of(member))
+    consume(stream, 20)
+    cluster.kafka.produce(T1, 3)
+    assert consume(stream, 3) == {1: [20, 21, 22]}
+
+
+def test_nothing_is_written_while_an_owner_does_not_answer(cluster):
+    cluster.admin.create("/consumers/g/owners/t/0", b"g_jvm-0", make_parents=True)
+    with pytest.raises(ResetRequestError, match=r"no answer within 0\.1 s from g_jvm; stop such members"):
+        cluster.reset({T0: 5}, timeout_s=0.1)
+    assert cluster.committed(T0) is None
+    assert cluster.admin.exists(REQUEST) is None
+
+
+def test_a_member_whose_offsets_are_in_kafka_refuses(cluster):
+    connector = ConsumerConnector(
+        store=MemoryStore(cluster.zookeeper),
+        fetchers=FakeFetchers(cluster.kafka),
+        group_offsets=FakeGroupOffsets(),
+        zookeeper_connect="memory",
+        group_id="g",
+        offsets_storage="kafka",
+    )
+    cluster.connectors.append(connector)
+    connector.create_message_streams({"t": 1})
+    with pytest.raises(ResetRequestError, match="refuses: it keeps its offsets in kafka"):
+        cluster.reset({T0: 5})
+    assert cluster.committed(T0) is None
+
+
+def test_a_second_reset_waits_for_the_first(cluster):
+    cluster.ask()
+    with pytest.raises(ResetRequestError, match="another reset is under way"):
+        cluster.reset({T0: 5})
+
+
+def test_a_reset_of_unowned_partitions_asks_nobody(cluster):
+    cluster.admin.ensure_path("/consumers/g")
+    cluster.reset({T0: 5}, timeout_s=0.1)
+    assert cluster.committed(T0) == 5
+
+
+partitions = st.frozensets(st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-e_f"]), st.integers(0, 2**31 - 1)))
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=10), st.sampled_from(RequestState), partitions)
+def test_a_request_is_read_as_it_was_written(request_id, state, tps):
+    request = Request(request_id, state, tps)
+    assert decode_request("/p", encode_request(request)) == request
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=10), st.sampled_from(AnswerState), partitions, st.text(max_size=10))
+def test_an_answer_is_read_as_it_was_written(request_id, state, tps, reason):
+    answer = Answer(request_id, state, tps, reason)
+    assert decode_answer("/p", encode_answer(answer)) == answer
+
+
+@pytest.mark.parametrize(
+    "data", [None, b"", b"x", b"[]", b"{}", b'{"version":2}', b'{"version":1,"id":"a","state":"x"}']
+)
+def test_what_is_no_request_is_refused(data):
+    with pytest.raises(MalformedZnodeError):
+        decode_request("/p", data)
+    with pytest.raises(MalformedZnodeError):
+        decode_answer("/p", data)
