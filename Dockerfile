@@ -42,7 +42,7 @@ COPY deploy/docker/healthy /usr/local/bin/healthy
 # The package itself lies beside its dependencies, so that a new version of it is a layer of a few hundred kilobytes.
 RUN echo /opt/package/lib/python3.11/site-packages >/opt/legacy-consumer/lib/python3.11/site-packages/package.pth \
  && ln -s /opt/package/bin/legacy-consumer /usr/local/bin/legacy-consumer \
- && useradd --uid 10001 --create-home --home-dir /home/consumer consumer \
+ && useradd --uid 10001 --create-home --home-dir /var/lib/consumer consumer \
  && install -d -o consumer -g consumer /data
 ENV PATH=/opt/legacy-consumer/bin:$PATH \
     PYSPARK_PYTHON=/opt/legacy-consumer/bin/python \
@@ -50,7 +50,7 @@ ENV PATH=/opt/legacy-consumer/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001
-WORKDIR /home/consumer
+WORKDIR /var/lib/consumer
 VOLUME /data
 # tini passes SIGTERM on and reaps; the commands themselves end in order on it.
 ENTRYPOINT ["tini", "--", "legacy-consumer"]

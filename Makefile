@@ -23,6 +23,8 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 1000000
 CONSUMERS ?= 1
+CHAOS_ARGS ?= --seed 1 --minutes 10 --json build/chaos.json --svg build/chaos.svg
+LONG_LIVED_ARGS ?= --minutes 30 --json build/long-lived.json
 
 bin := .venv/bin
 declared := pyproject.toml constraints.txt
@@ -38,11 +40,11 @@ touch $@
 endef
 
 .NOTPARALLEL:
-.PHONY: help environment .venv quickstart test lint format bench simulate mutants compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart test lint format bench simulate mutants chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z.]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 environment:
 	@python='$(PYTHON)'
@@ -88,6 +90,14 @@ simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SE
 
 mutants: .venv/.dev ## the code broken on purpose: does the simulation notice?
 	@exec $(bin)/python -m tests.simulation.mutants
+
+chaos: .venv/.dev ## a group on real servers and everything that can go wrong (CHAOS_ARGS='--seed 7 --minutes 30')
+	@mkdir -p build
+	exec $(bin)/python -m tests.chaos $(CHAOS_ARGS)
+
+long-lived: .venv/.dev ## half an hour of joins and leaves in one process: is anything left of them?
+	@mkdir -p build
+	exec $(bin)/python -m tests.chaos.long_lived $(LONG_LIVED_ARGS)
 
 compose-up: ## a cluster in containers: 3 ZooKeepers, 3 brokers, producer, consumers (CONSUMERS=1), exporter
 	@exec python3 deploy/compose.py up --consumers $(CONSUMERS)

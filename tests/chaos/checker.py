@@ -1,0 +1,327 @@
+"""Judges a history: what was lost, delivered twice, handed out by whom it did not belong to, committed by zombies.
+
+Pure: events in, figures and violations out. It believes what members wrote down about messages and commits, and what
+ZooKeeper showed; nothing of it comes from inside a member.
+
+lost            every acknowledged message is handed out at least once. Behind an operator's reset forward the range
+                from the offset that stood to the one that was written may be left out, and nothing else.
+order           a life begins at the offset that was committed when it began, and goes on without gap or repetition,
+                but for a jump to an offset that somebody else wrote meanwhile.
+again           what a member gave up in order is not handed out again. After a forced hand-over (a kill, a session's
+                end, a theft, a freeze) only what was not committed is.
+two owners      nobody hands out a message of a partition after another member's life of it has begun. A member that a
+                JVM member robbed of its owner znode may until its next audit; members of the JVM are only counted.
+after thaw      a Python member that was stopped for longer than its session hands out nothing of what it owned before,
+                but for what its user was being handed in the very moment when it was stopped: what one call returned
+                that was made just before. No look at a clock can help that; it is counted as in_the_act.
+zombie commit   no commit succeeds after another member has claimed and read the offset.
+committed ahead no commit passes what its member handed out.
+backwards       no commit of a Python member lies below the offset that stood, unless an operator or a member of the
+                JVM wrote that.
+not settled     after each fault every partition flows again in time.
+broken          nobody's process ends with an error, nor a stream.
+left behind     when all have left there are no owner znodes, and what was handed out last is committed.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.chaos.history import Event
+from tests.chaos.lives import JVM, OPERATOR, PYTHON, UNSEEN, Delivery, Life, Story
+from tests.chaos.settling import Flow
+
+IN_THE_ACT_S = 0.25
+"""A call made so long before a freeze may have had its answer ready: hands are full then, so calls return at once."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """audit_slack_s: an audit waits until its member has settled. settle_s: the longest that settling may take."""
+
+    audit_s: float
+    session_timeout_s: float
+    audit_slack_s: float = 10.0
+    settle_s: float = 60.0
+
+
+def check(events: Iterable[Event], rules: Rules) -> dict:
+    """The figures; "violations" lists what was broken, each with its name in front."""
+    story = Story(events)
+    found: list[str] = []
+    figures = {
+        "acknowledged": sum(map(len, story.acked.values())),
+        "delivered": sum(d.last - d.first + 1 for d in story.deliveries),
+        **_check_lost(story, found),
+        **_check_order(story, found),
+        **_check_repeated(story, found),
+        **_check_owners(story, rules, found),
+        **_check_zombie_commits(story, found),
+        **_check_committed_ahead(story, found),
+        **_check_backwards(story, found),
+        **_check_settled(story, rules, found),
+        "sessions_expired": story.expired,
+        "degraded": story.degraded,
+        "streams_failed": story.failed,
+    }
+    found += [f"broken: the stream of {text}" for text in story.failed]
+    found += [f"broken: {text}" for text in story.broken]
+    _check_the_end(story, found)
+    return {**figures, "violations": found}
+
+
+def _check_lost(story: Story, found: list[str]) -> dict:
+    handed_out: dict[int, set[int]] = defaultdict(set)
+    changed = 0
+    for delivery in story.deliveries:
+        handed_out[delivery.partition].update(range(delivery.first, delivery.last + 1))
+        changed += _is_changed(story, delivery)
+    skipped = lost = 0
+    for partition, acked in sorted(story.acked.items()):
+        missing = sorted(acked.keys() - handed_out[partition])
+        allowed = [range(reset["before"], reset["offset"]) for reset in story.resets if reset["partition"] == partition]
+        gone = [offset for offset in missing if not any(offset in skip for skip in allowed)]
+        skipped += len(missing) - len(gone)
+        lost += len(gone)
+        if gone:
+            found.append(f"lost: {len(gone)} messages of {partition}, the first is {gone[0]}, the last {gone[-1]}")
+    return {"lost": lost, "skipped_by_operator": skipped, "changed_in_the_log": changed}
+
+
+def _is_changed(story: Story, delivery: Delivery) -> bool:
+    """Whether the log holds another message than was acknowledged there: then the brokers lost one, not a member."""
+    known = story.acked[delivery.partition].get(delivery.first)
+    return delivery.seq is not None and known is not None and known[0] != delivery.seq
+
+
+def _check_order(story: Story, found: list[str]) -> dict:
+    for delivery in story.deliveries:
+        if delivery.life is None and story.kinds.get(delivery.who) == PYTHON:
+            found.append(f"order: {_told(delivery)} and was never assigned it")
+    for lives in story.lives.values():
+        for life in lives:
+            if life.kind == PYTHON:
+                _check_order_in(life, found)
+    return {}
+
+
+def _check_order_in(life: Life, found: list[str]) -> None:
+    expected = life.start or 0
+    for at, first, last in life.runs:
+        if first != expected and first not in life.foreign:
+            what = "begins" if expected == (life.start or 0) and at == life.runs[0][0] else "goes on"
+            found.append(
+                f"order: {life.who}'s life of {life.partition} from {life.began:.3f} {what} at {first}, "
+                f"not at {expected}, at {at:.3f}"
+            )
+        expected = last + 1
+
+
+def _check_repeated(story: Story, found: list[str]) -> dict:
+    """Who handed a message out last, before it was handed out again?"""
+    causes: Counter[str] = Counter()
+    last: dict[int, dict[int, Delivery]] = defaultdict(dict)
+    for delivery in story.deliveries:
+        seen = last[delivery.partition]
+        told = False
+        for offset in range(delivery.first, delivery.last + 1):
+            if offset in seen:
+                cause = _cause(story, seen[offset], delivery, offset)
+                causes[cause] += 1
+                if cause == "again" and not told:
+                    told = True
+                    before = seen[offset].life
+                    found.append(
+                        f"again: {_told(delivery)}, offset {offset} of {_whose(before)}, given up {before.ended:.3f}"
+                    )
+            seen[offset] = delivery
+    return {"duplicates": causes.total(), "duplicates_by_cause": dict(sorted(causes.items()))}
+
+
+def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> str:
+    before, life = earlier.life, delivery.life
+    if life is None or before is None:
+        return "JVM member" if JVM in (story.kinds[earlier.who], story.kinds[delivery.who]) else "never assigned"
+    since = before.began
+    if any(r["partition"] == life.partition and since < r.at < delivery.at and r["offset"] <= offset
+           for r in story.resets):  # fmt: skip
+        return "operator"
+    if JVM in (before.kind, life.kind) or _is_moved_by_jvm(story, life, offset, since):
+        return "JVM member"
+    if before is life:
+        return "own jump"
+    if life.began < before.began:
+        return "too late"  # by a member that does not own it any more, which is judged elsewhere
+    if any(before.began < frozen < before.ended for frozen, _ in story.freezes[before.who]):
+        return "frozen"
+    if before.how == "killed":
+        return "killed"
+    if before.how == "dropped":
+        return "session lost" if before.session_ended else "stolen"
+    if before.how in ("released", "left"):
+        return "again"
+    return "two owners"
+
+
+def _is_moved_by_jvm(story: Story, life: Life, offset: int, since: float) -> bool:
+    """Whether a write that no Python member and no operator made put the offset back."""
+    return story.has_jvm and any(
+        write.who == UNSEEN and write.offset <= offset and since < write.at <= life.ended
+        for write in story.writes[life.partition].values()
+    )
+
+
+def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
+    counted: Counter[str] = Counter()
+    latest = 0.0
+    acts: dict[tuple[float, float], float] = {}
+    for delivery in story.deliveries:
+        life, count = delivery.life, delivery.last - delivery.first + 1
+        if life is None:
+            continue
+        freeze = story.freeze_between(delivery.who, life.began, delivery.at) if life.kind == PYTHON else None
+        if freeze is not None:
+            frozen, thawed = freeze
+            if frozen - IN_THE_ACT_S < delivery.asked < frozen and acts.setdefault(freeze, delivery.at) == delivery.at:
+                counted["in_the_act"] += count
+                continue
+            counted["after_thaw"] += count
+            latest = max(latest, delivery.at - thawed)
+            found.append(f"after thaw: {_told(delivery)}, {1000 * (delivery.at - thawed):.1f} ms after it was thawed")
+            continue
+        other = story.superseding(life, before=delivery.at)
+        if other is None:
+            continue
+        late_s = delivery.at - other.began
+        robbed = life.how == "dropped" and not life.session_ended and story.has_jvm
+        if life.kind == JVM:
+            counted["by_jvm_zombies"] += count
+        elif robbed and late_s <= rules.audit_s + rules.audit_slack_s:
+            counted["by_robbed_members"] += count
+        else:
+            counted["two_owners"] += count
+            found.append(f"two owners: {_told(delivery)}, {late_s:.3f} s after {_whose(other)} began")
+    names = ("two_owners", "after_thaw", "in_the_act", "by_robbed_members", "by_jvm_zombies")
+    return {
+        "delivered_without_owning": {name: counted[name] for name in names},
+        "latest_delivery_after_thaw_ms": round(1000 * latest, 1),
+    }
+
+
+def _check_zombie_commits(story: Story, found: list[str]) -> dict:
+    counted: Counter[str] = Counter()
+    for commit in story.commits:
+        life = commit.life
+        if life is None:
+            found.append(f"zombie commit: {commit.who} commits {commit.partition}, which it never owned")
+            continue
+        other = story.superseding(life, before=commit.at)
+        if other is None:
+            continue
+        robbed = life.how == "dropped" and not life.session_ended and story.has_jvm
+        if commit.outcome != "committed":
+            counted["refused" if commit.outcome in ("foreign", "unowned") else commit.outcome] += 1
+        elif other.kind == PYTHON and (commit.version or 0) <= other.version:
+            continue  # written before the other one read it
+        elif other.kind == JVM and commit.began <= other.began:
+            continue  # perhaps written before
+        elif robbed:
+            counted["by a robbed member"] += 1
+        else:
+            counted["accepted"] += 1
+            found.append(
+                f"zombie commit: {commit.who} commits {commit.offset} of {commit.partition} at {commit.at:.3f}, "
+                f"{_whose(other)} began at {other.began:.3f}"
+            )
+    return {"zombie_commits": {"accepted": 0, **dict(sorted(counted.items()))}}
+
+
+def _check_committed_ahead(story: Story, found: list[str]) -> dict:
+    for commit in story.commits:
+        life = commit.life
+        if life is None or commit.outcome != "committed":
+            continue
+        reached = max((last + 1 for at, _, last in life.runs if at <= commit.at), default=0)
+        if commit.offset > max(reached, life.start or 0, *life.foreign, 0):
+            found.append(
+                f"committed ahead: {commit.who} commits {commit.offset} of {commit.partition}, handed out to {reached}"
+            )
+    return {"commits": sum(commit.outcome == "committed" for commit in story.commits)}
+
+
+def _check_backwards(story: Story, found: list[str]) -> dict:
+    by_jvm = by_operator = 0
+    for partition, writes in sorted(story.writes.items()):
+        before = None
+        for version in sorted(writes):
+            write = writes[version]
+            if before is not None and write.offset < before.offset:
+                unseen = UNSEEN in (write.who, before.who) or version > before.version + 1
+                if OPERATOR in (write.who, before.who):
+                    by_operator += 1
+                elif unseen and story.has_jvm:
+                    by_jvm += 1
+                else:
+                    found.append(
+                        f"backwards: {write.who} commits {write.offset} of {partition} over {before.who}'s "
+                        f"{before.offset} at {write.at:.3f}"
+                    )
+            before = write
+    return {"backwards": {"by_operator": by_operator, "with_jvm": by_jvm}}
+
+
+def _check_settled(story: Story, rules: Rules, found: list[str]) -> dict:
+    """For each fault: until every partition flowed again, and how long a message had to wait meanwhile."""
+    flow = Flow(story)
+    told = []
+    faults = sorted(story.faults, key=lambda fault: fault.began)
+    for fault in faults:
+        # those that struck at the same time settle together; then comes the next
+        flowed = min((at for at in story.flowed if at > fault.ended), default=math.inf)
+        settled = flow.settled(fault, min((later.began for later in faults if later.began > flowed), default=None))
+        told.append({**settled, "fault": fault.name, "target": fault.target, "seconds": fault.ended - fault.began})
+        if settled["settle_s"] is None or settled["settle_s"] > rules.settle_s:
+            found.append(f"not settled: after {fault.name} of {fault.target} at {fault.ended:.3f}: {settled}")
+    by_name: dict[str, list[float]] = defaultdict(list)
+    for one in told:
+        if one["settle_s"] is not None:
+            by_name[one["fault"]].append(one["settle_s"])
+    return {
+        "settle_s": {
+            name: {"times": len(all_), "min": min(all_), "median": statistics.median(all_), "max": max(all_)}
+            for name, all_ in sorted(by_name.items())
+        },
+        "faults": [{key: _rounded(value) for key, value in one.items()} for one in told],
+    }
+
+
+def _rounded(value):
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def _check_the_end(story: Story, found: list[str]) -> None:
+    if story.final is None:
+        found.append("not settled: the run did not come to its end")
+        return
+    if story.final["owners"] or story.final["ids"]:
+        found.append(f"left behind: owners {story.final['owners']}, members {story.final['ids']}")
+    offsets = {int(partition): offset for partition, offset in story.final["offsets"].items()}
+    for partition, lives in sorted(story.lives.items()):
+        last = lives[-1]
+        if last.kind == PYTHON and last.runs and offsets.get(partition) != last.runs[-1][2] + 1:
+            found.append(
+                f"left behind: {partition} is committed at {offsets.get(partition)}, "
+                f"{_whose(last)} ended at {last.runs[-1][2] + 1}"
+            )
+
+
+def _told(delivery: Delivery) -> str:
+    return f"{delivery.who} hands out {delivery.partition}@{delivery.first}..{delivery.last} at {delivery.at:.3f}"
+
+
+def _whose(life: Life | None) -> str:
+    return "nobody" if life is None else f"{life.who}'s life of {life.partition} from {life.began:.3f}"

@@ -1,0 +1,300 @@
+"""What can go wrong, and a schedule of it from a seed.
+
+A fault does its deed, notes when it began and when it was over, and leaves things so that the group can recover: a
+dead server is started again beside what follows, a dead member is replaced. room: two faults of different rooms may
+happen at the same time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+
+from legacy_consumer.embedded.waiting import wait_for
+from tests.chaos.world import GROUP, SESSION_TIMEOUT_S, TOPIC, World, patiently
+from zk_layout.paths import OffsetPath
+
+BACKLOG = 1500
+FREEZE_S = SESSION_TIMEOUT_S + 1.0
+NO_QUORUM_S = 2.5
+CUT_S = SESSION_TIMEOUT_S + 0.5
+SLOW_S = 4.0
+BLINK_S = 1.2
+OPERATOR_COMES_AFTER_S = 1.5
+
+
+@dataclass(frozen=True)
+class Fault:
+    """act(world, random, strike): strike(target) is called when it begins; what it returns repairs afterwards."""
+
+    name: str
+    room: str
+    act: Callable
+    weight: int = 1
+    needs_full_replicas: bool = False
+
+
+def member_kill(world, random, strike, kind=None):
+    member = random.choice(world.awake(kind))
+    strike(member.name)
+    world.kill(member)
+    return lambda: join(world, member.kind, member.through)
+
+
+def join(world, kind, through):
+    """A member joins: a change like any other, so it is noted as one."""
+    number = world.next_fault()
+    member = world.join(kind, through)
+    world.note_fault("member joins", member.name, "begin", number)
+    member.process.wait_until(member.is_ready, "joining")
+    since = time.monotonic()
+    world.note_fault("member joins", member.name, "end", number)
+    world.await_flow(since)
+
+
+def member_leave(world, random, strike):
+    member = random.choice(world.awake())
+    strike(member.name)
+    del world.members[member.name]
+    world.leave(member)
+    world.await_left(member)
+    return lambda: join(world, member.kind, member.through)
+
+
+def member_freeze(world, random, strike, kind=None):
+    """SIGSTOP until the session is over, then SIGCONT; with full hands and buffers, so that much can go wrong."""
+    member = random.choice(world.awake(kind))
+    world.fill(member, BACKLOG)
+    strike(member.name)
+    member.frozen = True
+    world.history.write("frozen", name=member.name)
+    member.process.freeze()
+    world.pause(FREEZE_S)
+    wait_for(
+        lambda: member.consumer_id not in world.observer.ids, 30, lambda: AssertionError("its session does not end")
+    )
+    world.history.write("thawed", name=member.name)
+    member.process.thaw()
+    member.frozen = False
+
+
+def zookeeper_leader_kill(world, random, strike):
+    ensemble = world.servers.ensemble
+    node = ensemble.nodes[ensemble.leader()]
+    strike(node.name)
+    node.kill()
+    world.repair_later(node.name, node.start)
+
+
+def no_quorum(world, random, strike):
+    """The leader and another one are killed; for a while nobody can write or read."""
+    world.finish_repairs()
+    ensemble = world.servers.ensemble
+    leader = ensemble.leader()
+    others = [index for index in range(3) if index != leader]
+    down = [ensemble.nodes[leader], ensemble.nodes[random.choice(others)]]
+    strike(" ".join(node.name for node in down))
+    for node in down:
+        node.kill()
+    world.pause(NO_QUORUM_S)
+    for node in down:
+        node.launch()
+    for node in down:
+        node.await_ready()
+
+
+def broker_kill(world, random, strike):
+    broker = random.choice(world.kafka.brokers)
+    strike(broker.name)
+    broker.kill()
+    world.repair_later(broker.name, broker.start)
+
+
+def controller_kill(world, random, strike):
+    broker = world.kafka.brokers[world.controller()]
+    strike(broker.name)
+    broker.kill()
+    world.repair_later(broker.name, broker.start)
+
+
+def controlled_shutdown(world, random, strike):
+    broker = random.choice(world.kafka.brokers)
+    strike(broker.name)
+    broker.stop()
+    world.repair_later(broker.name, broker.start)
+
+
+def more_partitions(world, random, strike):
+    count = world.partitions + 2
+    strike(f"{count}")
+    world.kafka.add_partitions(TOPIC, count)
+    world.partitions = world.observer.partitions = world.producer.partitions = count
+
+
+def _proxied(world, strike, through, disturb, seconds):
+    proxies = world.servers.zookeeper_proxies if through == "zookeeper" else list(world.kafka.proxies.values())
+    names = [member.name for member in world.members.values() if through in member.through]
+    strike(" ".join(names))
+    for proxy in proxies:
+        disturb(proxy)
+    world.pause(seconds)
+    for proxy in proxies:
+        proxy.restore()
+
+
+def zookeeper_cut(world, random, strike):
+    """One member loses ZooKeeper for longer than its session lasts."""
+    _proxied(world, strike, "zookeeper", lambda proxy: proxy.cut(), CUT_S)
+
+
+def zookeeper_silence(world, random, strike):
+    """One member's connections to ZooKeeper stay open, and nothing comes through for longer than a session."""
+    _proxied(world, strike, "zookeeper", lambda proxy: proxy.pause(), CUT_S)
+
+
+def zookeeper_blink(world, random, strike):
+    """One member loses ZooKeeper for a moment."""
+    _proxied(world, strike, "zookeeper", lambda proxy: proxy.cut(), BLINK_S)
+
+
+def zookeeper_slow(world, random, strike):
+    """One member's requests to ZooKeeper and the answers take 0.4 s each."""
+    _proxied(world, strike, "zookeeper", lambda proxy: proxy.slow(0.4), SLOW_S)
+
+
+def brokers_cut(world, random, strike):
+    _proxied(world, strike, "brokers", lambda proxy: proxy.cut(), CUT_S)
+
+
+def brokers_slow(world, random, strike):
+    _proxied(world, strike, "brokers", lambda proxy: proxy.slow(0.4), SLOW_S)
+
+
+def operator_rewinds(world, random, strike):
+    """An operator puts an offset back while somebody consumes the partition."""
+    partition = random.choice(sorted(world.own_by_now()) or [0])
+    back = random.choice([40, 150])
+    _write_offset(world, strike, partition, lambda before: max(0, before - back))
+
+
+def operator_skips(world, random, strike):
+    """An operator moves an offset to the log's end; of a partition that nobody consumes at the moment, if there is one.
+
+    Not beyond the end: that is no offset of the log, and a member would go where auto.offset.reset says.
+    """
+    world.pause(OPERATOR_COMES_AFTER_S)
+    orphans = sorted(set(range(world.partitions)) - world.own_by_now())
+    partition = random.choice(orphans or range(world.partitions))
+    _write_offset(world, strike, partition, lambda before: max(before, world.producer.log_end(partition)))
+
+
+def _write_offset(world, strike, partition, target):
+    path = OffsetPath(GROUP, TOPIC, partition).path
+    store = world.observer.store
+
+    def write():
+        znode = store.get_data(path)
+        before = int(znode.data)
+        offset = target(before)
+        began = time.monotonic()
+        return began, before, offset, store.set_data(path, b"%d" % offset, znode.stat.version)
+
+    # BadVersionError, too: the owner was quicker
+    began, before, offset, stat = patiently(write)
+    world.history.write(
+        "operator", partition=partition, offset=offset, version=stat.version, before=before, began=began
+    )
+    strike(f"{TOPIC}/{partition} {before} -> {offset}")
+
+
+FAULTS = {
+    fault.name: fault
+    for fault in (
+        Fault("member kill -9", "member", member_kill, 2),
+        Fault("member leaves", "member", member_leave),
+        Fault("Python member frozen", "member", partial(member_freeze, kind="python"), 3),
+        Fault("JVM member frozen", "member", partial(member_freeze, kind="jvm")),
+        Fault("ZooKeeper leader kill", "zookeeper", zookeeper_leader_kill, 2),
+        Fault("no quorum", "zookeeper", no_quorum, 2),
+        Fault("broker kill -9", "brokers", broker_kill, needs_full_replicas=True),
+        Fault("controller kill", "brokers", controller_kill, needs_full_replicas=True),
+        Fault("controlled shutdown", "brokers", controlled_shutdown, needs_full_replicas=True),
+        Fault("more partitions", "brokers", more_partitions, needs_full_replicas=True),
+        Fault("ZooKeeper cut off", "proxy", zookeeper_cut, 2),
+        Fault("ZooKeeper silent", "proxy", zookeeper_silence, 2),
+        Fault("ZooKeeper blinks", "proxy", zookeeper_blink),
+        Fault("ZooKeeper slow", "proxy", zookeeper_slow),
+        Fault("brokers cut off", "proxy", brokers_cut),
+        Fault("brokers slow", "proxy", brokers_slow),
+        Fault("operator rewinds", "offsets", operator_rewinds),
+        Fault("operator skips", "offsets", operator_skips),
+    )
+}
+
+SHORT = (
+    ("controller kill", "Python member frozen"),
+    ("member kill -9", "operator skips"),
+    ("ZooKeeper leader kill", "brokers cut off"),
+    ("ZooKeeper silent", "operator rewinds"),
+    ("no quorum",),
+    ("more partitions", "Python member frozen"),
+)
+"""The fixed faults of the short run; who is hit is drawn from the seed."""
+
+
+NEEDS_ZOOKEEPER = {"more partitions", "operator rewinds", "operator skips"}
+"""Whose own write must not be lost half-way."""
+
+
+def may_meet(one, other):
+    """Whether two faults may strike at the same time."""
+    unsure = {one.name, other.name} & NEEDS_ZOOKEEPER and "zookeeper" in (one.room, other.room)
+    return one.room != other.room and not unsure
+
+
+def drawn(random, together=0.3):
+    """Faults without end, sometimes two of different rooms at once; more partitions only a few times."""
+    names = list(FAULTS)
+    weights = [FAULTS[name].weight for name in names]
+    grown = 0
+    while True:
+        chosen = [random.choices(names, weights)[0]]
+        if random.random() < together:
+            others = [name for name in names if may_meet(FAULTS[chosen[0]], FAULTS[name])]
+            chosen.append(random.choices(others, [FAULTS[name].weight for name in others])[0])
+        if "more partitions" in chosen:
+            grown += 1
+            if grown > 4:
+                continue
+        yield tuple(chosen)
+
+
+def strike_all(world: World, names) -> None:
+    """Let these faults happen at the same time, wait until all flows again, and repair."""
+    faults = [FAULTS[name] for name in names]
+    if any(fault.needs_full_replicas for fault in faults):
+        world.await_full_replicas()
+    # each has its own, so that a seed draws the same whichever thread comes first
+    randoms = [Random(world.random.random()) for _ in faults]
+    repairs = list(world.workers.map(partial(_one, world), faults, randoms))
+    world.await_flow(time.monotonic())
+    for repair in filter(None, repairs):
+        repair()
+
+
+def _one(world, fault, random):
+    number = world.next_fault()
+    target = "?"
+
+    def strike(hit):
+        nonlocal target
+        target = hit
+        world.note_fault(fault.name, hit, "begin", number)
+
+    try:
+        return fault.act(world, random, strike)
+    finally:
+        world.note_fault(fault.name, target, "end", number)

@@ -1,0 +1,127 @@
+"""What happened in a chaos run, as lines of JSON that any process appends: one file for each writer.
+
+An event is {"at": seconds, "who": writer, "what": kind, ...}. The seconds are those of the machine's monotonic clock,
+which all processes share, so that events of different files can be put in order. A line is one write to a file opened
+for appending: what a process wrote before it was killed is there.
+
+    member    what                details
+    Python    joined              id, session
+              session             kind, session: as the store tells it
+              status              phase, owned
+              read                offsets {partition: [offset, version]}: the committed ones, after a claim
+              assigned            partitions
+              revoked             partitions, how: released, dropped (lost with the session, or stolen)
+              delivered           partition, first, last, and seq, the sequence number of the first; asked
+              commit              began, session, offsets {partition: [offset, version seen]}, committed {partition:
+                                  [offset, version]}, foreign {the same}, unowned [partition], error
+              failed, closed
+    JVM       joined, delivered   noted by whoever reads its output
+    runner    member              name, kind: it is started
+              killed, frozen, thawed          name
+              ended               name, code: it left by itself
+              fault               fault, target, phase: begin or end, number
+              flows               all partitions do, after the faults before
+              operator            partition, offset, version, before
+              id, owner, offset   what ZooKeeper showed, whenever it changed
+              acked               partition, offset, seq
+              final               owners, offsets: when everybody has left
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of a history; its details by name."""
+
+    at: float
+    who: str
+    what: str
+    details: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.details[name]
+
+    def offsets(self, name: str) -> dict[int, tuple[int | None, int | None]]:
+        """A detail that is {partition: [offset, version]}."""
+        return {int(p): (offset, version) for p, (offset, version) in self.details.get(name, {}).items()}
+
+
+class HistoryFile:
+    """Appends events of one writer."""
+
+    def __init__(self, folder: Path, who: str) -> None:
+        self.who = who
+        self.path = folder / f"{who}.jsonl"
+        self._file = os.open(self.path, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+
+    def write(self, what: str, at: float | None = None, who: str | None = None, **details: Any) -> None:
+        """Append one event, as of now; who: somebody for whom this writer speaks."""
+        when = time.monotonic() if at is None else at
+        event = {"at": round(when, 6), "who": who or self.who, "what": what, **details}
+        os.write(self._file, json.dumps(event, separators=(",", ":")).encode() + b"\n")
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+def event_of(line: str) -> Event:
+    """Take a line apart."""
+    details = json.loads(line)
+    return Event(details.pop("at"), details.pop("who"), details.pop("what"), details)
+
+
+def load_history(folder: Path) -> list[Event]:
+    """All events of a folder, in order of time. A line that its writer's death cut off is left out."""
+    events = []
+    for path in sorted(folder.glob("*.jsonl")):
+        *whole, _ = path.read_text("utf-8").split("\n")
+        events += [event_of(line) for line in whole]
+    return sorted(events, key=lambda event: event.at)
+
+
+class Tail:
+    """Reads what was appended to the files of a folder since the last look."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[Path, int] = {}
+        self._lock = threading.Lock()
+
+    def fresh(self) -> Iterator[Event]:
+        """New events, file by file."""
+        with self._lock:
+            for path in sorted(self._folder.glob("*.jsonl")):
+                with path.open("rb") as file:
+                    file.seek(self._read.get(path, 0))
+                    data = file.read()
+                whole = data[: data.rfind(b"\n") + 1]
+                self._read[path] = self._read.get(path, 0) + len(whole)
+                yield from (event_of(line) for line in whole.decode().splitlines())
+
+
+def runs_of(messages: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int, int]]:
+    """(partition, first offset, last offset, first number) of each run in which both go up by one.
+
+    messages: (partition, offset, number), in the order in which they were handed out.
+    """
+    runs: dict[int, list[int]] = {}
+    for partition, offset, number in messages:
+        run = runs.get(partition)
+        if run is not None and offset == run[1] + 1 and number == run[2] + offset - run[0]:
+            run[1] = offset
+            continue
+        if run is not None:
+            yield partition, *run
+        runs[partition] = [offset, offset, number]
+    for partition, run in runs.items():
+        yield partition, *run

@@ -1,0 +1,171 @@
+"""A member of a group, in Python, that writes down all that happens to it.
+
+Arguments: FOLDER NAME TOPIC each|batches PROPERTY=VALUE...
+It says `ready` and `closed` on standard output; `shutdown` on standard input, or the end of it, ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from pathlib import Path
+
+from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
+from tests.chaos.history import HistoryFile, runs_of
+from zk_layout.kazoo_store import KazooStore
+
+COMMIT_EVERY_S = 0.7
+BATCH_WAIT_S = 0.5
+BATCH_MESSAGES = 50
+WORK_S = 0.001
+"""What a user does with a message: so a burst of messages is in hands and buffers for a while."""
+
+
+class RecordingOffsets:
+    """An offset store that writes down what the one behind it reads and commits."""
+
+    def __init__(self, inner, history):
+        self._inner = inner
+        self._history = history
+
+    @property
+    def wants_unchanged(self):
+        return self._inner.wants_unchanged
+
+    def read(self, partitions):
+        found = self._inner.read(partitions)
+        self._history.write("read", offsets=_pairs(found))
+        return found
+
+    def commit(self, commits, *, consumer_id, session_id, timeout_s=None):
+        asked = {tp.partition: [commit.offset, commit.seen.version] for tp, commit in commits.items()}
+        told = {"began": time.monotonic(), "session": session_id, "offsets": asked}
+        try:
+            result = self._inner.commit(commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s)
+        except Exception as error:
+            self._history.write("commit", **told, error=type(error).__name__)
+            raise
+        self._history.write(
+            "commit",
+            **told,
+            committed=_pairs(result.committed),
+            foreign=_pairs(result.foreign),
+            unowned=sorted(tp.partition for tp in result.unowned),
+        )
+        return result
+
+    def find_unowned(self, partitions, **options):
+        return self._inner.find_unowned(partitions, **options)
+
+    def close(self):
+        self._inner.close()
+
+
+class Listener:
+    """Writes down which partitions come and go, and whether they were given up in order."""
+
+    def __init__(self, history, delivery):
+        self._history = history
+        self._how = "released"
+        self._drop = delivery.drop
+        delivery.drop = self.drop
+
+    def drop(self, partitions):
+        self._how = "dropped"
+        try:
+            self._drop(partitions)
+        finally:
+            self._how = "released"
+
+    def before_releasing_partitions(self, partitions):
+        self._history.write("revoked", partitions=sorted(tp.partition for tp in partitions), how=self._how)
+
+    def before_starting_fetchers(self, partitions, assignment):
+        self._history.write("assigned", partitions=sorted(tp.partition for tp in partitions))
+
+
+def _pairs(offsets):
+    return {tp.partition: [committed.offset, committed.version] for tp, committed in offsets.items()}
+
+
+def _facts(message):
+    return message.partition(), message.offset(), int(message.value()[:20])
+
+
+def consume(stream, how, history, connector):
+    """Write down each message before the next one is asked for: what is not written down is not consumed."""
+    asked = time.monotonic()
+    committed = asked
+    working = threading.Event()
+    try:
+        if how == "each":
+            for message in stream:
+                at = time.monotonic()
+                partition, offset, number = _facts(message)
+                history.write("delivered", at, partition=partition, first=offset, last=offset, seq=number, asked=asked)
+                working.wait(WORK_S)
+                asked = time.monotonic()
+            return
+        for batch in stream.batches(BATCH_MESSAGES, timeout=BATCH_WAIT_S):
+            at = time.monotonic()
+            for partition, first, last, number in runs_of(map(_facts, batch)):
+                history.write("delivered", at, partition=partition, first=first, last=last, seq=number, asked=asked)
+            working.wait(WORK_S * len(batch))
+            if at - committed > COMMIT_EVERY_S:
+                committed = at
+                commit(connector, history)
+            asked = time.monotonic()
+    except Exception as error:
+        history.write("failed", error=f"{type(error).__name__}: {error}")
+        raise
+
+
+def commit(connector, history):
+    """As a careful user does, beside the auto commit; what becomes of it is in the history already."""
+    try:
+        connector.commit_offsets()
+    except Exception as error:
+        history.write("commit refused", error=type(error).__name__)
+
+
+def watch_status(connector, history):
+    """Write down each change of phase, until the member has left."""
+    told = None
+    while told is not Phase.CLOSED:
+        connector.wait_until(lambda status, told=told: status.phase is not told, 1.0)
+        status = connector.status
+        if status.phase is not told:
+            told = status.phase
+            history.write("status", phase=told.value, owned=len(status.owned))
+
+
+def main(folder, name, topic, how, *properties):
+    history = HistoryFile(Path(folder), name)
+    config = ConsumerConfig.load(overrides=dict(pair.split("=", 1) for pair in properties))
+    store = KazooStore(config.zk_settings())
+    store.add_session_listener(lambda event: history.write("session", kind=event.kind.value, session=event.session_id))
+    connector = ConsumerConnector(config, store=store)
+    connector._delivery._offsets = RecordingOffsets(connector._offsets, history)
+    connector.set_rebalance_listener(Listener(history, connector._delivery))
+    history.write("joining", id=connector.consumer_id)
+    with connector:
+        (stream,) = connector.create_message_streams({topic: 1})[topic]
+        history.write("joined", id=connector.consumer_id, session=store.session_id)
+        threading.Thread(target=watch_status, args=(connector, history), daemon=True).start()
+        consuming = threading.Thread(target=consume, args=(stream, how, history, connector), daemon=True)
+        consuming.start()
+        print("ready", flush=True)
+        for command in sys.stdin:
+            if command.strip() == "shutdown":
+                break
+        connector.end_streams()
+        consuming.join(20)
+    history.write("closed")
+    print("closed", flush=True)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    main(*sys.argv[1:])

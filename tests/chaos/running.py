@@ -1,0 +1,74 @@
+"""Runs one world through its faults, and judges what was written down."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from pathlib import Path
+
+from tests.chaos.checker import Rules, check
+from tests.chaos.faults import SHORT, drawn, strike_all
+from tests.chaos.history import load_history
+from tests.chaos.timeline import draw
+from tests.chaos.world import AUDIT_S, SESSION_TIMEOUT_S, NoFlowError, Plan, World
+
+WARM_UP_S = 2.0
+QUIET_S = 1.0
+"""Between two rounds of faults: what a fault has broken late shows here."""
+
+
+def run_chaos(folder: Path, seed: int, minutes: float | None = None, say=print) -> dict:
+    """One run; figures with the violations found. minutes: faults drawn for so long; None: the short list, once."""
+    chosen = random.Random(seed)
+    plan = Plan(conflict=chosen.choice(["adopt", "keep"]))
+    began = time.monotonic()
+    failure = None
+    with World(folder, plan, chosen) as world:
+        world.history.write("began", seed=seed, conflict=plan.conflict)
+        world.await_flow(time.monotonic())
+        world.pause(WARM_UP_S)
+        up = time.monotonic()
+        rounds = iter(SHORT) if minutes is None else drawn(chosen)
+        try:
+            for names in rounds:
+                say(f"{time.monotonic() - began:6.1f} s  {', '.join(names)}")
+                strike_all(world, names)
+                world.pause(QUIET_S)
+                if minutes is not None and time.monotonic() - up > 60 * minutes:
+                    break
+            world.end()
+        except NoFlowError as error:
+            failure = str(error)
+            world.history.write("gave up", error=failure[:500])
+    figures = judge(folder)
+    if failure is not None:
+        figures["violations"].insert(0, f"not settled: {failure}")
+    return figures
+
+
+def judge(folder: Path) -> dict:
+    """The figures of a recorded history."""
+    events = load_history(folder)
+    began = next(event for event in events if event.what == "began")
+    figures = check(events, Rules(audit_s=AUDIT_S, session_timeout_s=SESSION_TIMEOUT_S))
+    seconds = round(events[-1].at - events[0].at, 1)
+    return {"seed": began["seed"], "conflict": began["conflict"], "seconds": seconds, **figures}
+
+
+def write_results(folder: Path, figures: dict, json_path: Path | None, svg_path: Path | None) -> None:
+    """The figures, and the picture of who owned what; folders on the way are made."""
+    for path in filter(None, (json_path, svg_path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if json_path is not None:
+        json_path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if svg_path is not None:
+        svg_path.write_text(draw(load_history(folder), _title(figures)), encoding="utf-8")
+
+
+def _title(figures: dict) -> str:
+    violations = len(figures["violations"])
+    return (
+        f"seed {figures['seed']}: {figures['acknowledged']} messages, {figures['lost']} lost, "
+        f"{figures['duplicates']} delivered again, {violations} violations"
+    )

@@ -1,0 +1,87 @@
+"""The servers of a chaos run: an ensemble of three ZooKeepers, three brokers, and proxies before both."""
+
+from __future__ import annotations
+
+import contextlib
+
+from legacy_consumer.embedded import EmbeddedEnsemble, EmbeddedKafka
+from tests.support.tcp_proxy import TcpProxy
+
+PROXIED = "PROXIED"
+"""A second listener of every broker, which advertises a proxy before it: who begins there never leaves the proxies."""
+
+BROKER_PROPERTIES = {
+    "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{PROXIED}:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    # what is acknowledged is on two brokers, and only one of them is ever killed at a time
+    "min.insync.replicas": "2",
+    "unclean.leader.election.enable": "false",
+    "replica.lag.time.max.ms": "3000",
+    "replica.fetch.wait.max.ms": "100",
+    "auto.leader.rebalance.enable": "false",
+}
+ENSEMBLE_PROPERTIES = {
+    # in ticks of 250 ms: a server that lost its leader looks for another one within two seconds
+    "syncLimit": "8",
+    "initLimit": "40",
+}
+
+
+class ProxiedKafka(EmbeddedKafka):
+    """Brokers with the second listener; proxies[broker id] stands before each."""
+
+    def __init__(self, zookeeper):
+        self.proxies: dict[int, TcpProxy] = {}
+        super().__init__(
+            "1.1.1", brokers=3, zookeeper=zookeeper, listeners=("PLAINTEXT", PROXIED), properties=BROKER_PROPERTIES
+        )
+
+    @property
+    def proxied_servers(self):
+        """For bootstrap.servers, through the proxies."""
+        return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies.values())
+
+    def _new_broker(self, broker_id, ports):
+        broker = super()._new_broker(broker_id, ports)
+        if broker_id in self.proxies:  # it lost a port while it started, and gets others
+            self.proxies.pop(broker_id).close()
+        proxy = self.proxies[broker_id] = TcpProxy("127.0.0.1", ports[PROXIED])
+        proxy.start()
+        advertised = f"PLAINTEXT://127.0.0.1:{ports['PLAINTEXT']},{PROXIED}://127.0.0.1:{proxy.port}"
+        broker._properties = {**broker._properties, "advertised.listeners": advertised}
+        return broker
+
+    def close(self):
+        super().close()
+        for proxy in self.proxies.values():
+            proxy.close()
+        self.proxies.clear()
+
+
+class Servers:
+    """Started on entering, gone on leaving."""
+
+    def __init__(self):
+        self.ensemble = EmbeddedEnsemble(3, properties=ENSEMBLE_PROPERTIES)
+        self.zookeeper_proxies: list[TcpProxy] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.ensemble)
+            for node in self.ensemble.nodes:
+                proxy = TcpProxy("127.0.0.1", node.port)
+                proxy.start()
+                stack.callback(proxy.close)
+                self.zookeeper_proxies.append(proxy)
+            self.kafka = stack.enter_context(ProxiedKafka(self.ensemble))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    @property
+    def proxied_ensemble(self):
+        """For zookeeper.connect, through the proxies."""
+        return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.zookeeper_proxies)

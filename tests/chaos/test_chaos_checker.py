@@ -1,0 +1,366 @@
+"""The checker is given histories with every kind of violation: each must be found, and nothing else."""
+
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.chaos.checker import Rules, check
+from tests.chaos.history import Event, HistoryFile, Tail, load_history, runs_of
+from tests.chaos.timeline import draw
+
+RULES = Rules(audit_s=1.0, session_timeout_s=3.0, settle_s=20.0)
+
+
+class Told:
+    """Events of one partition, 0, told in a few words. Times are seconds."""
+
+    def __init__(self):
+        self.events = []
+
+    def note(self, at, who, what, **details):
+        self.events.append(Event(at, who, what, details))
+        return self
+
+    def member(self, name, kind="python"):
+        return self.note(0.0, "runner", "member", name=name, kind=kind, id=f"g_{name}")
+
+    def acked(self, first, last, at):
+        for offset in range(first, last + 1):
+            self.note(at, "producer", "acked", partition=0, offset=offset, seq=offset)
+        return self
+
+    def claims(self, at, who, offset, version):
+        self.note(at - 0.01, who, "read", offsets={"0": [offset, version]})
+        return self.note(at, who, "assigned", partitions=[0])
+
+    def takes(self, at, who, first, last, seq=True, asked=None):
+        number = first if seq else None
+        return self.note(at, who, "delivered", partition=0, first=first, last=last, seq=number, asked=asked or at)
+
+    def commits(self, at, who, offset, version, began=None, **other):
+        outcome = other or {"committed": {"0": [offset, version]}}
+        return self.note(at, who, "commit", began=began or at, session=1, offsets={"0": [offset, version]}, **outcome)
+
+    def gives_up(self, at, who, how="released"):
+        return self.note(at, who, "revoked", partitions=[0], how=how)
+
+    def fault(self, began, ended, name="a fault", number=1):
+        self.note(began, "runner", "fault", fault=name, target="x", phase="begin", number=number)
+        return self.note(ended, "runner", "fault", fault=name, target="x", phase="end", number=number)
+
+    def owner(self, at, owner):
+        return self.note(at, "observer", "owner", partition=0, owner=owner and f"g_{owner}-0", session=1)
+
+    def final(self, at, offset, owners=(), ids=()):
+        return self.note(at, "runner", "final", owners=dict(owners), ids=list(ids), offsets={"0": offset})
+
+    def judged(self):
+        return check(sorted(self.events, key=lambda event: event.at), RULES)
+
+
+def first_half():
+    """p1 takes 0 to 4 and commits 5 in version 0; ten messages are there."""
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0)
+    return told.claims(1.5, "p1", None, None).takes(2.0, "p1", 0, 4).commits(2.5, "p1", 5, 0)
+
+
+def second_half(told, start=5, version=0):
+    """p2 takes the rest."""
+    told.claims(5.0, "p2", start, version).takes(5.5, "p2", start, 9).commits(6.0, "p2", 10, version + 1)
+    return told.gives_up(7.0, "p2").final(8.0, 10)
+
+
+def names_of(figures):
+    return sorted({violation.partition(":")[0] for violation in figures["violations"]})
+
+
+def test_sound_history_has_no_violations():
+    figures = second_half(first_half().gives_up(3.0, "p1")).judged()
+    assert figures["violations"] == []
+    assert (figures["acknowledged"], figures["delivered"], figures["lost"], figures["duplicates"]) == (10, 10, 0, 0)
+
+
+def test_message_that_nobody_got_is_lost():
+    told = second_half(first_half().gives_up(3.0, "p1")).acked(10, 10, 5.9)
+    assert names_of(told.judged()) == ["lost"]
+    assert told.judged()["lost"] == 1
+
+
+@pytest.mark.parametrize(("before", "lost"), [(5, 0), (6, 1)])
+def test_operator_may_skip_exactly_what_lies_between_the_old_and_the_new_offset(before, lost):
+    told = first_half().gives_up(3.0, "p1")
+    told.note(4.0, "runner", "operator", partition=0, offset=8, version=1, before=before)
+    figures = second_half(told, start=8, version=1).judged()
+    assert figures["lost"] == lost
+    assert figures["skipped_by_operator"] == 3 - lost
+    assert names_of(figures) == ["lost"] * lost
+
+
+def test_gap_inside_a_life_breaks_the_order():
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0)
+    told.takes(5.5, "p2", 5, 6).takes(5.6, "p2", 8, 9).commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10)
+    assert names_of(told.judged()) == ["lost", "order"]
+
+
+def test_life_that_begins_elsewhere_than_committed_breaks_the_order():
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0)
+    told.takes(5.5, "p2", 3, 9).commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10)
+    assert names_of(told.judged()) == ["again", "order"]
+
+
+def test_jump_to_an_offset_that_somebody_else_wrote_is_in_order():
+    told = first_half()
+    told.note(2.6, "runner", "operator", partition=0, offset=2, version=1, before=5)
+    told.commits(2.7, "p1", 5, 0, foreign={"0": [2, 1]}).takes(2.8, "p1", 2, 9).commits(2.9, "p1", 10, 2)
+    figures = told.gives_up(3.0, "p1").final(4.0, 10).judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"operator": 3}
+    assert figures["backwards"]["by_operator"] == 1
+
+
+def test_messages_of_a_partition_that_was_never_assigned_break_the_order():
+    told = second_half(first_half().gives_up(3.0, "p1")).member("p3").takes(6.5, "p3", 9, 9)
+    assert names_of(told.judged()) == ["order"]
+
+
+def test_message_handed_out_again_after_an_orderly_hand_over_is_found():
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None)
+    told.takes(2.0, "p1", 0, 4).commits(2.5, "p1", 3, 0).gives_up(3.0, "p1")
+    figures = second_half(told, start=3).judged()
+    assert names_of(figures) == ["again"]
+    assert figures["duplicates_by_cause"] == {"again": 2}
+
+
+@pytest.mark.parametrize(
+    ("forced", "cause"),
+    [
+        (lambda told: told.note(3.0, "runner", "killed", name="p1"), "killed"),
+        (
+            lambda told: told.note(3.0, "p1", "session", kind="expired", session=0).gives_up(3.1, "p1", "dropped"),
+            "session lost",
+        ),
+        (lambda told: told.gives_up(3.0, "p1", "dropped"), "stolen"),
+        (
+            lambda told: told.note(2.9, "runner", "frozen", name="p1").note(5.7, "runner", "thawed", name="p1"),
+            "frozen",
+        ),
+    ],
+)
+def test_uncommitted_messages_may_come_again_after_a_forced_hand_over(forced, cause):
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None)
+    told.takes(2.0, "p1", 0, 4).commits(2.5, "p1", 3, 0)
+    forced(told)
+    figures = second_half(told, start=3).judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {cause: 2}
+
+
+def test_committed_messages_may_not_come_again_after_a_forced_hand_over():
+    told = first_half().note(3.0, "runner", "killed", name="p1")
+    told.claims(5.0, "p2", 5, 0).takes(5.5, "p2", 4, 9).commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10)
+    assert names_of(told.judged()) == ["order"]
+
+
+def test_two_members_that_hand_out_one_partition_are_found():
+    told = first_half().takes(5.2, "p1", 5, 5)
+    told.note(5.3, "p1", "session", kind="expired", session=0).gives_up(5.4, "p1", "dropped")
+    figures = second_half(told).judged()
+    assert names_of(figures) == ["two owners"]
+    assert figures["delivered_without_owning"]["two_owners"] == 1
+
+
+@pytest.mark.parametrize(
+    ("jvm", "late_s", "names"), [(True, 0.4, []), (True, 12.0, ["two owners"]), (False, 0.4, ["two owners"])]
+)
+def test_robbed_member_is_excused_until_its_audit_if_there_are_members_of_the_jvm(jvm, late_s, names):
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0)
+    if jvm:
+        told.member("j1", "jvm")
+    told.claims(1.5, "p1", None, None).takes(2.0, "p1", 0, 4).commits(2.5, "p1", 5, 0)
+    told.claims(5.0, "p2", 5, 0).takes(5.0 + late_s, "p1", 5, 5).gives_up(5.1 + late_s, "p1", "dropped")
+    told.takes(20.0, "p2", 5, 9).commits(21.0, "p2", 10, 1).gives_up(22.0, "p2").final(23.0, 10)
+    assert names_of(told.judged()) == names
+
+
+def test_thawed_member_that_goes_on_handing_out_is_found():
+    told = first_half().note(3.0, "runner", "frozen", name="p1").note(5.6, "runner", "thawed", name="p1")
+    told.takes(5.65, "p1", 5, 7).note(5.7, "p1", "session", kind="expired", session=0).gives_up(5.8, "p1", "dropped")
+    figures = second_half(told).judged()
+    assert names_of(figures) == ["after thaw"]
+    assert figures["delivered_without_owning"]["after_thaw"] == 3
+    assert figures["latest_delivery_after_thaw_ms"] == 50.0
+
+
+@pytest.mark.parametrize(("asked", "names"), [(2.99, []), (2.0, ["after thaw"]), (5.61, ["after thaw"])])
+def test_only_what_was_handed_over_in_the_moment_of_the_freeze_is_excused(asked, names):
+    told = first_half().note(3.0, "runner", "frozen", name="p1").note(5.6, "runner", "thawed", name="p1")
+    told.takes(5.65, "p1", 5, 5, asked=asked)
+    told.note(5.7, "p1", "session", kind="expired", session=0).gives_up(5.8, "p1", "dropped")
+    figures = second_half(told).judged()
+    assert names_of(figures) == names
+    assert figures["delivered_without_owning"]["in_the_act"] == (not names)
+
+
+def test_what_follows_the_message_in_the_moment_of_the_freeze_is_found():
+    told = first_half().note(3.0, "runner", "frozen", name="p1").note(5.6, "runner", "thawed", name="p1")
+    told.takes(5.65, "p1", 5, 5, asked=2.99).takes(5.66, "p1", 6, 6, asked=2.995)
+    told.note(5.7, "p1", "session", kind="expired", session=0).gives_up(5.8, "p1", "dropped")
+    assert names_of(second_half(told).judged()) == ["after thaw"]
+
+
+def test_thawed_member_may_hand_out_what_it_claims_anew():
+    told = first_half().note(3.0, "runner", "frozen", name="p1").note(4.0, "runner", "thawed", name="p1")
+    told.gives_up(4.1, "p1", "dropped").claims(4.5, "p1", 5, 0).takes(4.6, "p1", 5, 9).commits(4.7, "p1", 10, 1)
+    assert told.gives_up(5.0, "p1").final(6.0, 10).judged()["violations"] == []
+
+
+def test_zombie_of_the_jvm_is_counted_and_excused():
+    told = Told().member("j1", "jvm").member("p2").acked(0, 9, 1.0).owner(1.2, "j1").takes(2.0, "j1", 0, 4, seq=False)
+    told.note(2.5, "observer", "offset", partition=0, offset=5, version=0).owner(4.9, None)
+    told.takes(5.2, "j1", 5, 6, seq=False)
+    figures = second_half(told).judged()
+    assert figures["violations"] == []
+    assert figures["delivered_without_owning"]["by_jvm_zombies"] == 2
+    assert figures["duplicates_by_cause"] == {"JVM member": 2}
+
+
+def test_accepted_commit_of_a_zombie_is_found():
+    told = first_half().takes(4.0, "p1", 5, 5).claims(5.0, "p2", 5, 0).commits(5.2, "p1", 6, 1, began=4.9)
+    told.note(5.3, "p1", "session", kind="expired", session=0).gives_up(5.4, "p1", "dropped")
+    told.takes(5.5, "p2", 5, 9).commits(6.0, "p2", 10, 2).gives_up(7.0, "p2").final(8.0, 10)
+    figures = told.judged()
+    assert names_of(figures) == ["zombie commit"]
+    assert figures["zombie_commits"]["accepted"] == 1
+
+
+def test_commit_that_was_written_before_the_other_read_it_is_none_of_a_zombie():
+    told = first_half().takes(4.0, "p1", 5, 5).claims(5.0, "p2", 6, 1).commits(5.2, "p1", 6, 1, began=4.9)
+    told.note(5.3, "p1", "session", kind="expired", session=0).gives_up(5.4, "p1", "dropped")
+    told.takes(5.5, "p2", 6, 9).commits(6.0, "p2", 10, 2).gives_up(7.0, "p2").final(8.0, 10)
+    assert told.judged()["violations"] == []
+
+
+def test_refused_commit_of_a_zombie_is_counted():
+    told = first_half()
+    told.commits(5.2, "p1", 6, 1, error="SessionExpiredError").note(5.3, "p1", "session", kind="expired", session=0)
+    figures = second_half(told.gives_up(5.4, "p1", "dropped")).judged()
+    assert figures["violations"] == []
+    assert figures["zombie_commits"] == {"accepted": 0, "SessionExpiredError": 1}
+
+
+def test_commit_beyond_what_was_handed_out_is_found():
+    told = first_half().commits(2.7, "p1", 6, 1).gives_up(3.0, "p1")
+    told.takes(2.8, "p1", 5, 5)
+    assert names_of(second_half(told, start=6, version=1).judged()) == ["committed ahead"]
+
+
+def test_offset_that_a_member_puts_back_is_found():
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0).takes(5.5, "p2", 5, 9)
+    told.commits(5.6, "p2", 4, 1).commits(6.0, "p2", 10, 2).gives_up(7.0, "p2").final(8.0, 10)
+    assert names_of(told.judged()) == ["backwards"]
+
+
+def test_offset_that_a_member_of_the_jvm_puts_back_is_counted_and_excused():
+    told = first_half().member("j1", "jvm").gives_up(3.0, "p1")
+    told.note(4.0, "observer", "offset", partition=0, offset=3, version=1)
+    figures = second_half(told, start=3, version=1).judged()
+    assert figures["violations"] == []
+    assert figures["backwards"]["with_jvm"] == 1
+    assert figures["duplicates_by_cause"] == {"JVM member": 2}
+
+
+def test_partition_that_never_flows_again_is_not_settled():
+    told = second_half(first_half().gives_up(3.0, "p1")).fault(6.2, 6.4)
+    figures = told.judged()
+    assert names_of(figures) == ["not settled"]
+    assert figures["faults"][0]["settle_s"] is None
+
+
+def test_settling_lasts_until_the_last_message_that_had_to_wait():
+    told = first_half().note(3.0, "runner", "killed", name="p1").fault(3.0, 3.1, "member kill -9")
+    figures = second_half(told.acked(10, 10, 5.4).takes(5.6, "p2", 10, 10)).judged()
+    (fault,) = figures["faults"]
+    assert fault["settle_s"] == 2.5  # message 9 was there at 1.0 and came at 5.5, message 10 at 5.6
+    assert fault["longest_wait_s"] == 0.2
+
+
+def test_settling_beyond_the_limit_is_found():
+    told = first_half().note(3.0, "runner", "killed", name="p1").fault(3.0, 3.1)
+    told.claims(40.0, "p2", 5, 0).takes(41.0, "p2", 5, 9).commits(42.0, "p2", 10, 1).gives_up(43.0, "p2").final(
+        44.0, 10
+    )
+    assert names_of(told.judged()) == ["not settled"]
+
+
+def test_run_that_does_not_come_to_its_end_is_not_settled():
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0).takes(5.5, "p2", 5, 9)
+    assert names_of(told.judged()) == ["not settled"]
+
+
+def test_owner_znodes_members_and_uncommitted_messages_left_at_the_end_are_found():
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0).takes(5.5, "p2", 5, 9).gives_up(7.0, "p2")
+    told.final(8.0, 5, owners={0: "g_p2-0"}, ids=["g_p2"])
+    violations = told.judged()["violations"]
+    assert names_of(told.judged()) == ["left behind"]
+    assert len(violations) == 2
+
+
+def test_stream_that_failed_is_found():
+    told = second_half(first_half().gives_up(3.0, "p1")).note(6.5, "p2", "failed", error="FetchError: x")
+    assert names_of(told.judged()) == ["broken"]
+
+
+@pytest.mark.parametrize(("code", "names"), [(0, []), (1, ["broken"]), (-9, ["broken"])])
+def test_member_that_ends_with_an_error_is_found(code, names):
+    told = second_half(first_half().gives_up(3.0, "p1")).note(7.5, "runner", "ended", name="p2", code=code)
+    assert names_of(told.judged()) == names
+
+
+def test_message_that_the_brokers_replaced_is_told_apart():
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0)
+    told.note(5.5, "p2", "delivered", partition=0, first=5, last=9, seq=4, asked=5.5)
+    figures = told.commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10).judged()
+    assert figures["changed_in_the_log"] == 1
+
+
+# What the history is made of.
+
+
+def test_line_that_a_death_cut_off_is_left_out(tmp_path):
+    writer = HistoryFile(tmp_path, "p1")
+    writer.write("status", phase="stable", at=2.0)
+    writer.write("joined", id="g_p1", at=1.0)
+    writer.close()
+    with writer.path.open("a") as file:
+        file.write('{"at":3.0,"who":"p1","wh')
+    assert [event.what for event in load_history(tmp_path)] == ["joined", "status"]
+
+
+def test_tail_reads_what_is_new_and_whole(tmp_path):
+    tail, writer = Tail(tmp_path), HistoryFile(tmp_path, "p1")
+    writer.write("one")
+    assert [event.what for event in tail.fresh()] == ["one"]
+    with writer.path.open("a") as file:
+        file.write('{"at":3.0,"who":"p1",')
+        file.flush()
+        assert list(tail.fresh()) == []
+        file.write('"what":"two"}\n')
+    assert [event.what for event in tail.fresh()] == ["two"]
+    writer.close()
+
+
+def test_runs_break_where_offsets_or_numbers_do():
+    messages = [(0, 5, 5), (0, 6, 6), (1, 0, 0), (0, 7, 9), (0, 9, 11)]
+    assert sorted(runs_of(messages)) == [(0, 5, 6, 5), (0, 7, 7, 9), (0, 9, 9, 11), (1, 0, 0, 0)]
+
+
+def test_picture_shows_owners_faults_and_who_was_frozen():
+    told = second_half(first_half().gives_up(3.0, "p1").owner(1.4, "p1").owner(3.0, None).owner(4.9, "p2"))
+    told.note(3.2, "runner", "frozen", name="p1").note(4.0, "runner", "thawed", name="p1")
+    told.fault(3.1, 4.1, "member <frozen>")
+    svg = draw(sorted(told.events, key=lambda event: event.at), "a title")
+    titles = [found.text for found in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}title")]
+    assert "1. member <frozen>: x, 1.0 s" in titles
+    assert "p1 is frozen" in titles
+    assert "partition 0: p1 for 1.60 s" in titles
+    assert "partition 0: p2 for 3.10 s" in titles

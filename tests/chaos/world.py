@@ -1,0 +1,356 @@
+"""The group of a chaos run: six members and what they consume, on servers that faults can reach."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.errors import ServerStartError
+from tests.chaos.history import HistoryFile, Tail
+from tests.chaos.observing import Observer
+from tests.chaos.producing import NumberingProducer
+from tests.chaos.servers import Servers
+from tests.support.jvm_member import JvmMember, JvmPrograms, LineProcess, Subscription, between_looks
+from zk_layout.codecs import decode_partition_state
+from zk_layout.codecs.cluster import decode_controller
+from zk_layout.errors import ZooKeeperError
+from zk_layout.paths import ControllerPath, OffsetPath, PartitionStatePath
+
+ROOT = Path(__file__).parents[2]
+GROUP = TOPIC = "chaos"
+SESSION_TIMEOUT_S = 3.0
+AUDIT_S = 1.0
+FLOW_TIMEOUT_S = 90.0
+LEAVE_TIMEOUT_S = 60.0
+FILLED = 100
+"""Messages of a burst that a member has taken when it is in the midst of it."""
+
+PROPERTIES = {
+    "group.id": GROUP,
+    "auto.offset.reset": "smallest",
+    "auto.commit.interval.ms": 500,
+    "zookeeper.session.timeout.ms": round(1000 * SESSION_TIMEOUT_S),
+    "zookeeper.connection.timeout.ms": 30_000,
+    # a JVM member that has used up its tries owns nothing until the group changes again
+    "rebalance.max.retries": 40,
+    "rebalance.backoff.ms": 500,
+}
+
+
+class NoFlowError(AssertionError):
+    """Some partition does not flow again in time."""
+
+
+def patiently(action, timeout_s=FLOW_TIMEOUT_S):
+    """Do it again while ZooKeeper is away, or has no such znode yet: what the runner itself wants of it can wait."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return action()
+        except (ZooKeeperError, ServerStartError):
+            if time.monotonic() > deadline:
+                raise
+            between_looks()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run consists of besides its faults.
+
+    conflict: commit.conflict of the Python members. rate: messages a second for each partition.
+    """
+
+    partitions: int = 12
+    python: int = 4
+    jvm: int = 2
+    rate: float = 25.0
+    conflict: str = "adopt"
+
+
+@dataclass
+class Member:
+    """A living member; through: which of its connections lead through proxies."""
+
+    name: str
+    kind: str
+    process: LineProcess
+    through: frozenset[str] = field(default_factory=frozenset)
+    frozen: bool = False
+
+    @property
+    def consumer_id(self):
+        return f"{GROUP}_{self.name}"
+
+    def is_ready(self):
+        """Whether it said that it has joined."""
+        return any("ready" in line for line in self.process.lines)
+
+
+class RecordedJvmMember(JvmMember):
+    """A JVM member whose deliveries are written down as they are read from its output."""
+
+    def __init__(self, *arguments, history, who):
+        self._history = history
+        self._who = who
+        super().__init__(*arguments)
+
+    def take(self, line):
+        at = time.monotonic()
+        super().take(line)
+        what, _, rest = line.partition(" ")
+        if what == "message":
+            _, partition, offset = rest.split(" ")
+            self._history.write(
+                "delivered", at, self._who, partition=int(partition), first=int(offset), last=int(offset), seq=None
+            )
+            del self.consumed[:]
+        elif line.startswith("event ready"):
+            self._history.write("joined", at, self._who, id=self.consumer_id)
+
+
+class World:
+    """Servers, producer, observer and members; a context manager. folder: where the history is written."""
+
+    def __init__(self, folder, plan, random):
+        self.folder = folder
+        self.plan = plan
+        self.random = random
+        self.partitions = plan.partitions
+        self.members: dict[str, Member] = {}
+        self.history = HistoryFile(folder, "runner")
+        self.acks = HistoryFile(folder, "producer")
+        self.servers = Servers()
+        self._seen = HistoryFile(folder, "observer")
+        self._tail = Tail(folder)
+        self._delivered: dict[int, int] = {}
+        self._faults = 0
+        self._names = {"python": 0, "jvm": 0}
+        self._lock = threading.Lock()
+        self._stack = contextlib.ExitStack()
+        self.workers = ThreadPoolExecutor(4)
+        self.repairs = []
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._close_files)
+            stack.enter_context(self.servers)
+            self.kafka = self.servers.kafka
+            self.kafka.create_topic(TOPIC, self.partitions, 3)
+            self.observer = Observer(self.servers.ensemble.connect, GROUP, TOPIC, self.partitions, self._seen)
+            stack.callback(self.observer.close)
+            self.observer.start()
+            self.producer = NumberingProducer(
+                self.kafka.bootstrap_servers, TOPIC, self.partitions, self.acks, self.plan.rate
+            )
+            stack.callback(self.producer.end, 1.0)
+            self.producer.start()
+            stack.callback(self.kill_everybody)
+            self.programs = JvmPrograms(self.folder)
+            stack.callback(self.workers.shutdown, cancel_futures=True)
+            for _ in range(self.plan.python):
+                self.join("python")
+            for _ in range(self.plan.jvm):
+                self.join("jvm")
+            for member in self.members.values():
+                member.process.wait_until(member.is_ready, "joining")
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    def _close_files(self):
+        for file in (self.history, self.acks, self._seen):
+            file.close()
+
+    # Members.
+
+    def join(self, kind, through=None):
+        """Start a member without waiting. The first two Python members go through proxies, as do their successors."""
+        with self._lock:
+            number = self._names[kind] = self._names[kind] + 1
+        name = f"{kind[0]}{number}"
+        if through is None:
+            through = frozenset({1: {"zookeeper"}, 2: {"brokers"}}.get(number, ())) if kind == "python" else frozenset()
+        self.history.write("member", name=name, kind=kind, id=f"{GROUP}_{name}")
+        start = self._start_python if kind == "python" else self._start_jvm
+        member = self.members[name] = Member(name, kind, start(name, number, through), through)
+        return member
+
+    def _start_python(self, name, number, through):
+        properties = {
+            **PROPERTIES,
+            "consumer.id": name,
+            "zookeeper.connect": self.servers.ensemble.connect,
+            "audit.interval.ms": round(1000 * AUDIT_S),
+            "commit.conflict": self.plan.conflict,
+        }
+        if "zookeeper" in through:
+            properties["zookeeper.connect"] = self.servers.proxied_ensemble
+        if "brokers" in through:
+            properties["rdkafka.bootstrap.servers"] = self.kafka.proxied_servers
+        how = "each" if number % 2 else "batches"
+        pairs = [f"{key}={value}" for key, value in properties.items()]
+        command = [sys.executable, "-m", "tests.chaos.member", str(self.folder), name, TOPIC, how, *pairs]
+        return LineProcess(name, command, self.folder, {"PYTHONPATH": str(ROOT)})
+
+    def _start_jvm(self, name, number, through):
+        properties = {**PROPERTIES, "consumer.id": name, "zookeeper.connect": self.servers.ensemble.connect}
+        subscription = Subscription("static", f"{TOPIC}:1")
+        return RecordedJvmMember(self.programs, "1.1.1", name, subscription, properties, history=self.history, who=name)
+
+    def awake(self, kind=None):
+        """Members that run, by name."""
+        return [m for m in self.members.values() if not m.frozen and (kind is None or m.kind == kind)]
+
+    def kill(self, member):
+        """kill -9; it is no member any more, and nobody takes its place yet."""
+        del self.members[member.name]
+        member.process.kill()
+        self.history.write("killed", name=member.name)
+
+    def kill_everybody(self):
+        for member in list(self.members.values()):
+            member.process.kill()
+
+    def leave(self, member):
+        """Have a member leave in order, without waiting."""
+        with contextlib.suppress(OSError):
+            member.process.tell("shutdown")
+
+    def await_left(self, member):
+        """Wait until a member that was told to leave is gone."""
+        code = member.process.await_end(LEAVE_TIMEOUT_S)
+        self.history.write("ended", name=member.name, code=code)
+
+    def fill(self, member, count):
+        """Produce more to a member's partitions than it is done with soon, and wait until it is in the midst of it."""
+        prefix = f"{member.consumer_id}-"
+        mine = [p for p, owner in dict(self.observer.owners).items() if owner.startswith(prefix)]
+        ends = {partition: self.producer.log_end(partition) for partition in mine}
+        self.producer.burst(mine, count)
+
+        def in_the_midst():
+            self._read_tail()
+            return not mine or any(self._delivered.get(p, -1) > end + FILLED for p, end in ends.items())
+
+        wait_for(in_the_midst, FLOW_TIMEOUT_S, lambda: NoFlowError(f"{member.name} takes no more\n{self.logs()}"))
+
+    def own_by_now(self):
+        """Partitions whose owner znodes name a living member."""
+        ids = {member.consumer_id for member in self.awake()}
+        return {p for p, owner in dict(self.observer.owners).items() if owner.rpartition("-")[0] in ids}
+
+    # Time.
+
+    def note_fault(self, fault, target, phase, number):
+        self.history.write("fault", fault=fault, target=target, phase=phase, number=number)
+
+    def next_fault(self):
+        with self._lock:
+            self._faults += 1
+            return self._faults
+
+    def pause(self, seconds):
+        """Let a fault last."""
+        threading.Event().wait(seconds)
+
+    def await_flow(self, since, timeout_s=FLOW_TIMEOUT_S):
+        """Wait until every partition has a living owner, and something produced since then was handed out of it.
+
+        Raises: NoFlowError.
+        """
+        missing = {}
+
+        def flows():
+            missing.clear()
+            self._read_tail()
+            owned = self.own_by_now()
+            for partition, offset in self.producer.first_acked_after(since).items():
+                if partition not in owned:
+                    missing[partition] = f"owned by {self.observer.owners.get(partition)}"
+                elif offset is None:
+                    missing[partition] = "nothing is acknowledged"
+                elif self._delivered.get(partition, -1) < offset:
+                    missing[partition] = f"delivered to {self._delivered.get(partition)}, acknowledged {offset}"
+            return not missing
+
+        wait_for(flows, timeout_s, lambda: NoFlowError(f"no flow after {timeout_s:g} s: {missing}\n{self.logs()}"))
+        self.history.write("flows")
+
+    def _read_tail(self):
+        for event in self._tail.fresh():
+            if event.what == "delivered":
+                self._delivered[event["partition"]] = max(self._delivered.get(event["partition"], -1), event["last"])
+
+    def await_all_delivered(self, timeout_s=FLOW_TIMEOUT_S):
+        """Wait until as many offsets as were ever acknowledged are handed out."""
+        ends = {p: self.producer.log_end(p) for p in range(self.partitions)}
+
+        def done():
+            self._read_tail()
+            return all(self._delivered.get(p, -1) + 1 >= end for p, end in ends.items())
+
+        wait_for(done, timeout_s, lambda: NoFlowError(f"not all was delivered within {timeout_s:g} s\n{self.logs()}"))
+
+    def logs(self):
+        return "\n".join(f"=== {m.name}\n{m.process.log_tail()}" for m in self.members.values())
+
+    # What servers are doing.
+
+    def controller(self):
+        path = ControllerPath().path
+        data = patiently(lambda: self.observer.store.get_data(path).data)
+        return decode_controller(path, data).broker_id
+
+    def await_full_replicas(self, timeout_s=FLOW_TIMEOUT_S):
+        """Wait until repairs are done and all three brokers have everything: only then one more may fall."""
+        self.finish_repairs()
+        paths = [PartitionStatePath(TOPIC, p).path for p in range(self.partitions)]
+
+        def in_sync():
+            states = zip(paths, patiently(lambda: self.observer.store.get_data_many(paths)), strict=True)
+            return all(znode is not None and len(decode_partition_state(p, znode.data).isr) == 3 for p, znode in states)
+
+        wait_for(in_sync, timeout_s, lambda: NoFlowError("the replicas do not catch up"))
+
+    def finish_repairs(self):
+        """Wait for what is being started again."""
+        repairs, self.repairs = self.repairs, []
+        for repair in repairs:
+            repair.result()
+
+    def repair_later(self, what, start):
+        """Start something again beside the next faults."""
+
+        def repair():
+            patiently(start)
+            self.history.write("repaired", target=what)
+
+        self.repairs.append(self.workers.submit(repair))
+
+    # The end.
+
+    def end(self):
+        """Produce no more, let everything be delivered and everybody leave, and note what is left."""
+        self.finish_repairs()
+        unacked = self.producer.end()
+        assert unacked == 0, f"{unacked} messages were never acknowledged"
+        self.await_all_delivered()
+        self.history.write("leaving")
+        for member in self.members.values():
+            self.leave(member)
+        for member in self.members.values():
+            self.await_left(member)
+        self.observer.look()
+        store = self.observer.store
+        paths = [OffsetPath(GROUP, TOPIC, p).path for p in range(self.partitions)]
+        offsets = {p: int(znode.data) for p, znode in enumerate(store.get_data_many(paths)) if znode is not None}
+        self.history.write("final", owners=self.observer.owners, offsets=offsets, ids=sorted(self.observer.ids))
+        self.members.clear()
