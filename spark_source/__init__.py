@@ -1,7 +1,9 @@
-"""ZooKeeper consumer groups for Spark: register(spark) makes the format zk_offsets known to a session."""
+"""ZooKeeper consumer groups for Spark: register(spark) makes zk_offsets and zk_messages known to a session."""
 
 from __future__ import annotations
 
-from spark_source.source import ZkOffsets, register
+from spark_source.messages.stream_offsets import reported_lag
+from spark_source.offset_write import old_offsets
+from spark_source.source import ZkMessages, ZkOffsets, register
 
-__all__ = ["ZkOffsets", "register"]
+__all__ = ["ZkMessages", "ZkOffsets", "old_offsets", "register", "reported_lag"]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Row
 
 KEY = ("group", "topic", "partition")
+SHOWN = (*KEY, "committed_offset", "commit_time", "owner", "log_start", "log_end", "lag", "lag_verdict")
+"""The columns of the table for people."""
 
 _WIDE = 200
 """Columns for a table in a file or a pipe, where nothing says how wide it may be."""
@@ -86,12 +88,11 @@ def _as_json(value: object) -> str:
 
 def _print_table(rows: Sequence[Row]) -> None:
     table = Table()
-    for column in COLUMNS:
-        if column.name != "error":
-            text = column.type is ColumnType.STRING
-            table.add_column(column.name, justify="left" if text else "right", no_wrap=True)
+    types = {column.name: column.type for column in COLUMNS}
+    for name in SHOWN:
+        table.add_column(name, justify="left" if types[name] is ColumnType.STRING else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(_as_cell(row[column.name]) for column in COLUMNS if column.name != "error"))
+        table.add_row(*(_as_cell(row[name]) for name in SHOWN))
     console = Console()
     if not console.is_terminal:
         console.width = _WIDE

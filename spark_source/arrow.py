@@ -18,8 +18,11 @@ class ColumnType(Enum):
     STRING = "string"
     INT = "int"
     LONG = "bigint"
+    BINARY = "binary"
     TIMESTAMP = "timestamp"
     """Values are ms since 1970."""
+    INTS = "array<int>"
+    HEADERS = "array<struct<key:string,value:binary>>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,25 +34,35 @@ class ArrowColumn:
     nullable: bool = True
 
 
+ARROW_TYPES = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.INT: pa.int32(),
+    ColumnType.LONG: pa.int64(),
+    ColumnType.BINARY: pa.binary(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.INTS: pa.list_(pa.field("element", pa.int32())),
+    ColumnType.HEADERS: pa.list_(
+        pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+    ),
+}
+_MS = pa.timestamp("ms", tz="UTC")
+
+
+def arrow_schema(columns: Sequence[ArrowColumn]) -> pa.Schema:
+    """The schema that a batch of these columns must have."""
+    return pa.schema([pa.field(column.name, ARROW_TYPES[column.type], column.nullable) for column in columns])
+
+
 def record_batch(columns: Sequence[ArrowColumn], values: Sequence[Sequence[object]]) -> pa.RecordBatch:
     """One batch; values has one sequence of equal length for each column, None for null.
 
     Raises: pyarrow.ArrowInvalid for a value that is not of its column's type.
     """
-    fields = [pa.field(column.name, _ARROW_TYPES[column.type], column.nullable) for column in columns]
     arrays = [_array(column.type, own) for column, own in zip(columns, values, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
-
-
-_ARROW_TYPES = {
-    ColumnType.STRING: pa.string(),
-    ColumnType.INT: pa.int32(),
-    ColumnType.LONG: pa.int64(),
-    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-}
+    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
 
 
 def _array(column_type: ColumnType, values: Sequence[object]) -> pa.Array:
     if column_type is ColumnType.TIMESTAMP:
-        return pa.array(values, pa.timestamp("ms", tz="UTC")).cast(_ARROW_TYPES[column_type])
-    return pa.array(values, _ARROW_TYPES[column_type])
+        return pa.array(values, _MS).cast(ARROW_TYPES[column_type])
+    return pa.array(values, ARROW_TYPES[column_type])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from legacy_consumer.admin.group_table import list_groups, read_group_partitions
-from spark_source.arrow import record_batch
+from legacy_consumer.admin.group_table import list_groups
 from spark_source.errors import MissingGroupsError
 from spark_source.filters import Pruning, prune
-from spark_source.offsets import LogEnds, RequestedColumn, needed_log_ends
+from spark_source.offsets import BROKER_NEEDS, RequestedColumn, needed_facts
 from spark_source.options import MissingGroups, ReadOptions
-from spark_source.ranges import GROUPS_PER_TASK, split_groups
+from spark_source.ranges import split_groups
+from spark_source.snapshot import as_batch, read_snapshot
 from spark_source.zookeeper import connected
-from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -53,24 +51,8 @@ class ZkOffsetsReader(DataSourceReader):
         Raises: ZooKeeperError, MissingGroupsError, MissingListenerError, ConfigError; Spark makes them an
         AnalysisException.
         """
-        options = self._options
-        for warning in options.cluster.warnings:
-            logger.warning("%s", warning)
-        for note in options.cluster.notes:
-            logger.info("%s", note)
-        with connected(options.cluster) as store:
-            groups = list_groups(store)
-            if needed_log_ends(self._columns):
-                from spark_source.log_ends import check_brokers
-
-                check_brokers(options.cluster, store)
-        missing = options.groups.without_match(groups)
-        if missing and options.missing_groups is MissingGroups.FAIL:
-            raise MissingGroupsError(missing)
-        wanted = [group for group in groups if options.groups.matches(group) and self._pruning.wants_group(group)]
-        logger.debug("%d of %d groups are read", len(wanted), len(groups))
-        # without any partition Spark would call read once with one of its own
-        return [GroupsPartition(run) for run in split_groups(wanted, options.num_partitions) or [()]]
+        log_notes(self._options)
+        return [*plan_groups(self._options, self._columns, self._pruning)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the groups of one partition, a batch for some groups at a time. Runs on an executor.
@@ -78,30 +60,34 @@ class ZkOffsetsReader(DataSourceReader):
         A group that is gone by now has no rows. Raises: ZooKeeperError, upon which Spark tries the task again.
         """
         assert isinstance(partition, GroupsPartition)
-        needed = needed_log_ends(self._columns)
-        with ExitStack() as open_until_read:
-            if not partition.groups:
-                return
-            store = open_until_read.enter_context(connected(self._options.cluster))
-            logs = None
-            if needed:
-                from spark_source.log_ends import LogEndsReader  # librdkafka takes a moment to load
+        for rows, facts in read_snapshot(self._options, self._columns, self._pruning, partition.groups):
+            yield as_batch(self._columns, rows, facts)
 
-                logs = LogEndsReader(self._options.cluster, store, needed)
-                open_until_read.callback(logs.close)
-            for start in range(0, len(partition.groups), GROUPS_PER_TASK):
-                rows = read_group_partitions(
-                    store,
-                    partition.groups[start : start + GROUPS_PER_TASK],
-                    topics=self._wants_topic,
-                    partitions=self._pruning.wants_partition,
-                )
-                # the ends of the logs come after the offsets: the other way round lag could fall below 0
-                ends = logs.read({TopicPartition(row.topic, row.partition) for row in rows}) if logs else LogEnds()
-                yield record_batch(
-                    [requested.arrow for requested in self._columns],
-                    [requested.column.values(rows, ends) for requested in self._columns],
-                )
 
-    def _wants_topic(self, topic: str) -> bool:
-        return self._options.topics.matches(topic) and self._pruning.wants_topic(topic)
+def log_notes(options: ReadOptions) -> None:
+    """Say what an operator should look at in the configuration."""
+    for warning in options.cluster.warnings:
+        logger.warning("%s", warning)
+    for note in options.cluster.notes:
+        logger.info("%s", note)
+
+
+def plan_groups(
+    options: ReadOptions, columns: Sequence[RequestedColumn], pruning: Pruning
+) -> Sequence[GroupsPartition]:
+    """List the groups and divide those that are wanted among tasks; never none, for Spark would make up one.
+
+    Raises: ZooKeeperError, MissingGroupsError, MissingListenerError, ConfigError.
+    """
+    with connected(options.cluster) as store:
+        groups = list_groups(store)
+        if needed_facts(columns) & BROKER_NEEDS:
+            from spark_source.log_ends import check_brokers
+
+            check_brokers(options.cluster, store)
+    missing = options.groups.without_match(groups)
+    if missing and options.missing_groups is MissingGroups.FAIL:
+        raise MissingGroupsError(missing)
+    wanted = [group for group in groups if options.groups.matches(group) and pruning.wants_group(group)]
+    logger.debug("%d of %d groups are read", len(wanted), len(groups))
+    return [GroupsPartition(run) for run in split_groups(wanted, options.num_partitions) or [()]]

@@ -4,6 +4,14 @@ LegacyConsumerError (zk_layout.errors)
   SparkSourceError
     SchemaMismatchError             a column that the format does not have, or not with this type
     MissingGroupsError              missingGroups=fail, and some of the groups do not exist
+    MissingOffsetsError             offsets are given for other partitions than there are
+    NoTopicsError                   the option chooses no topic at all
+    DataLossError                   the logs do not hold all that was to be read
+    RangeReadError                  retriable; a task did not get all messages of its range
+    LiveGroupError                  members of the group own partitions, and a stream would commit beside them
+    OwnershipLostError              another member owns what a stream with claimOwnership had
+    UnreadableZnodeError            mode=FAILFAST, and a znode holds what no member can read
+    OffsetWriteError                offsets cannot be written as asked; nothing was
     SparkReadError                  a local Spark could not read; the reason is the source's own, or Spark's
 
 Options that cannot be used as given are ConfigError. Spark hands a Python error on as text, the traceback before it;
@@ -13,9 +21,15 @@ reason_of finds the line again.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
 
+_SHOWN = 20
+"""How many partitions or members a message names: all, as a rule."""
 _RAISED = re.compile(r"^(?:[a-zA-Z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning): (.+)$", re.MULTILINE)
 
 
@@ -49,6 +63,136 @@ class MissingGroupsError(SparkSourceError):
         )
 
 
+class MissingOffsetsError(SparkSourceError):
+    """JSON in startingOffsets or endingOffsets that does not fit the partitions there are."""
+
+    def __init__(self, option: str, missing: tuple[TopicPartition, ...], unknown: tuple[TopicPartition, ...]) -> None:
+        super().__init__(option, missing, unknown)
+        self.option = option
+        self.missing = missing
+        self.unknown = unknown
+
+    def __str__(self) -> str:
+        parts = []
+        if self.missing:
+            parts.append(f"has no offset for {_some(self.missing)}: -2 is earliest, -1 latest")
+        if self.unknown:
+            parts.append(f"names {_some(self.unknown)}, which is not among the partitions that are read")
+        return f"{self.option}: {'; '.join(parts)}"
+
+
+class NoTopicsError(SparkSourceError):
+    """A whitelist or blacklist that chooses no topic."""
+
+    def __init__(self, choice: str, topics: int) -> None:
+        super().__init__(choice, topics)
+        self.choice = choice
+        self.topics = topics
+
+    def __str__(self) -> str:
+        return f"{self.choice} chooses none of the cluster's {self.topics} topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A range that was to be read and its log, which holds earliest to latest and so not all of it."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    earliest: int
+    latest: int
+
+    def __str__(self) -> str:
+        log = f"the log holds {self.earliest} to {self.latest}"
+        if self.start > self.latest:
+            return f"{self.partition}: {self.start} lies beyond its end, {log}"
+        parts = []
+        if self.start < min(self.earliest, self.end):
+            last = min(self.earliest, self.end)
+            parts.append(f"{last - self.start} offsets from {self.start} on are gone")
+        if self.end > self.latest:
+            parts.append(f"{self.end - max(self.start, self.latest)} before {self.end} are not there")
+        return f"{self.partition}: {' and '.join(parts)}, {log}"
+
+
+class DataLossError(SparkSourceError):
+    """failOnDataLoss=true, and the logs do not hold all that was to be read."""
+
+    def __init__(self, lost: tuple[Lost, ...]) -> None:
+        super().__init__(lost)
+        self.lost = lost
+
+    def __str__(self) -> str:
+        return f"messages are lost: {_some(self.lost)}; set failOnDataLoss=false to read what is left"
+
+
+class RangeReadError(SparkSourceError):
+    """A task waited in vain for the rest of its range."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, partition: TopicPartition, position: int, end: int, reason: str) -> None:
+        super().__init__(partition, position, end, reason)
+        self.partition = partition
+        self.position = position
+        self.end = end
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.partition}: got no further than {self.position} of {self.end}: {self.reason}"
+
+
+class LiveGroupError(SparkSourceError):
+    """A group that members are busy with."""
+
+    def __init__(self, group: str, members: tuple[str, ...]) -> None:
+        super().__init__(group, members)
+        self.group = group
+        self.members = members
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group!r} has live members ({_some(self.members)}): stop them first, or set liveGroup=allow "
+            "to read and commit beside them, or commitOffsets=false to leave their offsets alone"
+        )
+
+
+class OwnershipLostError(SparkSourceError):
+    """Partitions that a stream had claimed belong to somebody else."""
+
+    def __init__(self, group: str, owners: dict[TopicPartition, str]) -> None:
+        super().__init__(group, owners)
+        self.group = group
+        self.owners = owners
+
+    def __str__(self) -> str:
+        owned = _some([f"{tp} by {owner}" for tp, owner in sorted(self.owners.items())])
+        return f"partitions of group {self.group!r} are owned by others: {owned}; stop them and start the query again"
+
+
+class UnreadableZnodeError(SparkSourceError):
+    """A znode whose row would have an error."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.reason}; mode=PERMISSIVE reads on and makes this the error of its row"
+
+
+class OffsetWriteError(SparkSourceError):
+    """Offsets that were not written, none of them."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"no offset was written: {self.reason}"
+
+
 class SparkReadError(SparkSourceError):
     """A read through a local Spark failed."""
 
@@ -58,6 +202,12 @@ class SparkReadError(SparkSourceError):
 
     def __str__(self) -> str:
         return self.reason
+
+
+def _some(things: Sequence[object]) -> str:
+    """The first few, and how many there are besides."""
+    shown = ", ".join(map(str, things[:_SHOWN]))
+    return shown if len(things) <= _SHOWN else f"{shown} and {len(things) - _SHOWN} more"
 
 
 def reason_of(error: BaseException) -> str:

@@ -10,13 +10,15 @@ from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
 from legacy_consumer.librdkafka.client import check_settings
 from legacy_consumer.librdkafka.settings import query_settings
-from spark_source.offsets import LogEnd, LogEnds
+from spark_source.offsets import Need
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_ANSWER_S = 10.0
+
+Offsets = dict[TopicPartition, int]
 
 
 def check_brokers(config: ClusterConfig, store: ZkStore) -> None:
@@ -33,25 +35,25 @@ def check_brokers(config: ClusterConfig, store: ZkStore) -> None:
 class LogEndsReader:
     """Where logs begin and end, as far as wanted. Once no broker answers none is asked again: all is null then."""
 
-    def __init__(self, config: ClusterConfig, store: ZkStore, wanted: frozenset[LogEnd]) -> None:
+    def __init__(self, config: ClusterConfig, store: ZkStore, wanted: frozenset[Need]) -> None:
         timeout_s = min(_LONGEST_ANSWER_S, config.socket_timeout_ms / 1000)
         self._offsets = open_log_offsets(config, store, timeout_s=timeout_s)
         self._wanted = wanted
         self._silent = False
 
-    def read(self, partitions: Collection[TopicPartition]) -> LogEnds:
-        """Ask for these partitions. Raises: ConfigError, MissingListenerError."""
+    def read(self, partitions: Collection[TopicPartition]) -> tuple[Offsets, Offsets]:
+        """The begins and the ends of these logs, as far as wanted. Raises: ConfigError, MissingListenerError."""
         if self._silent or not partitions:
-            return LogEnds()
+            return {}, {}
         try:
-            return LogEnds(
-                start=self._offsets.earliest(partitions) if LogEnd.START in self._wanted else {},
-                end=self._offsets.latest(partitions) if LogEnd.END in self._wanted else {},
+            return (
+                self._offsets.earliest(partitions) if Need.LOG_START in self._wanted else {},
+                self._offsets.latest(partitions) if Need.LOG_END in self._wanted else {},
             )
         except BrokersUnavailableError as error:
             self._silent = True
             logger.warning("log_start, log_end and lag are null: %s", error)
-            return LogEnds()
+            return {}, {}
 
     def close(self) -> None:
         """Free the connections; twice is harmless."""

@@ -1,7 +1,7 @@
 """The columns of zk_offsets: names, types, meaning, and how each is made from what was read. No I/O.
 
 A user's schema chooses among them by name. What it leaves out is not read either where that costs something: the log
-columns ask the brokers.
+columns ask the brokers, those of members and leaders read more znodes.
 """
 
 from __future__ import annotations
@@ -11,54 +11,106 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from legacy_consumer.admin.group_table import GroupPartition
+from legacy_consumer.admin.lag_verdict import Sample, judge
+from rebalance.group_strategy import owner_id
 from spark_source.arrow import ArrowColumn, ColumnType
 from spark_source.errors import SchemaMismatchError
-from zk_layout.model import TopicPartition
+from zk_layout.model import PartitionState, TopicPartition
 
 
-class LogEnd(Enum):
-    """What only the brokers know."""
+class Need(Enum):
+    """What a column costs beyond the znodes of its row."""
 
-    START = "start"
-    END = "end"
+    LOG_START = "log_start"
+    LOG_END = "log_end"
+    MEMBERS = "members"
+    STATES = "states"
+
+
+BROKER_NEEDS = frozenset({Need.LOG_START, Need.LOG_END})
+"""What only the brokers know."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogEnds:
-    """Where the logs begin and end; partitions that no broker answered for are missing."""
+class Facts:
+    """What was read beside the rows, as far as some column needs it.
+
+    start, end: of the logs; partitions that no broker answered for are missing. members: what each registered member
+    subscribes to, by group and consumer id; None if its registration cannot be read. states: leaders and replicas.
+    read_at_ms: by the clock of whoever read.
+    """
 
     start: Mapping[TopicPartition, int] = field(default_factory=dict)
     end: Mapping[TopicPartition, int] = field(default_factory=dict)
+    members: Mapping[tuple[str, str], str | None] = field(default_factory=dict)
+    states: Mapping[TopicPartition, PartitionState] = field(default_factory=dict)
+    read_at_ms: int = 0
 
 
-Values = Callable[[Sequence[GroupPartition], LogEnds], Sequence[object]]
+Values = Callable[[Sequence[GroupPartition], Facts], Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. needs: what must be asked of the brokers for it."""
+    """One column. needs: what must be read for it."""
 
     name: str
     type: ColumnType
     meaning: str
     values: Values
     nullable: bool = True
-    needs: frozenset[LogEnd] = frozenset()
+    needs: frozenset[Need] = frozenset()
 
 
-def _log_starts(rows: Sequence[GroupPartition], logs: LogEnds) -> list[int | None]:
-    return [logs.start.get(TopicPartition(row.topic, row.partition)) for row in rows]
+def _log_starts(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
+    return [facts.start.get(TopicPartition(row.topic, row.partition)) for row in rows]
 
 
-def _log_ends(rows: Sequence[GroupPartition], logs: LogEnds) -> list[int | None]:
-    return [logs.end.get(TopicPartition(row.topic, row.partition)) for row in rows]
+def _log_ends(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
+    return [facts.end.get(TopicPartition(row.topic, row.partition)) for row in rows]
 
 
-def _lags(rows: Sequence[GroupPartition], logs: LogEnds) -> list[int | None]:
+def _lags(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
     return [
         None if end is None or row.committed is None else end - row.committed
-        for row, end in zip(rows, _log_ends(rows, logs), strict=True)
+        for row, end in zip(rows, _log_ends(rows, facts), strict=True)
     ]
+
+
+def _verdicts(rows: Sequence[GroupPartition], facts: Facts) -> list[str]:
+    return [
+        judge(
+            (Sample(facts.read_at_ms, row.committed, lag, row.committed_at_ms),),
+            has_owner=row.owner is not None,
+            problem=row.error,
+        ).kind.value
+        for row, lag in zip(rows, _lags(rows, facts), strict=True)
+    ]
+
+
+def _members(rows: Sequence[GroupPartition], facts: Facts) -> list[str | None]:
+    ids = [None if row.owner is None else owner_id(row.owner) for row in rows]
+    return [
+        consumer_id if consumer_id is not None and (row.group, consumer_id) in facts.members else None
+        for row, consumer_id in zip(rows, ids, strict=True)
+    ]
+
+
+def _subscriptions(rows: Sequence[GroupPartition], facts: Facts) -> list[str | None]:
+    return [
+        None if member is None else facts.members[row.group, member]
+        for row, member in zip(rows, _members(rows, facts), strict=True)
+    ]
+
+
+def _leaders(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
+    states = [facts.states.get(TopicPartition(row.topic, row.partition)) for row in rows]
+    return [state.leader if state is not None and state.leader >= 0 else None for state in states]
+
+
+def _in_sync(rows: Sequence[GroupPartition], facts: Facts) -> list[Sequence[int] | None]:
+    states = [facts.states.get(TopicPartition(row.topic, row.partition)) for row in rows]
+    return [None if state is None else state.isr for state in states]
 
 
 COLUMNS = (
@@ -84,31 +136,78 @@ COLUMNS = (
         lambda rows, _: [row.committed_at_ms for row in rows],
     ),
     Column(
+        "offset_version",
+        ColumnType.INT,
+        "the version of the offset znode: how often it was written since it was made",
+        lambda rows, _: [row.offset_version for row in rows],
+    ),
+    Column(
         "owner",
         ColumnType.STRING,
         "the consumer thread that owns the partition, as its znode says; null if nobody does",
         lambda rows, _: [row.owner for row in rows],
     ),
     Column(
+        "member",
+        ColumnType.STRING,
+        "the registered member that owns it; null if the owner is not registered",
+        _members,
+        needs=frozenset({Need.MEMBERS}),
+    ),
+    Column(
+        "subscription",
+        ColumnType.STRING,
+        "what this member subscribes to, as `static: flights (2)`, with the number of its streams",
+        _subscriptions,
+        needs=frozenset({Need.MEMBERS}),
+    ),
+    Column(
         "log_start",
         ColumnType.LONG,
         "the first offset in the log; null if no broker says",
         _log_starts,
-        needs=frozenset({LogEnd.START}),
+        needs=frozenset({Need.LOG_START}),
     ),
     Column(
         "log_end",
         ColumnType.LONG,
         "the offset the next message will get; null if no broker says",
         _log_ends,
-        needs=frozenset({LogEnd.END}),
+        needs=frozenset({Need.LOG_END}),
     ),
     Column(
         "lag",
         ColumnType.LONG,
         "log_end less committed_offset; below 0 if the log is shorter than what was committed",
         _lags,
-        needs=frozenset({LogEnd.END}),
+        needs=frozenset({Need.LOG_END}),
+    ),
+    Column(
+        "lag_verdict",
+        ColumnType.STRING,
+        "what one look can tell: `ok`, `stop` (messages wait, nobody owns it), `error`, or `unknown` without brokers",
+        _verdicts,
+        needs=frozenset({Need.LOG_END}),
+    ),
+    Column(
+        "leader",
+        ColumnType.INT,
+        "the broker that leads the partition; null if none does",
+        _leaders,
+        needs=frozenset({Need.STATES}),
+    ),
+    Column(
+        "in_sync_replicas",
+        ColumnType.INTS,
+        "the brokers that have all of it",
+        _in_sync,
+        needs=frozenset({Need.STATES}),
+    ),
+    Column(
+        "read_at",
+        ColumnType.TIMESTAMP,
+        "when the row was read, by the clock of the task",
+        lambda rows, facts: [facts.read_at_ms] * len(rows),
     ),
     Column(
         "error",
@@ -160,6 +259,6 @@ def request_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[RequestedC
     return tuple(requested)
 
 
-def needed_log_ends(columns: Iterable[RequestedColumn]) -> frozenset[LogEnd]:
-    """What must be asked of the brokers for these columns; nothing for most."""
+def needed_facts(columns: Iterable[RequestedColumn]) -> frozenset[Need]:
+    """What must be read for these columns beside their rows; nothing for most."""
     return frozenset().union(*(requested.column.needs for requested in columns))

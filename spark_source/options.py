@@ -1,31 +1,27 @@
-"""Every option of the formats as data, and what a read was told. Docs and tests are made from OPTIONS.
-
-Spark hands options over with their names in small letters; here they are spelled as they are documented and found
-whatever their case.
-"""
+"""Every option of zk_offsets as data, and what a read, a stream or a write was told. Docs and tests use the tables."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from enum import Enum
 
-from legacy_consumer.config import PROPERTIES, ClusterConfig
-from legacy_consumer.config.properties import HINTS, IGNORED, PASSED_TO_LIBRDKAFKA, RDKAFKA_PREFIX
+from legacy_consumer.config import ClusterConfig
+from spark_source.option_names import (
+    CLUSTER_OPTIONS,
+    OFFSETS_FORMAT,
+    RDKAFKA_OPTION,
+    Option,
+    SortedOptions,
+    flag,
+    number,
+    sort_options,
+    word,
+)
 from spark_source.patterns import NamePatterns
 from zk_layout.errors import ConfigError
 
-FORMAT = "zk_offsets"
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One option: default_text is a word for the docs, as `required` or `none`."""
-
-    name: str
-    default_text: str
-    meaning: str
+FORMAT = OFFSETS_FORMAT
 
 
 class MissingGroups(Enum):
@@ -35,7 +31,37 @@ class MissingGroups(Enum):
     FAIL = "fail"
 
 
-OWN_OPTIONS = (
+class ReadMode(Enum):
+    """What a znode that no member can read does."""
+
+    PERMISSIVE = "PERMISSIVE"
+    FAILFAST = "FAILFAST"
+
+
+class LiveGroups(Enum):
+    """What a write does about groups that have members."""
+
+    FAIL = "fail"
+    ALLOW = "allow"
+
+
+class NullOffsets(Enum):
+    """What a row without an offset does."""
+
+    FAIL = "fail"
+    DELETE = "delete"
+
+
+class OutsideLog(Enum):
+    """What an offset that its log does not hold does."""
+
+    FAIL = "fail"
+    ALLOW = "allow"
+
+
+_SNAPSHOT_INTERVAL_MS = 10_000
+
+READ_OPTIONS = (
     Option("groups", "all", "groups to read: names and globs (`*`, `?`, `[a-c]`), separated by commas"),
     Option("topics", "all", "topics to read, likewise"),
     Option(
@@ -44,25 +70,44 @@ OWN_OPTIONS = (
         "`fail` if an entry of groups fits no group; `ignore` gives no rows for it",
     ),
     Option(
+        "mode",
+        ReadMode.PERMISSIVE.value,
+        "`FAILFAST` fails the job at a malformed znode, `PERMISSIVE` makes it the error of its row",
+    ),
+    Option(
         "numPartitions",
         "one for every 64 groups, at most 8",
         "into how many tasks the read is split; a group is read by one task",
     ),
 )
-_CLUSTER_ATTRIBUTES = {field.name for field in fields(ClusterConfig)}
-CLUSTER_OPTIONS = tuple(
-    Option(known.name, known.default_text if known.name != "client.id" else "legacy-consumer", known.meaning)
-    for known in PROPERTIES
-    if known.attribute in _CLUSTER_ATTRIBUTES or known.name in PASSED_TO_LIBRDKAFKA
+STREAM_OPTIONS = (
+    Option(
+        "snapshotIntervalMs",
+        str(_SNAPSHOT_INTERVAL_MS),
+        "of a stream: the least time from one snapshot to the next, whatever the trigger",
+    ),
+    Option("changesOnly", "false", "of a stream: only rows that differ from those of the snapshot before"),
 )
-RDKAFKA_OPTION = Option(f"{RDKAFKA_PREFIX}*", "none", "`rdkafka.X` sets librdkafka's X in the questions to the brokers")
+WRITE_OPTIONS = (
+    Option(
+        "backupFolder",
+        "required",
+        "folder on the driver for a file with the offsets of before, which can be put back; or `none`",
+    ),
+    Option("dryRun", "false", "check everything, log how many offsets would change, and write nothing"),
+    Option("liveGroups", LiveGroups.FAIL.value, "`allow` writes offsets of groups that have members, too"),
+    Option(
+        "outsideLog", OutsideLog.FAIL.value, "`allow` writes offsets that the log does not hold, without asking brokers"
+    ),
+    Option("nullOffsets", NullOffsets.FAIL.value, "`delete` takes the committed offset away where a row has none"),
+)
+OWN_OPTIONS = (*READ_OPTIONS, *STREAM_OPTIONS)
 
 OPTIONS = (*OWN_OPTIONS, *CLUSTER_OPTIONS, RDKAFKA_OPTION)
-"""All options, in the order of the docs."""
+"""All options of reads, in the order of the docs."""
 
-_NAMES = {option.name.lower(): option.name for option in (*OWN_OPTIONS, *CLUSTER_OPTIONS)}
-_ELSEWHERE = {name.lower(): reason for name, reason in {**IGNORED, **HINTS}.items()}
-_PROPERTIES_ELSEWHERE = {known.name for known in PROPERTIES} - set(_NAMES)
+_ALL_OWN = (*OWN_OPTIONS, *WRITE_OPTIONS)
+_HINTS = {"group.id": f"{FORMAT} reads any number of groups: name them in groups"}
 _MOST_PARTITIONS = 10_000
 
 
@@ -74,43 +119,69 @@ class ReadOptions:
     groups: NamePatterns
     topics: NamePatterns
     missing_groups: MissingGroups
+    mode: ReadMode
     num_partitions: int | None
+    snapshot_interval_ms: int
+    changes_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What a write of zk_offsets was told; made by parse_write_options."""
+
+    cluster: ClusterConfig
+    backup_folder: str | None
+    dry_run: bool
+    live_groups: LiveGroups
+    outside_log: OutsideLog
+    null_offsets: NullOffsets
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
-    """Check all options. Raises: ConfigError naming the first that cannot be, before any I/O."""
-    own: dict[str, str] = {}
-    cluster: dict[str, str | int | bool] = {}
-    for key, value in given.items():
-        name = _NAMES.get(key.lower())
-        if name is None and key.lower().startswith(RDKAFKA_PREFIX) and key.lower() != RDKAFKA_PREFIX:
-            cluster[key.lower()] = value  # all of librdkafka's names are small
-        elif name is None:
-            raise ConfigError(key, None, _unknown(key))
-        elif name in {option.name for option in OWN_OPTIONS}:
-            own[name] = value
-        else:
-            cluster[name] = value
+    """Check all options of a read. Raises: ConfigError naming the first that cannot be, before any I/O."""
+    found = _sorted(given)
+    own = found.own
+    _refuse_of_the_other(own, WRITE_OPTIONS, "is for writes")
     return ReadOptions(
-        cluster=ClusterConfig.load(overrides=cluster),
+        cluster=ClusterConfig.load(overrides=found.properties),
         groups=_patterns(own, "groups"),
         topics=_patterns(own, "topics"),
-        missing_groups=_missing_groups(own),
-        num_partitions=_num_partitions(own),
+        missing_groups=word(own, "missingGroups", MissingGroups.IGNORE),
+        mode=word(own, "mode", ReadMode.PERMISSIVE),
+        num_partitions=number(own, "numPartitions", maximum=_MOST_PARTITIONS),
+        snapshot_interval_ms=number(own, "snapshotIntervalMs", maximum=2**31 - 1) or _SNAPSHOT_INTERVAL_MS,
+        changes_only=flag(own, "changesOnly", default=False),
     )
 
 
-def _unknown(key: str) -> str:
-    if key.lower() == "path":
-        return f"{FORMAT} reads no path: call load() without one"
-    if key.lower() in _ELSEWHERE:
-        return _ELSEWHERE[key.lower()]
-    if key.lower() == "group.id":
-        return f"{FORMAT} reads any number of groups: name them in groups"
-    if key.lower() in _PROPERTIES_ELSEWHERE:
-        return f"a property of consumers, {FORMAT} has no use for it"
-    near = difflib.get_close_matches(key.lower(), _NAMES, n=1, cutoff=0.6)
-    return f"no such option of {FORMAT}" + (f", did you mean {_NAMES[near[0]]}?" if near else "")
+def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
+    """Check all options of a write. Raises: ConfigError naming the first that cannot be, before any I/O."""
+    found = _sorted(given)
+    own = found.own
+    _refuse_of_the_other(own, OWN_OPTIONS, "is for reads: filter the DataFrame before it is written")
+    folder = own.get("backupFolder", "").strip()
+    if not folder:
+        raise ConfigError(
+            "backupFolder", None, "is required: name a folder for the offsets of before, or `none` to save nothing"
+        )
+    return WriteOptions(
+        cluster=ClusterConfig.load(overrides=found.properties),
+        backup_folder=None if folder.lower() == "none" else folder,
+        dry_run=flag(own, "dryRun", default=False),
+        live_groups=word(own, "liveGroups", LiveGroups.FAIL),
+        outside_log=word(own, "outsideLog", OutsideLog.FAIL),
+        null_offsets=word(own, "nullOffsets", NullOffsets.FAIL),
+    )
+
+
+def _sorted(given: Mapping[str, str]) -> SortedOptions:
+    return sort_options(FORMAT, given, _ALL_OWN, CLUSTER_OPTIONS, _HINTS)
+
+
+def _refuse_of_the_other(own: Mapping[str, str], others: Collection[Option], reason: str) -> None:
+    for option in others:
+        if option.name in own:
+            raise ConfigError(option.name, own[option.name], reason)
 
 
 def _patterns(own: Mapping[str, str], name: str) -> NamePatterns:
@@ -122,20 +193,3 @@ def _patterns(own: Mapping[str, str], name: str) -> NamePatterns:
     if any("/" in entry for entry in entries):
         raise ConfigError(name, own[name], "names have no slash: give a chroot in zookeeper.connect")
     return NamePatterns(entries)
-
-
-def _missing_groups(own: Mapping[str, str]) -> MissingGroups:
-    word = own.get("missingGroups", MissingGroups.IGNORE.value).strip().lower()
-    try:
-        return MissingGroups(word)
-    except ValueError:
-        raise ConfigError("missingGroups", own["missingGroups"], "must be ignore or fail") from None
-
-
-def _num_partitions(own: Mapping[str, str]) -> int | None:
-    text = own.get("numPartitions")
-    if text is None:
-        return None
-    if not text.strip().isdecimal() or not 1 <= int(text) <= _MOST_PARTITIONS:
-        raise ConfigError("numPartitions", text, f"must be a whole number from 1 to {_MOST_PARTITIONS}")
-    return int(text)

@@ -1,4 +1,7 @@
-"""The formats as Spark knows them."""
+"""The formats as Spark knows them.
+
+Spark imports this into several Python workers for every query, so each part is loaded by whoever needs it.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,38 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from spark_source.batch import ZkOffsetsReader
+from spark_source.messages.columns import request_message_columns, schema_ddl
+from spark_source.messages.options import check_for_batch, check_for_stream, parse_message_options
+from spark_source.offset_rows import offset_columns
 from spark_source.offsets import SCHEMA_DDL, request_columns
-from spark_source.options import FORMAT, parse_options
+from spark_source.option_names import MESSAGES_FORMAT, OFFSETS_FORMAT
+from spark_source.options import parse_options, parse_write_options
+from zk_layout.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from spark_source.batch import ZkOffsetsReader
+    from spark_source.messages.batch import ZkMessagesReader
+    from spark_source.messages.stream import ZkMessagesStreamReader
+    from spark_source.offset_stream import ZkOffsetsStreamReader
+    from spark_source.offset_write import ZkOffsetsWriter
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session: `spark.read.format("zk_offsets")`.
+    """Make the formats known to this session: `spark.read.format("zk_offsets")`, `format("zk_messages")`.
 
     Turns spark.sql.python.filterPushdown.enabled on for it, without which Spark refuses sources that take filters.
     The executors need this package installed.
     """
     spark.conf.set(FILTER_PUSHDOWN, "true")
     spark.dataSource.register(ZkOffsets)
+    spark.dataSource.register(ZkMessages)
 
 
 class ZkOffsets(DataSource):
@@ -36,7 +52,7 @@ class ZkOffsets(DataSource):
     @classmethod
     def name(cls) -> str:
         """The name for format()."""
-        return FORMAT
+        return OFFSETS_FORMAT
 
     def schema(self) -> str:
         """All columns. Runs with load(), unless the user gives a schema. Raises: ConfigError."""
@@ -45,5 +61,62 @@ class ZkOffsets(DataSource):
 
     def reader(self, schema: StructType) -> ZkOffsetsReader:
         """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
-        columns = request_columns((field.name, field.dataType.simpleString(), field.nullable) for field in schema)
-        return ZkOffsetsReader(parse_options(self.options), columns)
+        from spark_source.batch import ZkOffsetsReader
+
+        return ZkOffsetsReader(parse_options(self.options), request_columns(_fields(schema)))
+
+    def streamReader(self, schema: StructType) -> ZkOffsetsStreamReader:  # noqa: N802 - Spark's name
+        """Snapshot after snapshot; runs on the driver when a query starts. Raises: ConfigError, SchemaMismatchError."""
+        from spark_source.offset_stream import ZkOffsetsStreamReader
+
+        return ZkOffsetsStreamReader(parse_options(self.options), request_columns(_fields(schema)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> ZkOffsetsWriter:
+        """The write; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
+        from spark_source.offset_write import ZkOffsetsWriter
+
+        options = parse_write_options(self.options)
+        if overwrite:
+            raise ConfigError(
+                "mode", "overwrite", "would mean all groups: use append, which replaces offsets one by one"
+            )
+        return ZkOffsetsWriter(options, offset_columns((name, kind) for name, kind, _ in _fields(schema)))
+
+
+class ZkMessages(DataSource):
+    """The format zk_messages: the messages of topics, from where a group stands or from anywhere else.
+
+    Made by Spark in a Python worker on the driver; holds the options as text and is pickled from there.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for format()."""
+        return MESSAGES_FORMAT
+
+    def schema(self) -> str:
+        """The columns of Spark's own Kafka source. Runs with load(), unless the user gives a schema.
+
+        Raises: ConfigError.
+        """
+        return schema_ddl(headers=parse_message_options(self.options).include_headers)
+
+    def reader(self, schema: StructType) -> ZkMessagesReader:
+        """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
+        from spark_source.messages.batch import ZkMessagesReader
+
+        options = parse_message_options(self.options)
+        check_for_batch(options)
+        return ZkMessagesReader(options, request_message_columns(_fields(schema)))
+
+    def streamReader(self, schema: StructType) -> ZkMessagesStreamReader:  # noqa: N802 - Spark's name
+        """The streaming read; runs on the driver when a query starts. Raises: ConfigError, SchemaMismatchError."""
+        from spark_source.messages.stream import ZkMessagesStreamReader
+
+        options = parse_message_options(self.options)
+        check_for_stream(options)
+        return ZkMessagesStreamReader(options, request_message_columns(_fields(schema)))
+
+
+def _fields(schema: StructType) -> Iterator[tuple[str, str, bool]]:
+    return ((field.name, field.dataType.simpleString(), field.nullable) for field in schema)

@@ -5,8 +5,8 @@ import pytest
 from legacy_consumer.admin.group_table import GroupPartition
 from spark_source.arrow import ColumnType
 from spark_source.errors import SchemaMismatchError
-from spark_source.offsets import COLUMNS, SCHEMA_DDL, LogEnd, LogEnds, needed_log_ends, request_columns
-from zk_layout.model import TopicPartition
+from spark_source.offsets import COLUMNS, SCHEMA_DDL, Facts, Need, needed_facts, request_columns
+from zk_layout.model import PartitionState, TopicPartition
 
 ROWS = [
     GroupPartition("g", "t", 0, 40, 1_600_000_000_123, "g_host-1-0", 1_600_000_000_000),
@@ -14,8 +14,15 @@ ROWS = [
     GroupPartition("g", "t", 2, 500, 7),
     GroupPartition("g", "gone", 0, 1, 7),
 ]
-LOGS = LogEnds(
-    start={TopicPartition("t", n): 10 for n in range(3)}, end={TopicPartition("t", n): 100 for n in range(3)}
+LOGS = Facts(
+    start={TopicPartition("t", n): 10 for n in range(3)},
+    end={TopicPartition("t", n): 100 for n in range(3)},
+    members={("g", "g_host-1"): "static: t (1)", ("other", "pykafka:1"): None},
+    states={
+        TopicPartition("t", 0): PartitionState(2, 5, (2, 1), 1),
+        TopicPartition("t", 1): PartitionState(-1, 6, (), 1),
+    },
+    read_at_ms=1_600_000_000_200,
 )
 
 
@@ -46,14 +53,29 @@ def test_every_column_has_a_value_for_every_row():
     assert values("committed_offset") == [40, None, 500, 1]
 
 
+def test_a_member_is_an_owner_that_is_registered_in_the_group():
+    assert values("member") == ["g_host-1", None, None, None]
+    assert values("subscription") == ["static: t (1)", None, None, None]
+
+
+def test_leaders_and_replicas_are_null_where_there_are_none():
+    assert values("leader") == [2, None, None, None]
+    assert values("in_sync_replicas") == [(2, 1), (), None, None]
+
+
+def test_the_verdict_is_that_of_one_look():
+    assert values("lag_verdict") == ["ok", "error", "error", "unknown"]
+
+
 def test_the_brokers_are_asked_only_for_what_a_column_needs():
     def needs(*fields):
-        return needed_log_ends(request_columns([(*field, True) for field in fields]))
+        return needed_facts(request_columns([(*field, True) for field in fields]))
 
     assert needs(("group", "string"), ("committed_offset", "bigint")) == frozenset()
-    assert needs(("lag", "bigint")) == {LogEnd.END}
-    assert needs(("log_start", "bigint")) == {LogEnd.START}
-    assert needed_log_ends(every_column()) == {LogEnd.START, LogEnd.END}
+    assert needs(("lag", "bigint")) == {Need.LOG_END}
+    assert needs(("log_start", "bigint")) == {Need.LOG_START}
+    assert needs(("leader", "int"), ("member", "string")) == {Need.STATES, Need.MEMBERS}
+    assert needed_facts(every_column()) == set(Need)
 
 
 def test_a_schema_chooses_and_orders_columns_and_keeps_its_spelling():
@@ -86,4 +108,4 @@ def test_requested_columns_survive_the_way_to_the_executors():
 
 def test_the_schema_names_every_column():
     assert SCHEMA_DDL.split(", ") == [f"{column.name} {column.type.value}" for column in COLUMNS]
-    assert {column.type for column in COLUMNS} == set(ColumnType)
+    assert {column.type for column in COLUMNS} < set(ColumnType)

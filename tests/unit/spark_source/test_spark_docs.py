@@ -1,28 +1,58 @@
 import re
 from pathlib import Path
 
-from spark_source.offsets import COLUMNS, needed_log_ends, request_columns
-from spark_source.options import OPTIONS
+import pytest
+
+from spark_source import options
+from spark_source.messages import options as messages
+from spark_source.messages.columns import COLUMNS as MESSAGE_COLUMNS
+from spark_source.messages.columns import request_message_columns
+from spark_source.offsets import COLUMNS, needed_facts, request_columns
+from spark_source.option_names import CLUSTER_OPTIONS, RDKAFKA_OPTION
 
 DOCS = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
 
 
 def table(heading: str) -> list[list[str]]:
-    """The rows of the first table of a section."""
-    section = DOCS.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in row] for row in rows[2:]]
+    """The rows of all tables of a section."""
+    section = re.split(r"\n##? ", DOCS.split(f"\n## {heading}\n", 1)[1], maxsplit=1)[0]
+    rows = [line.strip("|").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in row] for row in rows]
 
 
-def test_the_documented_options_are_the_options():
-    assert table("Options") == [[f"`{o.name}`", o.default_text, o.meaning] for o in OPTIONS]
+@pytest.mark.parametrize(
+    ("heading", "expected"),
+    [
+        ("Options of zk_offsets", options.OWN_OPTIONS),
+        ("Writing offsets", options.WRITE_OPTIONS),
+        ("Options of zk_messages", (*messages.READ_OPTIONS, *messages.STREAM_OPTIONS, *messages.FETCH_OPTIONS)),
+        ("Options for the cluster", (*CLUSTER_OPTIONS, RDKAFKA_OPTION)),
+    ],
+)
+def test_the_documented_options_are_the_options(heading, expected):
+    assert table(heading) == [[f"`{o.name}`", o.default_text, o.meaning] for o in expected]
 
 
-def test_the_documented_columns_are_the_columns():
-    assert table("Columns") == [[f"`{c.name}`", c.type.value, c.meaning] for c in COLUMNS]
+def test_no_option_is_left_out_of_the_documented_tables():
+    assert {*options.OPTIONS} == {*options.OWN_OPTIONS, *CLUSTER_OPTIONS, RDKAFKA_OPTION}
+    assert {*messages.OPTIONS} == {
+        *messages.READ_OPTIONS,
+        *messages.STREAM_OPTIONS,
+        *messages.FETCH_OPTIONS,
+        *CLUSTER_OPTIONS,
+        RDKAFKA_OPTION,
+    }
+
+
+@pytest.mark.parametrize(
+    ("heading", "columns"), [("Columns of zk_offsets", COLUMNS), ("Columns of zk_messages", MESSAGE_COLUMNS)]
+)
+def test_the_documented_columns_are_the_columns(heading, columns):
+    assert table(heading) == [[f"`{c.name}`", c.type.value, c.meaning] for c in columns]
 
 
 def test_the_documented_schema_can_be_had():
-    [ddl] = re.findall(r'\.schema\("(.*)"\)', DOCS)
-    requested = request_columns((*field.split(), True) for field in ddl.split(", "))
-    assert needed_log_ends(requested) == frozenset()
+    offsets, values = re.findall(r'\.schema\("(.*)"\)', DOCS)
+    requested = request_columns((*field.split(), True) for field in offsets.split(", "))
+    assert needed_facts(requested) == frozenset()
+    assert request_message_columns((*field.split(), True) for field in values.split(", "))

@@ -3,7 +3,7 @@ import pickle
 import pytest
 
 from legacy_consumer.config import PROPERTIES
-from spark_source.options import OPTIONS, MissingGroups, parse_options
+from spark_source.options import OPTIONS, OWN_OPTIONS, MissingGroups, parse_options
 from zk_layout.errors import ConfigError
 
 CONNECT = {"zookeeper.connect": "h:2181/kafka"}
@@ -109,10 +109,12 @@ def test_options_survive_the_way_to_the_executors():
 def test_every_option_that_is_documented_is_taken():
     values = {known.name: known.default_text for known in PROPERTIES if known.default is not None}
     values |= {"groups": "a", "topics": "t", "missingGroups": "fail", "numPartitions": "2", "rdkafka.*": "x"}
+    values |= {"mode": "FAILFAST", "snapshotIntervalMs": "5", "changesOnly": "true"}
     for option in OPTIONS:
         value = values.get(option.name)
         if value is not None:
             parse_options({**CONNECT, option.name: value})
+    assert {option.name for option in OWN_OPTIONS} <= values.keys()
 
 
 def test_no_option_stands_twice_in_the_table():

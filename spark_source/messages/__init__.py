@@ -1,0 +1,1 @@
+"""The format zk_messages: the messages behind the groups of /consumers, batch and stream."""

@@ -1,0 +1,92 @@
+"""Reads a range through the columnar fetcher, which decodes what brokers send straight into Arrow columns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.wire import open_fetcher, open_log_offsets
+from legacy_consumer.wire.records import Columns
+from spark_source.arrow import ARROW_TYPES, ColumnType, arrow_schema
+from spark_source.messages.columns import WantedColumn
+from spark_source.messages.ranges import OffsetRange
+from zk_layout.store import ZkStore
+
+_AT_ONCE = 65_536
+_FETCH_BYTES = 4 << 20
+"""A task reads one partition alone, so a request may bring more of it than a consumer of many would ask for."""
+_SLICE_S = 0.1
+_SILENCE_S = 1.0
+"""So long after a message without another one the end of the log is likely."""
+
+ReadRest = Callable[[OffsetRange], Iterator[pa.RecordBatch]]
+
+
+def read_columnar(
+    config: ConsumerConfig,
+    store: ZkStore,
+    wanted: OffsetRange,
+    columns: Sequence[WantedColumn],
+    read_rest: ReadRest,
+    timeout_s: float,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of the range, in order.
+
+    read_rest: reads what is left of the range once nothing comes any more: where offsets without messages stand before
+    its end, only the other fetcher is told that the end of the log is reached.
+    Raises: RangeReadError, FetchError, OffsetOutOfRangeError, BrokerRefusedError, MissingListenerError.
+    """
+    tp = wanted.partition
+    schema = arrow_schema([column.arrow for column in columns])
+    larger = replace(config, fetch_message_max_bytes=max(_FETCH_BYTES, config.fetch_message_max_bytes))
+    position = wanted.start
+    with ExitStack() as until_read:
+        log_offsets = open_log_offsets(config, store)
+        until_read.callback(log_offsets.close)
+        fetcher = open_fetcher(larger, store, log_offsets)
+        until_read.callback(fetcher.close)
+        fetcher.assign({tp: wanted.start})
+        deadline = time.monotonic() + timeout_s
+        while position < wanted.end:
+            batch = fetcher.poll(_AT_ONCE, _SLICE_S)
+            if batch is None:
+                if time.monotonic() >= deadline:
+                    break
+                continue
+            deadline = time.monotonic() + min(_SILENCE_S, timeout_s)
+            for run in batch.runs:
+                # over what stands behind the last message, too
+                position = max(position, run.next_offset)
+                inside = _until(run, wanted.end)
+                if len(inside):
+                    yield _as_batch(inside, columns, schema)
+    if position < wanted.end:
+        yield from read_rest(OffsetRange(tp, position, wanted.end))
+
+
+def _until(run: Columns, end: int) -> Columns:
+    if not len(run) or run.offsets[-1] < end:
+        return run
+    return run.slice(0, int(np.searchsorted(run.offsets, end)))
+
+
+def _as_batch(run: Columns, columns: Sequence[WantedColumn], schema: pa.Schema) -> pa.RecordBatch:
+    made = run.to_arrow([column.source for column in columns if column.source != "topic"])
+    arrays = []
+    for column in columns:
+        if column.source == "topic":
+            name = pa.scalar(run.topic_partition.topic, ARROW_TYPES[ColumnType.STRING])
+            arrays.append(pa.repeat(name, len(run)))
+        elif column.source == "timestamp":
+            arrays.append(made.column("timestamp").cast(ARROW_TYPES[ColumnType.TIMESTAMP]))
+        elif column.source == "timestampType":
+            arrays.append(pa.array(run.timestamp_types.astype(np.int32) - np.int32(1)))
+        else:
+            arrays.append(made.column(column.source))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

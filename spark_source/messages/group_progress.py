@@ -1,0 +1,80 @@
+"""Writes how far a stream has come to /consumers, as the offsets of its group.
+
+Each offset goes over the version that was seen last. If somebody else wrote meanwhile, an operator or a member beside
+the stream, both offsets are logged and the stream's wins: it is the one that reads. What a group had committed before
+the stream's first commit is never moved back: then the stream is reading again what the group had read already.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from legacy_consumer.offsets.store import Commit
+from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
+from legacy_consumer.progress import Committed
+from spark_source.errors import OwnershipLostError
+from spark_source.messages.group_claim import GroupClaim
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+_TRIES = 3
+
+
+class GroupProgress:
+    """The committed offsets of one group, written by one stream."""
+
+    def __init__(self, store: ZkStore, group: str, claim: GroupClaim | None) -> None:
+        self._group = group
+        self._claim = claim
+        self._offsets = ZooKeeperOffsetStore(store, group)
+        self._seen: dict[TopicPartition, Committed] = {}
+        self._done: dict[TopicPartition, int] = {}
+        self._begun: set[TopicPartition] = set()
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """All before these offsets is done with. Offsets that are committed already cost nothing.
+
+        Raises: OwnershipLostError, ZooKeeperError, MalformedZnodeError.
+        """
+        todo = {tp: offset for tp, offset in offsets.items() if self._done.get(tp) != offset}
+        unseen = [tp for tp in todo if tp not in self._seen]
+        if unseen:
+            self._seen.update(self._offsets.read(unseen))
+        for tp in [tp for tp in todo if tp not in self._begun]:
+            stands = self._seen[tp].offset
+            if stands is not None and stands >= todo[tp]:
+                if stands > todo[tp] and tp not in self._done:
+                    logger.warning(
+                        "group %s has committed %d in %s and the stream is at %d: left as it is until it gets there",
+                        self._group, stands, tp, todo[tp],
+                    )  # fmt: skip
+                self._done[tp] = todo.pop(tp)
+        for _ in range(_TRIES):
+            if not todo:
+                return
+            todo = self._try_commit(todo)
+        logger.warning("group %s: %d offsets change faster than they can be committed", self._group, len(todo))
+
+    def _try_commit(self, todo: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Commit; returns what somebody else wrote in between."""
+        commits = {tp: Commit(offset, self._seen[tp]) for tp, offset in todo.items()}
+        result = self._offsets.commit(
+            commits,
+            consumer_id=self._claim.consumer_id if self._claim else None,
+            session_id=self._claim.session_id if self._claim else None,
+        )
+        if result.unowned:
+            raise OwnershipLostError(self._group, dict.fromkeys(result.unowned, "somebody else"))
+        self._seen.update(result.committed)
+        self._done.update((tp, todo[tp]) for tp in result.committed)
+        self._begun.update(result.committed)
+        for tp, theirs in result.foreign.items():
+            logger.warning(
+                "group %s: somebody committed %s in %s, the stream commits %d over it",
+                self._group, theirs.offset, tp, todo[tp],
+            )  # fmt: skip
+        self._seen.update(result.foreign)
+        return {tp: todo[tp] for tp in result.foreign}

@@ -1,0 +1,110 @@
+"""What startingOffsets and endingOffsets may say. No I/O.
+
+| Text | Where |
+|---|---|
+| committed | where the group of group.id stands |
+| earliest, latest | the begin or the end of each log |
+| {"t": {"0": 5, "1": -2}} | for each partition an offset, -2 = earliest, -1 = latest |
+| 2013-01-01T05:00:00Z, or ms since 1970 | the first message of this time or later; without one, the end |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from legacy_consumer.fetcher import EARLIEST
+from zk_layout.errors import ConfigError
+from zk_layout.model import TopicPartition
+
+_MOST_OFFSET = 2**63 - 1
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class OffsetKind(Enum):
+    """How a position is found."""
+
+    COMMITTED = "committed"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    TIME = "time"
+    GIVEN = "given"
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSpec:
+    """One of the two options, read. time_ms: for TIME; given: for GIVEN, EARLIEST and LATEST as in the fetcher."""
+
+    kind: OffsetKind
+    time_ms: int = 0
+    given: tuple[tuple[TopicPartition, int], ...] = ()
+
+
+COMMITTED = OffsetSpec(OffsetKind.COMMITTED)
+FROM_EARLIEST = OffsetSpec(OffsetKind.EARLIEST)
+TO_LATEST = OffsetSpec(OffsetKind.LATEST)
+
+_WORDS = {"committed": COMMITTED, "earliest": FROM_EARLIEST, "latest": TO_LATEST}
+
+
+def parse_offset_spec(name: str, text: str) -> OffsetSpec:
+    """Read the value of the option of this name. Raises: ConfigError."""
+    stripped = text.strip()
+    if stripped.lower() in _WORDS:
+        return _WORDS[stripped.lower()]
+    if stripped.startswith("{"):
+        return OffsetSpec(OffsetKind.GIVEN, given=_given(name, stripped))
+    if stripped.isascii() and stripped.isdecimal():
+        return OffsetSpec(OffsetKind.TIME, time_ms=int(stripped))
+    if _DATE.match(stripped):
+        return OffsetSpec(OffsetKind.TIME, time_ms=_time_ms(name, stripped))
+    raise ConfigError(
+        name,
+        text,
+        'must be committed, earliest, latest, {"topic": {"0": offset, ...}}, ms since 1970, '
+        "or a time as 2013-01-01T05:00:00Z",
+    )
+
+
+def _given(name: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
+    try:
+        topics = json.loads(text, object_pairs_hook=_without_twins)
+    except ValueError as error:
+        raise ConfigError(name, text, f"is no JSON: {error}") from None
+    found: dict[TopicPartition, int] = {}
+    for topic, offsets in topics.items():
+        if not isinstance(offsets, dict) or not offsets:
+            raise ConfigError(name, text, f'topic {topic} must have {{"partition": offset, ...}}')
+        for partition, offset in offsets.items():
+            if not (partition.isascii() and partition.isdecimal()) or int(partition) >= 2**31:
+                raise ConfigError(name, text, f"{partition!r} of topic {topic} is no partition")
+            if type(offset) is not int or not EARLIEST <= offset <= _MOST_OFFSET:
+                raise ConfigError(
+                    name, text, f"{offset!r} of {topic}/{partition} is no offset: -2 is earliest, -1 latest"
+                )
+            found[TopicPartition(topic, int(partition))] = offset
+    if not found:
+        raise ConfigError(name, text, "names no partition")
+    return tuple(sorted(found.items()))
+
+
+def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name stands in it twice")
+    return found
+
+
+def _time_ms(name: str, text: str) -> int:
+    # Python 3.10 knows no Z
+    iso = text[:-1] + "+00:00" if text[-1] in "zZ" else text
+    try:
+        time = datetime.fromisoformat(iso)
+    except ValueError:
+        raise ConfigError(name, text, "is no time: write it as 2013-01-01T05:00:00Z") from None
+    if time.tzinfo is None:
+        raise ConfigError(name, text, "says no time zone: end it with Z or as +02:00")
+    return max(0, int(time.timestamp() * 1000))

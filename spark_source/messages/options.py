@@ -1,0 +1,211 @@
+"""Every option of zk_messages as data, and what a read was told. Docs and tests are made from OPTIONS."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from legacy_consumer.config import ConsumerConfig
+from rebalance.subscription import Blacklist, TopicFilter, Whitelist
+from spark_source.messages.offset_spec import (
+    COMMITTED,
+    FROM_EARLIEST,
+    TO_LATEST,
+    OffsetSpec,
+    parse_offset_spec,
+)
+from spark_source.option_names import (
+    CLUSTER_OPTIONS,
+    MESSAGES_FORMAT,
+    RDKAFKA_OPTION,
+    Option,
+    flag,
+    number,
+    property_options,
+    sort_options,
+    word,
+)
+from zk_layout.errors import ConfigError
+
+
+class LiveGroup(Enum):
+    """What a stream does about members of its group that own partitions."""
+
+    FAIL = "fail"
+    ALLOW = "allow"
+
+
+_MOST_TASKS = 100_000
+_FETCH_TIMEOUT_MS = 60_000
+
+READ_OPTIONS = (
+    Option("topics", "none", "topics to read, by name, separated by commas"),
+    Option("whitelist", "none", "or those whose whole name matches this Java regular expression"),
+    Option("blacklist", "none", "or those whose name does not; one of the three is required"),
+    Option("group.id", "none", "the group whose committed offsets count, and to whom a stream commits"),
+    Option(
+        "startingOffsets",
+        "committed with group.id, else earliest",
+        "where to begin: `committed`, `earliest`, `latest`, a time (ms since 1970, or as `2013-01-01T05:00:00Z`), or "
+        'JSON as `{"t": {"0": 5}}` where -2 is earliest and -1 latest; a stream with a checkpoint goes on from there',
+    ),
+    Option("endingOffsets", "latest", "where a batch read ends, likewise; streams have no end"),
+    Option(
+        "auto.offset.reset",
+        "smallest",
+        "where to begin in partitions for which the group committed nothing: `smallest` or `largest`",
+    ),
+    Option("minPartitions", "one for each partition", "cut big ranges until there are so many tasks"),
+    Option("maxRecordsPerPartition", "none", "most offsets that one task reads; big ranges are cut"),
+    Option("failOnDataLoss", "true", "`false` reads what is left of a range that the log does not hold any more"),
+    Option("includeHeaders", "false", "adds the column headers; a schema that names it does, too"),
+    Option("fetchTimeoutMs", str(_FETCH_TIMEOUT_MS), "longest wait of a task for the next message of its range"),
+)
+STREAM_OPTIONS = (
+    Option("maxOffsetsPerTrigger", "none", "most offsets of one trigger, shared among the partitions by their lag"),
+    Option("commitOffsets", "true with group.id", "whether finished batches become the group's committed offsets"),
+    Option("claimOwnership", "false", "register as the group's only member and own all partitions while it runs"),
+    Option("liveGroup", LiveGroup.FAIL.value, "`allow` commits beside members of the group that own partitions"),
+)
+OWN_OPTIONS = (*READ_OPTIONS, *STREAM_OPTIONS)
+FETCH_OPTIONS = property_options(
+    (
+        "fetcher",
+        "exclude.internal.topics",
+        "fetch.message.max.bytes",
+        "fetch.min.bytes",
+        "fetch.wait.max.ms",
+        "refresh.leader.backoff.ms",
+    )
+)
+_PROPERTIES = (*FETCH_OPTIONS, *CLUSTER_OPTIONS)
+
+OPTIONS = (*OWN_OPTIONS, *_PROPERTIES, RDKAFKA_OPTION)
+"""All options, in the order of the docs."""
+
+_HINTS = {
+    "subscribe": "the name in Spark's Kafka source of topics",
+    "subscribepattern": "give the pattern as whitelist",
+    "assign": 'name partitions in startingOffsets and topics, as {"t": {"0": 5}}',
+    "kafka.bootstrap.servers": "brokers are found in ZooKeeper",
+    "kafka.group.id": "is written group.id here",
+    "groups": f"{MESSAGES_FORMAT} reads for one group: name it in group.id",
+    "startingtimestamp": "give the time in startingOffsets",
+    "endingtimestamp": "give the time in endingOffsets",
+    "startingoffsetsbytimestamp": "give one time in startingOffsets",
+    "endingoffsetsbytimestamp": "give one time in endingOffsets",
+    "kafkaconsumer.polltimeoutms": "is fetchTimeoutMs here",
+}
+_OWN_PROPERTIES = ("group.id", "auto.offset.reset")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """Names, or a filter; exactly one of the two."""
+
+    names: tuple[str, ...] = ()
+    filter: TopicFilter | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageOptions:
+    """What a read of zk_messages was told; made by parse_message_options. Crosses to the executors, passwords included.
+
+    group None: no group's offsets count. commit_offsets, claim_ownership, live_group: of streams.
+    """
+
+    config: ConsumerConfig
+    group: str | None
+    topics: TopicChoice
+    starting: OffsetSpec
+    ending: OffsetSpec
+    min_partitions: int | None
+    max_records: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    fetch_timeout_ms: int
+    max_offsets_per_trigger: int | None
+    commit_offsets: bool
+    claim_ownership: bool
+    live_group: LiveGroup
+
+
+def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
+    """Check all options. Raises: ConfigError naming the first that cannot be, before any I/O."""
+    found = sort_options(MESSAGES_FORMAT, given, OWN_OPTIONS, _PROPERTIES, _HINTS)
+    own = found.own
+    properties = found.properties
+    group = own.get("group.id")
+    properties["group.id"] = group if group is not None else properties.get("client.id", "legacy-consumer")
+    properties["auto.offset.reset"] = own.get("auto.offset.reset", "smallest")
+    topics = _topics(own)
+    config = ConsumerConfig.load(overrides=properties)
+    if config.fetcher == "columnar":
+        from legacy_consumer.fetchers import choose_fetcher  # takes a moment to load
+
+        choose_fetcher(config)  # refuses what can never work
+    starting = parse_offset_spec("startingOffsets", own.get("startingOffsets", "committed" if group else "earliest"))
+    ending = parse_offset_spec("endingOffsets", own.get("endingOffsets", "latest"))
+    for name, spec in (("startingOffsets", starting), ("endingOffsets", ending)):
+        if spec == COMMITTED and group is None:
+            raise ConfigError(name, "committed", "needs the group: name it in group.id")
+    if ending == FROM_EARLIEST:
+        raise ConfigError("endingOffsets", "earliest", "would read nothing")
+    options = MessageOptions(
+        config=config,
+        group=group,
+        topics=topics,
+        starting=starting,
+        ending=ending,
+        min_partitions=number(own, "minPartitions", maximum=_MOST_TASKS),
+        max_records=number(own, "maxRecordsPerPartition"),
+        fail_on_data_loss=flag(own, "failOnDataLoss", default=True),
+        include_headers=flag(own, "includeHeaders", default=False),
+        fetch_timeout_ms=number(own, "fetchTimeoutMs", maximum=2**31 - 1) or _FETCH_TIMEOUT_MS,
+        max_offsets_per_trigger=number(own, "maxOffsetsPerTrigger"),
+        commit_offsets=flag(own, "commitOffsets", default=group is not None),
+        claim_ownership=flag(own, "claimOwnership", default=False),
+        live_group=word(own, "liveGroup", LiveGroup.FAIL),
+    )
+    for name, needs in (("commitOffsets", options.commit_offsets), ("claimOwnership", options.claim_ownership)):
+        if needs and group is None:
+            raise ConfigError(name, own.get(name), "needs the group: name it in group.id")
+    return options
+
+
+def check_for_stream(options: MessageOptions) -> None:
+    """Refuse what only a batch read can do. Raises: ConfigError."""
+    if options.ending != TO_LATEST:
+        raise ConfigError("endingOffsets", None, "is for batch reads: a stream has no end")
+
+
+def check_for_batch(options: MessageOptions) -> None:
+    """Refuse what only a stream can do. Raises: ConfigError."""
+    if options.claim_ownership:
+        raise ConfigError("claimOwnership", "true", "is for streams: a batch read owns nothing and commits nothing")
+    if options.max_offsets_per_trigger is not None:
+        raise ConfigError("maxOffsetsPerTrigger", None, "is for streams: bound a batch read with endingOffsets")
+    if options.starting == TO_LATEST:
+        raise ConfigError("startingOffsets", "latest", "would read nothing: a batch read ends there")
+
+
+def _topics(own: Mapping[str, str]) -> TopicChoice:
+    given = [name for name in ("topics", "whitelist", "blacklist") if name in own]
+    if len(given) != 1:
+        raise ConfigError(
+            given[1] if given else "topics",
+            None,
+            f"stands beside {given[0]}: give one of topics, whitelist and blacklist"
+            if given
+            else "is required: give topics, whitelist or blacklist",
+        )
+    name = given[0]
+    if name == "whitelist":
+        return TopicChoice(filter=Whitelist(own[name]))
+    if name == "blacklist":
+        return TopicChoice(filter=Blacklist(own[name]))
+    names = tuple(dict.fromkeys(entry.strip() for entry in own[name].split(",")))
+    if not all(names) or any("/" in entry for entry in names):
+        raise ConfigError(name, own[name], "must be names of topics separated by commas")
+    return TopicChoice(names)

@@ -1,0 +1,67 @@
+"""What executors need to know of ZooKeeper, taken along by the plan: the brokers, and who leads a partition.
+
+So executors need no ZooKeeper, and a task saves itself a session. What is out of date by the time a task runs, as after
+a leader moved, the brokers themselves tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from zk_layout.errors import ConnectionLostError
+from zk_layout.model import TopicPartition
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath
+from zk_layout.store import Stat, Watcher, ZkStore, Znode
+
+Znodes = Mapping[str, bytes]
+"""{path: data}. Crosses to the executors."""
+
+_NO_STAT = Stat(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[str, bytes]:
+    """The registrations of the brokers, and the states of these partitions. Raises: NoNodeError, ZooKeeperError."""
+    ids = store.get_children(BrokerIdsPath().path)
+    paths = [BrokerIdPath(int(broker_id)).path for broker_id in ids if broker_id.isdigit()]
+    paths += [PartitionStatePath(*tp).path for tp in partitions]
+    return {
+        path: znode.data
+        for path, znode in zip(paths, store.get_data_many(paths), strict=True)
+        if znode is not None and znode.data is not None
+    }
+
+
+def for_partition(znodes: Znodes, tp: TopicPartition) -> dict[str, bytes]:
+    """What a task needs that reads this partition."""
+    own = PartitionStatePath(*tp).path
+    brokers = f"{BrokerIdsPath().path}/"
+    return {path: data for path, data in znodes.items() if path == own or path.startswith(brokers)}
+
+
+class PlannedStore:
+    """As much of a ZkStore as reading takes, over znodes of the plan. Leaders are told once, then nobody is reached.
+
+    Whoever asks for leaders a second time has found the first answer wrong, and is to ask the brokers.
+    """
+
+    def __init__(self, znodes: Znodes) -> None:
+        self._znodes = znodes
+        self._told: set[str] = set()
+
+    def as_store(self) -> ZkStore:
+        """Itself; what it cannot do nobody asks for."""
+        return cast("ZkStore", self)
+
+    def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:  # noqa: ARG002
+        """The ids of the brokers."""
+        names = [known.removeprefix(f"{path}/") for known in self._znodes if known.startswith(f"{path}/")]
+        return tuple(sorted(name for name in names if "/" not in name))
+
+    def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:  # noqa: ARG002
+        """Registrations, and each state once. Raises: ConnectionLostError."""
+        states = {path for path in paths if path.endswith("/state")}
+        if states & self._told:
+            raise ConnectionLostError("tasks do not ask ZooKeeper")
+        self._told |= states
+        return [Znode(self._znodes[path], _NO_STAT) if path in self._znodes else None for path in paths]

@@ -1,0 +1,89 @@
+"""From what the options say and what the cluster answered to the ranges that are read. No I/O.
+
+A range that the log does not hold is a loss: messages that were deleted before they were read, or a log that is shorter
+than what was committed, as after its topic was deleted and created again. What is lost is said offset by offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from spark_source.errors import Lost, MissingOffsetsError
+from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
+from spark_source.messages.ranges import OffsetRange
+from zk_layout.model import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Where the logs begin and end, the partitions of both the same."""
+
+    earliest: Offsets
+    latest: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where the group stands, and what a time is in each log; both only as far as they were asked for.
+
+    committed: those the group has. outlived: partitions whose offset is that of an earlier topic of this name.
+    reset_to: EARLIEST or LATEST, for partitions without an offset.
+    at_time: an offset each.
+    """
+
+    committed: Offsets = field(default_factory=dict)
+    outlived: Collection[TopicPartition] = ()
+    reset_to: int = EARLIEST
+    at_time: Offsets = field(default_factory=dict)
+
+
+def resolve(
+    option: str, spec: OffsetSpec, partitions: Collection[TopicPartition], logs: Logs, stand: Stand
+) -> dict[TopicPartition, int]:
+    """The offset of each partition, whether or not its log holds it. Sorted.
+
+    Raises: MissingOffsetsError if offsets are given and some partition has none, or a partition does not exist.
+    """
+    found: dict[TopicPartition, int] = {}
+    given = dict(spec.given)
+    if spec.kind is OffsetKind.GIVEN:
+        missing = sorted(set(partitions) - given.keys())
+        unknown = sorted(given.keys() - set(partitions))
+        if missing or unknown:
+            raise MissingOffsetsError(option, tuple(missing), tuple(unknown))
+    for tp in sorted(partitions):
+        match spec.kind:
+            case OffsetKind.EARLIEST:
+                position = EARLIEST
+            case OffsetKind.LATEST:
+                position = LATEST
+            case OffsetKind.TIME:
+                position = stand.at_time[tp]
+            case OffsetKind.GIVEN:
+                position = given[tp]
+            case OffsetKind.COMMITTED:
+                # an outlived offset is none, and all of the new topic is news to the group
+                position = stand.committed.get(tp, EARLIEST if tp in stand.outlived else stand.reset_to)
+        found[tp] = {EARLIEST: logs.earliest[tp], LATEST: logs.latest[tp]}.get(position, position)
+    return found
+
+
+def to_ranges(starts: Offsets, ends: Offsets, logs: Logs) -> tuple[list[OffsetRange], list[Lost]]:
+    """What can be read of each partition, empty ranges left out, and what cannot."""
+    ranges: list[OffsetRange] = []
+    lost: list[Lost] = []
+    for tp, wanted_end in sorted(ends.items()):
+        wanted_start = starts[tp]
+        earliest, latest = logs.earliest[tp], logs.latest[tp]
+        # behind the end of the log nothing is known of what was read, so it begins anew
+        start = earliest if wanted_start > latest else max(wanted_start, earliest)
+        end = min(max(wanted_end, start), latest) if wanted_start <= latest else latest
+        if wanted_start > latest or wanted_start < min(earliest, wanted_end) or wanted_end > latest:
+            lost.append(Lost(tp, wanted_start, wanted_end, earliest, latest))
+        if end > start:
+            ranges.append(OffsetRange(tp, start, end))
+    return ranges, lost

@@ -1,0 +1,252 @@
+"""The streaming read of zk_messages.
+
+Spark runs one Python worker on the driver for as long as a query runs, in which a reader plans batch after batch; it
+keeps its connections. Another one is made only to be pickled to the executors, which read as in a batch query.
+
+A batch is done when Spark asks for the next one: `start` of latestOffset is the end of what was processed. That is
+when it becomes the group's committed offset; Spark's own call of commit comes a batch later, for the last one never.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from legacy_consumer.librdkafka.client import check_settings
+from legacy_consumer.librdkafka.settings import query_settings
+from spark_source.errors import LiveGroupError
+from spark_source.messages.batch import log_notes, plan_tasks, read_range, report_loss
+from spark_source.messages.cluster import Cluster
+from spark_source.messages.columns import WantedColumn
+from spark_source.messages.group_claim import GroupClaim, living_members
+from spark_source.messages.group_progress import GroupProgress
+from spark_source.messages.options import LiveGroup, MessageOptions
+from spark_source.messages.planned_znodes import read_znodes
+from spark_source.messages.positions import resolve, to_ranges
+from spark_source.messages.ranges import limit_ends
+from spark_source.messages.stream_offsets import JsonOffsets, Reported, from_json, report, to_json
+from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
+from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+logger = logging.getLogger(__name__)
+
+_LEAST_WAIT_S = 0.1
+"""Without a trigger interval Spark asks every 10 ms for something new; ZooKeeper and brokers are asked less often."""
+
+_Offsets = dict[TopicPartition, int]
+
+
+class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads messages batch by batch, from where the group stands or the checkpoint says.
+
+    Its methods run on the driver in one process, read on the executors from a pickled copy that never planned anything.
+    """
+
+    def __init__(self, options: MessageOptions, columns: tuple[WantedColumn, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._driver: StreamDriver | None = None
+
+    def _plan(self) -> StreamDriver:
+        if self._driver is None:
+            _exit_at_sigterm()
+            self._driver = StreamDriver(self._options)
+            self._driver.open()
+        return self._driver
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
+        """Where a query without a checkpoint begins. Raises: what planning a batch read does; LiveGroupError."""
+        return to_json(self._plan().initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What maxOffsetsPerTrigger says."""
+        most = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From now on nothing that comes later is read."""
+        self._plan().stop_at_present()
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+        """Where the next batch ends. All before start was processed, so it is committed."""
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return to_json(self._plan().advance(from_json(start), most))
+
+    def reportLatestOffset(self) -> Reported:  # noqa: N802
+        """For the progress of the query: where the logs end, and the lag behind the batch that was just planned."""
+        return self._plan().report()
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        """The tasks of a batch. Raises: DataLossError, BrokersUnavailableError."""
+        if start == end:
+            return []
+        return self._plan().tasks(from_json(start), from_json(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range. Runs on an executor."""
+        return read_range(self._options, self._columns, partition)
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Spark is done with all before end."""
+        self._plan().commit(from_json(end))
+
+    def stop(self) -> None:
+        """Release what was claimed, and free the connections; twice is harmless."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.close()
+
+
+def _exit_at_sigterm() -> None:
+    """Spark ends the driver's worker by this signal. As an exception it gets the worker to call stop on its way out."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+class StreamDriver:
+    """What the driver does for a stream; all that is open, and all that is remembered between two batches."""
+
+    def __init__(self, options: MessageOptions) -> None:
+        self._options = options
+        self._cluster = Cluster(options)
+        self._claim: GroupClaim | None = None
+        self._progress: GroupProgress | None = None
+        self._target: _Offsets | None = None
+        self._ends: _Offsets = {}
+        self._planned: _Offsets = {}
+        self._known: list[TopicPartition] = []
+        self._asked_from: _Offsets = {}
+        self._asked_at = 0.0
+
+    def open(self) -> None:
+        """Connect, and see to the group. Raises: LiveGroupError, ConfigError and what Cluster raises."""
+        options = self._options
+        log_notes(options)
+        try:
+            self._cluster.open()
+            check_settings(query_settings(options.config, self._cluster.brokers()))
+            group = options.group
+            if group is not None:
+                if options.claim_ownership:
+                    self._claim = GroupClaim(self._cluster.store, group, options.config.consumer_id)
+                    self._claim.hold(self._partitions())
+                elif options.commit_offsets and options.live_group is LiveGroup.FAIL:
+                    members = living_members(self._cluster.store, group)
+                    if members:
+                        raise LiveGroupError(group, members)
+                if options.commit_offsets:
+                    self._progress = GroupProgress(self._cluster.store, group, self._claim)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the group and free everything."""
+        try:
+            if self._claim is not None:
+                self._claim.release()
+        except (ConnectionLostError, ConnectTimeoutError) as error:
+            logger.warning("group %s: not released, the session's end will do it: %s", self._options.group, error)
+        finally:
+            self._cluster.close()
+
+    def initial(self) -> _Offsets:
+        """Where to begin without a checkpoint. Raises: as a batch read."""
+        partitions = self._cluster.partitions()
+        logs = self._cluster.logs(partitions)
+        spec = self._options.starting
+        return resolve("startingOffsets", spec, partitions, logs, self._cluster.stand(spec, partitions))
+
+    def stop_at_present(self) -> None:
+        """Read nothing that comes later than now."""
+        self._target = self._cluster.log_ends(self._partitions())
+
+    def advance(self, start: Mapping[TopicPartition, int], most: int | None) -> _Offsets:
+        """Where the next batch ends, whose start everything has been processed up to.
+
+        Partitions that are new begin at 0. Those of a topic that is gone keep their offsets.
+        """
+        if start == self._planned and start == self._asked_from:
+            time.sleep(max(0.0, self._asked_at + _LEAST_WAIT_S - time.monotonic()))
+        self._asked_from, self._asked_at = dict(start), time.monotonic()
+        if self._claim is not None:
+            self._claim.hold(self._partitions())
+        self.commit(start)
+        ends = self._target
+        if ends is None:
+            ends = self._cluster.log_ends(self._partitions())
+        self._ends = dict(ends)
+        starts = {**dict.fromkeys(ends, 0), **start}
+        beyond = {tp: end for tp, end in ends.items() if end < starts[tp]}
+        # another log is read from its begin
+        starts.update(dict.fromkeys(self._find_other_logs(starts, beyond), 0))
+        self._planned = {**starts, **(ends if most is None else limit_ends(starts, ends, most))}
+        return self._planned
+
+    def _partitions(self) -> list[TopicPartition]:
+        """Those there are now; while ZooKeeper does not answer, those there were."""
+        try:
+            self._known = self._cluster.partitions(must_exist=False)
+        except (ConnectionLostError, ConnectTimeoutError) as error:
+            if not self._known:
+                raise
+            logger.warning("new partitions are not looked for: %s", error)
+        return self._known
+
+    def _find_other_logs(
+        self, starts: Mapping[TopicPartition, int], beyond: Mapping[TopicPartition, int]
+    ) -> Collection[TopicPartition]:
+        """Those of these logs that do end before what was read from them, and so are others. They are asked again: a
+        new leader may be behind for a moment. Raises: DataLossError, by option.
+        """
+        if not beyond:
+            return ()
+        logs = self._cluster.logs(beyond)
+        still = {tp: starts[tp] for tp in beyond if logs.latest[tp] < starts[tp]}
+        _, lost = to_ranges(still, still, logs)
+        report_loss(self._options, lost)
+        return still.keys()
+
+    def report(self) -> Reported:
+        """Log ends and lag as of the last batch planned."""
+        return report(self._ends, self._planned)
+
+    def tasks(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Sequence[InputPartition]:
+        """What is read of one batch."""
+        starts = {**dict.fromkeys(end, 0), **start}
+        # a log that ends before its start is read anew, from its begin
+        starts = {tp: 0 if end[tp] < starts[tp] else starts[tp] for tp in end}
+        moved = {tp: offset for tp, offset in end.items() if offset > starts[tp]}
+        logs = self._cluster.logs(moved)
+        ranges, lost = to_ranges(starts, moved, logs)
+        report_loss(self._options, [each for each in lost if each.partition in start or each.start > 0])
+        znodes = read_znodes(self._cluster.store, [each.partition for each in ranges])
+        return plan_tasks(self._options, ranges, znodes)
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Make these the group's offsets. A ZooKeeper that does not answer now is asked again with the next batch."""
+        if self._progress is None:
+            return
+        try:
+            self._progress.commit(offsets)
+        except (ConnectionLostError, ConnectTimeoutError, SessionExpiredError) as error:
+            logger.warning("group %s: offsets are not committed yet: %s", self._options.group, error)

@@ -1,0 +1,135 @@
+"""The streaming read of zk_offsets: snapshot after snapshot, for lag over time.
+
+ZooKeeper keeps no history, so a batch that Spark repeats after a failure is a snapshot of then, not of the first time;
+its rows say so in read_at. A snapshot is read by the executors. With changesOnly the driver reads it, compares it with
+the one before and hands out the rows that differ; the first one of a query is complete.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from legacy_consumer.admin.group_table import GroupPartition
+from spark_source.batch import GroupsPartition, log_notes, plan_groups
+from spark_source.filters import Pruning
+from spark_source.offsets import Facts, RequestedColumn
+from spark_source.options import ReadOptions
+from spark_source.snapshot import as_batch, read_snapshot
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+"""Without a trigger interval Spark asks every 10 ms for something new."""
+
+SnapshotOffset: TypeAlias = "dict[str, int]"
+Seen: TypeAlias = "tuple[object, ...]"
+
+
+class ChangedRows(InputPartition):
+    """Rows that the driver read, with what was read beside them."""
+
+    def __init__(self, rows: tuple[GroupPartition, ...], facts: Facts) -> None:
+        super().__init__(None)
+        self.rows = rows
+        self.facts = facts
+
+
+class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A snapshot for each trigger, at least snapshotIntervalMs apart. Its offsets are times: {"at_ms": ...}.
+
+    All but read runs on the driver in one process; read runs on the executors from a pickled copy.
+    """
+
+    def __init__(self, options: ReadOptions, columns: tuple[RequestedColumn, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._target_ms: int | None = None
+        self._before: dict[tuple[str, str, int], Seen] = {}
+
+    def initialOffset(self) -> SnapshotOffset:  # noqa: N802 - Spark's name
+        """Before the first snapshot."""
+        log_notes(self._options)
+        return {"at_ms": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """One snapshot is all there is now."""
+        self._target_ms = _now_ms()
+
+    def latestOffset(self, start: SnapshotOffset, limit: ReadLimit) -> SnapshotOffset:  # noqa: N802, ARG002
+        """Now, or start while the last snapshot is too young."""
+        if self._target_ms is not None:
+            return {"at_ms": max(self._target_ms, start["at_ms"])}
+        now_ms = _now_ms()
+        if now_ms - start["at_ms"] < self._options.snapshot_interval_ms:
+            time.sleep(_POLL_S)
+            return start
+        return {"at_ms": now_ms}
+
+    def partitions(self, start: SnapshotOffset, end: SnapshotOffset) -> Sequence[InputPartition]:
+        """The tasks of one snapshot. Raises: ZooKeeperError, MissingGroupsError, MissingListenerError."""
+        if start == end:
+            return []
+        plan = plan_groups(self._options, self._columns, Pruning())
+        if not self._options.changes_only:
+            return plan
+        return self._changes([group for partition in plan for group in partition.groups])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One task. Runs on an executor."""
+        if isinstance(partition, ChangedRows):
+            yield as_batch(self._columns, partition.rows, partition.facts)
+            return
+        assert isinstance(partition, GroupsPartition)
+        for rows, facts in read_snapshot(self._options, self._columns, Pruning(), partition.groups):
+            yield as_batch(self._columns, rows, facts)
+
+    def _changes(self, groups: Sequence[str]) -> list[InputPartition]:
+        found: list[InputPartition] = []
+        now: dict[tuple[str, str, int], Seen] = {}
+        for rows, facts in read_snapshot(self._options, self._columns, Pruning(), groups):
+            seen = {(row.group, row.topic, row.partition): _seen(row, facts) for row in rows}
+            changed = tuple(
+                row
+                for row in rows
+                if self._before.get((row.group, row.topic, row.partition)) != seen[row.group, row.topic, row.partition]
+            )
+            if changed:
+                found.append(ChangedRows(changed, _of(changed, facts)))
+            now.update(seen)
+        self._before = now
+        return found
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _seen(row: GroupPartition, facts: Facts) -> Seen:
+    """What makes a row another one, but for the time it was read."""
+    tp = TopicPartition(row.topic, row.partition)
+    return row, facts.start.get(tp), facts.end.get(tp), facts.states.get(tp), _members_of(row, facts)
+
+
+def _members_of(row: GroupPartition, facts: Facts) -> Mapping[tuple[str, str], str | None]:
+    return {key: text for key, text in facts.members.items() if key[0] == row.group}
+
+
+def _of(rows: Sequence[GroupPartition], facts: Facts) -> Facts:
+    """Only what these rows need, for they travel."""
+    partitions = {TopicPartition(row.topic, row.partition) for row in rows}
+    groups = {row.group for row in rows}
+    return Facts(
+        {tp: at for tp, at in facts.start.items() if tp in partitions},
+        {tp: at for tp, at in facts.end.items() if tp in partitions},
+        {key: text for key, text in facts.members.items() if key[0] in groups},
+        {tp: state for tp, state in facts.states.items() if tp in partitions},
+        facts.read_at_ms,
+    )

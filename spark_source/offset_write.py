@@ -1,0 +1,194 @@
+"""The write of zk_offsets: rows (group, topic, partition, offset) become committed offsets.
+
+Tasks only check and collect rows; they travel to the driver as commit messages. When every task has succeeded the
+driver looks at all groups, checks all offsets, saves what stands there, and writes each group in one multi over the
+versions that it saw. If a group cannot be written after others were, those are put back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from legacy_consumer.admin.backups import write_backups
+from legacy_consumer.admin.errors import ChangeError
+from legacy_consumer.admin.group_table import read_group_partitions
+from legacy_consumer.admin.offset_files import read_offsets
+from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan
+from legacy_consumer.admin.offset_writes import write_plan
+from legacy_consumer.errors import ActiveGroupError, BrokersUnavailableError
+from spark_source.errors import OffsetWriteError
+from spark_source.offset_rows import GroupOffsets, OffsetRow, as_rows, check_batch, merge
+from spark_source.options import LiveGroups, NullOffsets, OutsideLog, WriteOptions
+from spark_source.zookeeper import connected
+from zk_layout.errors import LegacyConsumerError, ZooKeeperError
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_S = 10.0
+_SHOWN = 5
+
+
+@dataclass
+class CollectedRows(WriterCommitMessage):
+    """What one task was given: (group, topic, partition, offset) each."""
+
+    rows: tuple[tuple[str, str, int, int | None], ...]
+
+
+class ZkOffsetsWriter(DataSourceArrowWriter):
+    """Writes committed offsets. Pickled to the executors for write; commit runs on the driver in one process."""
+
+    def __init__(self, options: WriteOptions, names: tuple[str, str, str, str]) -> None:
+        self._options = options
+        self._names = names
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Check the rows of one task and send them on. Runs on an executor. Raises: OffsetWriteError."""
+        may_delete = self._options.null_offsets is NullOffsets.DELETE
+        rows = [row for batch in iterator for row in check_batch(batch, self._names, may_delete=may_delete)]
+        return CollectedRows(tuple(rows))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Write all that the tasks collected. Runs on the driver, once.
+
+        Raises: OffsetWriteError with the reason; then nothing is written.
+        """
+        rows = [row for message in messages if isinstance(message, CollectedRows) for row in message.rows]
+        wanted = merge(rows)
+        if not wanted:
+            logger.info("no offsets to write")
+            return
+        try:
+            with connected(self._options.cluster) as store:
+                self._write(store, wanted)
+        except (ChangeError, ActiveGroupError, ZooKeeperError, BrokersUnavailableError) as error:
+            raise OffsetWriteError(str(error)) from error
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task failed: nothing was written, so there is nothing to undo."""
+        logger.warning("no offset was written: a task failed (%d had succeeded)", len(messages))
+
+    def _write(self, store: ZkStore, wanted: GroupOffsets) -> None:
+        options = self._options
+        plans = make_plans(store, wanted)
+        if options.live_groups is LiveGroups.FAIL:
+            for plan in plans:
+                if plan.members:
+                    raise ActiveGroupError(plan.group, tuple(member.consumer_id for member in plan.members))
+        if options.outside_log is OutsideLog.FAIL:
+            self._refuse_outside(store, wanted)
+        changes = sum(len(plan.to_write) for plan in plans)
+        if options.dry_run:
+            logger.warning("dry run: %d offsets of %d groups would change", changes, len(plans))
+            return
+        if options.backup_folder is not None:
+            file = write_backups(Path(options.backup_folder), "spark", {plan.group: plan.backup for plan in plans})
+            logger.warning("the offsets of before are in %s", file)
+        write_plans(store, plans, force=options.live_groups is LiveGroups.ALLOW)
+        logger.info("%d offsets of %d groups were written", changes, len(plans))
+
+    def _refuse_outside(self, store: ZkStore, wanted: GroupOffsets) -> None:
+        """Raises: OffsetWriteError naming offsets that their logs do not hold, or logs that nobody knows."""
+        from legacy_consumer.librdkafka import open_log_offsets  # takes a moment to load
+
+        offsets = [(tp, offset) for own in wanted.values() for tp, offset in own.items() if offset is not None]
+        partitions = {tp for tp, _ in offsets}
+        logs = open_log_offsets(self._options.cluster, store, timeout_s=_ANSWER_S)
+        try:
+            earliest = logs.earliest(partitions)
+            latest = logs.latest(partitions)
+        finally:
+            logs.close()
+        unknown = sorted(partitions - (earliest.keys() & latest.keys()))
+        if unknown:
+            raise OffsetWriteError(
+                f"no broker says where the logs of {_some(unknown)} begin and end: check the names, or set "
+                "outsideLog=allow"
+            )
+        outside = [
+            f"{offset} of {tp} (its log holds {earliest[tp]} to {latest[tp]})"
+            for tp, offset in sorted(set(offsets))
+            if not earliest[tp] <= offset <= latest[tp]
+        ]
+        if outside:
+            raise OffsetWriteError(f"offsets lie outside their logs: {_some(outside)}; outsideLog=allow writes them")
+
+
+def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
+    """What is to be written for each group, over what stands there. All groups are read together."""
+    topics = {tp.topic for own in wanted.values() for tp in own}
+    standings: dict[str, dict[TopicPartition, Standing]] = {group: {} for group in wanted}
+    for row in read_group_partitions(store, sorted(wanted), topics=topics.__contains__):
+        problem = row.error if row.offset_version is not None and row.committed is None else None
+        standings[row.group][TopicPartition(row.topic, row.partition)] = Standing(
+            row.committed, row.offset_version, row.owner, problem
+        )
+    return [make_plan(store, group, standings[group], own) for group, own in sorted(wanted.items())]
+
+
+def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> None:
+    """Write all, or none: what was written before a failure is put back.
+
+    Raises: what write_plan does; OffsetWriteError if something could not be put back, naming it.
+    """
+    written: list[OffsetPlan] = []
+    try:
+        for plan in plans:
+            write_plan(store, plan, force=force)
+            written.append(plan)
+    except LegacyConsumerError as error:
+        left = []
+        for plan in written:
+            try:
+                write_plan(store, undoing(plan), force=True)
+            except LegacyConsumerError as problem:
+                logger.error("group %s could not be put back: %s", plan.group, problem)  # noqa: TRY400
+                left.append(plan.group)
+        if left:
+            raise OffsetWriteError(
+                f"except those of {_some(left)}, which could not be put back: see the backup; {error}"
+            ) from error
+        raise
+
+
+def undoing(plan: OffsetPlan) -> OffsetPlan:
+    """The plan that puts back what stood there, over what the plan wrote."""
+    return OffsetPlan(
+        plan.group,
+        tuple(
+            OffsetChange(change.partition, _written(change), change.before.offset)
+            for change in plan.to_write
+            if change.before.problem is None
+        ),
+    )
+
+
+def _written(change: OffsetChange) -> Standing:
+    """How a partition stands after its change."""
+    if change.after is None:
+        return Standing()
+    version = 0 if change.before.version is None else change.before.version + 1
+    return Standing(change.after, version, change.before.owner)
+
+
+def _some(things: Sequence[object]) -> str:
+    shown = ", ".join(map(str, things[:_SHOWN]))
+    return shown if len(things) <= _SHOWN else f"{shown} and {len(things) - _SHOWN} more"
+
+
+def old_offsets(file: str | Path) -> list[OffsetRow]:
+    """The rows (group, topic, partition, offset) in a file of backupFolder, to be written back.
+
+    Where the offset is None there was none; nullOffsets=delete puts that back, too.
+    Raises: BadOffsetFileError, OSError.
+    """
+    path = Path(file)
+    return as_rows(read_offsets(path.read_text(encoding="utf-8"), path.name).groups)

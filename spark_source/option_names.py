@@ -1,0 +1,128 @@
+"""What the options of both formats have in common: those that say how to reach the cluster, and how a name is found.
+
+Spark hands options over with their names in small letters; here they are spelled as they are documented and found
+whatever their case.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import TypeVar
+
+from legacy_consumer.config import PROPERTIES, ClusterConfig
+from legacy_consumer.config.properties import HINTS, IGNORED, PASSED_TO_LIBRDKAFKA, RDKAFKA_PREFIX
+from zk_layout.errors import ConfigError
+
+OFFSETS_FORMAT = "zk_offsets"
+MESSAGES_FORMAT = "zk_messages"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: default_text is a word for the docs, as `required` or `none`."""
+
+    name: str
+    default_text: str
+    meaning: str
+
+
+def property_options(names: Collection[str]) -> tuple[Option, ...]:
+    """Properties of consumers that are options too, as their table says."""
+    return tuple(Option(known.name, known.default_text, known.meaning) for known in PROPERTIES if known.name in names)
+
+
+_CLUSTER_ATTRIBUTES = {field.name for field in fields(ClusterConfig)}
+CLUSTER_OPTIONS = tuple(
+    Option(known.name, known.default_text if known.name != "client.id" else "legacy-consumer", known.meaning)
+    for known in PROPERTIES
+    if known.attribute in _CLUSTER_ATTRIBUTES or known.name in PASSED_TO_LIBRDKAFKA
+)
+RDKAFKA_OPTION = Option(f"{RDKAFKA_PREFIX}*", "none", "`rdkafka.X` sets librdkafka's X in the questions to the brokers")
+
+_ELSEWHERE = {name.lower(): reason for name, reason in {**IGNORED, **HINTS}.items()}
+_PROPERTY_NAMES = {known.name for known in PROPERTIES}
+
+
+@dataclass(frozen=True, slots=True)
+class SortedOptions:
+    """The options of one read or write, under their documented names: its own, and properties of the cluster."""
+
+    own: dict[str, str]
+    properties: dict[str, str | int | bool]
+
+
+def sort_options(
+    form: str,
+    given: Mapping[str, str],
+    own: Collection[Option],
+    properties: Collection[Option],
+    hints: Mapping[str, str],
+) -> SortedOptions:
+    """Tell own options from properties. hints: {name in small letters: why it is none}.
+
+    Raises: ConfigError naming the first that is neither, with what was probably meant.
+    """
+    own_names = {option.name.lower(): option.name for option in own}
+    names = {**own_names, **{option.name.lower(): option.name for option in properties}}
+    found = SortedOptions({}, {})
+    for key, value in given.items():
+        small = key.lower()
+        if small in own_names:
+            found.own[own_names[small]] = value
+        elif small in names:
+            found.properties[names[small]] = value
+        elif small.startswith(RDKAFKA_PREFIX) and small != RDKAFKA_PREFIX:
+            found.properties[small] = value  # all of librdkafka's names are small
+        else:
+            raise ConfigError(key, None, _unknown(form, small, names, hints))
+    return found
+
+
+def _unknown(form: str, small: str, names: Mapping[str, str], hints: Mapping[str, str]) -> str:
+    if small in hints:
+        return hints[small]
+    if small == "path":
+        return f"{form} has no path: call load() without one, and save() likewise"
+    if small in _ELSEWHERE:
+        return _ELSEWHERE[small]
+    if small in _PROPERTY_NAMES:
+        return f"a property of consumers, {form} has no use for it"
+    near = difflib.get_close_matches(small, names, n=1, cutoff=0.6)
+    return f"no such option of {form}" + (f", did you mean {names[near[0]]}?" if near else "")
+
+
+Word = TypeVar("Word", bound=Enum)
+
+
+def word(own: Mapping[str, str], name: str, default: Word) -> Word:
+    """The option's value among the words of an enumeration. Raises: ConfigError."""
+    text = own.get(name)
+    if text is None:
+        return default
+    for choice in type(default):
+        if str(choice.value).lower() == text.strip().lower():
+            return choice
+    words = [str(choice.value) for choice in type(default)]
+    raise ConfigError(name, text, f"must be {', '.join(words[:-1])} or {words[-1]}")
+
+
+def flag(own: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """true or false. Raises: ConfigError."""
+    text = own.get(name, str(default)).strip().lower()
+    if text not in {"true", "false"}:
+        raise ConfigError(name, own[name], "must be true or false")
+    return text == "true"
+
+
+def number(own: Mapping[str, str], name: str, *, maximum: int = 2**63 - 1) -> int | None:
+    """A whole number of at least 1, None without one. Raises: ConfigError."""
+    text = own.get(name)
+    if text is None:
+        return None
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal()) or not 1 <= int(digits) <= maximum:
+        raise ConfigError(name, text, f"must be a whole number from 1 to {maximum}")
+    return int(digits)

@@ -1,0 +1,110 @@
+"""Reads groups as rows, with whatever the columns need beside them: what a task of zk_offsets does."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack
+
+import pyarrow as pa
+
+from legacy_consumer.admin.group_members import read_members
+from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
+from spark_source.arrow import record_batch
+from spark_source.errors import UnreadableZnodeError
+from spark_source.filters import Pruning
+from spark_source.offsets import BROKER_NEEDS, Facts, Need, RequestedColumn, needed_facts
+from spark_source.options import ReadMode, ReadOptions
+from spark_source.ranges import GROUPS_PER_TASK
+from spark_source.zookeeper import connected
+from zk_layout.codecs import decode_partition_state
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import ConsumerRegistration, PartitionState, TopicPartition
+from zk_layout.paths import PartitionStatePath
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+Rows = Sequence[GroupPartition]
+
+
+def read_snapshot(
+    options: ReadOptions, columns: Sequence[RequestedColumn], pruning: Pruning, groups: Sequence[str]
+) -> Iterator[tuple[Rows, Facts]]:
+    """The rows of these groups, some groups at a time; connected from the first to the last.
+
+    A group that is gone by now has no rows. Raises: ZooKeeperError; UnreadableZnodeError with mode=FAILFAST.
+    """
+    needed = needed_facts(columns)
+    with ExitStack() as open_until_read:
+        if not groups:
+            return
+        store = open_until_read.enter_context(connected(options.cluster))
+        ask_brokers: Callable[[Collection[TopicPartition]], tuple[dict[TopicPartition, int], dict[TopicPartition, int]]]
+        ask_brokers = _ask_nobody
+        if needed & BROKER_NEEDS:
+            from spark_source.log_ends import LogEndsReader  # librdkafka takes a moment to load
+
+            logs = LogEndsReader(options.cluster, store, needed)
+            open_until_read.callback(logs.close)
+            ask_brokers = logs.read
+        for start in range(0, len(groups), GROUPS_PER_TASK):
+            some = groups[start : start + GROUPS_PER_TASK]
+            rows = read_group_partitions(
+                store,
+                some,
+                topics=lambda topic: options.topics.matches(topic) and pruning.wants_topic(topic),
+                partitions=pruning.wants_partition,
+            )
+            partitions = {TopicPartition(row.topic, row.partition) for row in rows}
+            members = _read_subscriptions(store, some) if Need.MEMBERS in needed else {}
+            states = _read_states(store, partitions) if Need.STATES in needed else {}
+            # the ends of the logs come after the offsets: the other way round lag could fall below 0
+            starts, ends = ask_brokers(partitions)
+            if options.mode is ReadMode.FAILFAST:
+                _refuse_errors(rows)
+            yield rows, Facts(starts, ends, members, states, time.time_ns() // 1_000_000)
+
+
+def as_batch(columns: Sequence[RequestedColumn], rows: Rows, facts: Facts) -> pa.RecordBatch:
+    """The columns of these rows."""
+    return record_batch(
+        [requested.arrow for requested in columns], [requested.column.values(rows, facts) for requested in columns]
+    )
+
+
+def _ask_nobody(_: Collection[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    return {}, {}
+
+
+def _refuse_errors(rows: Rows) -> None:
+    for row in rows:
+        if row.error is not None:
+            raise UnreadableZnodeError(row.error)
+
+
+def _read_subscriptions(store: ZkStore, groups: Sequence[str]) -> dict[tuple[str, str], str | None]:
+    return {
+        (member.group, member.consumer_id): None if member.registration is None else _as_text(member.registration)
+        for member in read_members(store, groups)
+    }
+
+
+def _as_text(registration: ConsumerRegistration) -> str:
+    wanted = ", ".join(f"{topic} ({streams})" for topic, streams in registration.subscription)
+    return f"{registration.pattern.value}: {wanted}"
+
+
+def _read_states(store: ZkStore, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+    wanted = sorted(partitions)
+    paths = [PartitionStatePath(*tp).path for tp in wanted]
+    found: dict[TopicPartition, PartitionState] = {}
+    for tp, path, znode in zip(wanted, paths, store.get_data_many(paths), strict=True):
+        if znode is None:
+            continue
+        try:
+            found[tp] = decode_partition_state(path, znode.data)
+        except MalformedZnodeError as error:
+            logger.warning("the leader of %s is not known: %s", tp, error)
+    return found

@@ -1,0 +1,83 @@
+"""The examples, one of them with executors that are processes of their own."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import uuid
+from datetime import datetime
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from legacy_consumer.librdkafka import produce_all
+from tests.spark.conftest import Tree, store_of
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+
+
+def run(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program of its own, whose temporary files lie in the folder."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), **environment}
+    return subprocess.run(
+        [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=360, check=False
+    )
+
+
+@pytest.fixture
+def spark_home(tmp_path):
+    """Spark's own folder by links: workers of a local cluster leave their files there, and not in the installed one."""
+    home = tmp_path / "spark-home"
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    return str(home)
+
+
+def test_a_stream_takes_a_group_over_and_hands_it_back(tmp_path, spark_home):
+    cluster = ("--master", "local-cluster[2,1,1024]")
+    done = run(tmp_path, str(ROOT / "examples" / "takeover.py"), "--flights", "6000", *cluster, SPARK_HOME=spark_home)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "each of 6000 flights was counted once"
+    assert "Spark took over, aggregated " in done.stdout
+    assert "the group is 0 messages behind in 3 partitions, says zk_offsets" in done.stdout
+
+
+@pytest.fixture
+def lag_history():
+    spec = importlib.util.spec_from_file_location("lag_history", ROOT / "examples" / "lag_history.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_lag_history_is_kept_and_drawn(spark, kafka, tmp_path, lag_history):
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=1)
+    produce_all(topic, [(None, b"x", 0)] * 40, {"bootstrap.servers": kafka.bootstrap_servers})
+    with store_of(kafka.zookeeper_connect) as store:
+        Tree(kafka.zookeeper_connect, store).commit("watched", topic, 0, 25)
+    lag_history.keep(spark, tmp_path, kafka.zookeeper_connect, "watched", every=0.1, snapshots=2)
+    history = lag_history.history_of(spark, tmp_path, "watched")
+    assert len(history) >= 2
+    assert {lag for _, lag in history} == {15}
+    assert lag_history.drawing("watched", history).startswith("watched: lag 15, at most 15\n|██")
+
+
+def test_a_history_is_drawn_as_blocks_of_the_highest_lag(lag_history):
+    times = [datetime(2013, 1, 1, 5, minute) for minute in range(5)]  # noqa: DTZ001
+    drawn = lag_history.drawing("g", list(zip(times, (0, 50, 100, 25, 0), strict=True)))
+    assert drawn == "g: lag 0, at most 100\n| ▄█▂ |\n2013-01-01 05:00:00 to 2013-01-01 05:04:00, 5 snapshots"
+    assert lag_history.drawing("g", []) == "no lag of g in this table"
+
+
+@pytest.mark.parametrize("name", ["takeover", "lag_history"])
+def test_an_example_says_what_it_does(name, tmp_path):
+    done = run(tmp_path, str(ROOT / "examples" / f"{name}.py"), "--help")
+    assert done.returncode == 0
+    assert "Example: python examples/" in done.stdout

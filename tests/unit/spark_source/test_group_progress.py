@@ -1,0 +1,106 @@
+import logging
+
+import pytest
+
+from spark_source.errors import LiveGroupError, OwnershipLostError
+from spark_source.messages.group_claim import GroupClaim
+from spark_source.messages.group_progress import GroupProgress
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def store():
+    store = MemoryStore(MemoryZooKeeper())
+    store.start()
+    store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}', make_parents=True)
+    yield store
+    store.close()
+
+
+def commit(store, partition, offset):
+    path = f"/consumers/g/offsets/t/{partition}"
+    if store.exists(path) is None:
+        store.create(path, b"%d" % offset, make_parents=True)
+    else:
+        store.set_data(path, b"%d" % offset)
+
+
+def committed(store):
+    return [
+        znode and int(znode.data) for znode in store.get_data_many([f"/consumers/g/offsets/t/{n}" for n in range(2)])
+    ]
+
+
+def test_finished_batches_become_the_offsets_of_the_group(store):
+    progress = GroupProgress(store, "g", None)
+    progress.commit({A: 5, B: 0})
+    assert committed(store) == [5, 0]
+    progress.commit({A: 9, B: 0})
+    assert committed(store) == [9, 0]
+    assert store.get_data("/consumers/g/offsets/t/1").stat.version == 0
+
+
+def test_what_the_group_had_committed_is_never_moved_back(store, caplog):
+    commit(store, 0, 50)
+    progress = GroupProgress(store, "g", None)
+    with caplog.at_level(logging.WARNING):
+        progress.commit({A: 10})
+        progress.commit({A: 20})
+    assert committed(store)[0] == 50
+    assert caplog.text.count("has committed 50 in t/0 and the stream is at 10") == 1
+    progress.commit({A: 60})
+    assert committed(store)[0] == 60
+
+
+def test_somebody_elses_commit_is_told_and_overwritten(store, caplog):
+    progress = GroupProgress(store, "g", None)
+    progress.commit({A: 5})
+    commit(store, 0, 2)
+    with caplog.at_level(logging.WARNING):
+        progress.commit({A: 9})
+    assert committed(store)[0] == 9
+    assert "somebody committed 2 in t/0, the stream commits 9 over it" in caplog.text
+
+
+def test_a_claim_is_one_member_that_owns_every_partition(store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A])
+    [member] = store.get_children("/consumers/g/ids")
+    assert store.get_data("/consumers/g/owners/t/0").data == f"{member}-0".encode()
+    claim.hold([A, B])
+    assert store.get_children("/consumers/g/owners/t") == ("0", "1")
+    GroupProgress(store, "g", claim).commit({A: 5, B: 6})
+    assert committed(store) == [5, 6]
+    claim.release()
+    claim.release()
+    assert (store.get_children("/consumers/g/ids"), store.get_children("/consumers/g/owners/t")) == ((), ())
+
+
+def test_a_group_with_members_is_not_claimed(store):
+    store.create("/consumers/g/ids/somebody", b"{}", ephemeral=True, make_parents=True)
+    with pytest.raises(LiveGroupError) as caught:
+        GroupClaim(store, "g").hold([A])
+    assert caught.value.members == ("somebody",)
+    assert store.get_children("/consumers/g/ids") == ("somebody",)
+
+
+def test_a_partition_that_somebody_owns_is_not_claimed_and_nothing_is_left(store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A])
+    store.delete("/consumers/g/owners/t/0")
+    store.create("/consumers/g/owners/t/0", b"thief-0")
+    with pytest.raises(OwnershipLostError, match="t/0 by thief-0"):
+        claim.hold([A])
+    assert store.get_children("/consumers/g/ids") == ()
+
+
+def test_a_commit_of_what_is_not_owned_any_more_is_refused(store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A])
+    store.delete("/consumers/g/owners/t/0")
+    with pytest.raises(OwnershipLostError):
+        GroupProgress(store, "g", claim).commit({A: 5})
+    assert committed(store)[0] is None

@@ -1,0 +1,113 @@
+import pickle
+
+import pytest
+
+from rebalance.subscription import Blacklist
+from spark_source.messages.offset_spec import COMMITTED, FROM_EARLIEST, TO_LATEST
+from spark_source.messages.options import (
+    OWN_OPTIONS,
+    LiveGroup,
+    check_for_batch,
+    check_for_stream,
+    parse_message_options,
+)
+from zk_layout.errors import ConfigError, LegacyConsumerError
+
+GIVEN = {"zookeeper.connect": "h:2181/kafka", "topics": "t"}
+
+
+def test_without_a_group_all_is_read_and_with_one_what_it_has_not_read():
+    alone = parse_message_options(GIVEN)
+    assert (alone.group, alone.starting, alone.ending, alone.commit_offsets) == (None, FROM_EARLIEST, TO_LATEST, False)
+    of_group = parse_message_options({**GIVEN, "group.id": "g"})
+    assert (of_group.group, of_group.starting, of_group.commit_offsets) == ("g", COMMITTED, True)
+    assert of_group.live_group is LiveGroup.FAIL
+    assert of_group.config.auto_offset_reset == "smallest"
+
+
+def test_options_are_found_whatever_their_case_and_reach_the_configuration():
+    options = parse_message_options(
+        {
+            "zookeeper.connect": "h:1",
+            "BLACKLIST": "a.*",
+            "maxoffsetspertrigger": "5",
+            "Group.Id": "g",
+            "FETCH.message.max.bytes": "5000",
+            "sasl.password": "p",
+            "rdkafka.Debug": "fetch",
+        }
+    )
+    assert options.topics.filter == Blacklist("a.*")
+    assert (options.max_offsets_per_trigger, options.config.fetch_message_max_bytes) == (5, 5000)
+    assert options.config.rdkafka == (("debug", "fetch"),)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "complaint"),
+    [
+        ({"topics": "a,,b"}, "topics", "must be names of topics"),
+        ({"whitelist": "a"}, "whitelist", "stands beside topics"),
+        ({"startingOffsets": "committed"}, "startingOffsets", "name it in group.id"),
+        ({"endingOffsets": "earliest"}, "endingOffsets", "would read nothing"),
+        ({"commitOffsets": "true"}, "commitOffsets", "name it in group.id"),
+        ({"claimOwnership": "true"}, "claimOwnership", "name it in group.id"),
+        ({"claimOwnership": "yes"}, "claimOwnership", "must be true or false"),
+        ({"liveGroup": "warn"}, "liveGroup", "must be fail or allow"),
+        ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition", "must be a whole number"),
+        ({"fetcher": "fast"}, "fetcher", "auto or columnar or librdkafka"),
+        ({"fetcher": "columnar", "rdkafka.debug": "all"}, "fetcher", "cannot be"),
+        ({"group.id": "a b"}, "group.id", "may hold only"),
+        ({"subscribePattern": "a"}, "subscribePattern", "give the pattern as whitelist"),
+        ({"kafka.bootstrap.servers": "h:1"}, "kafka.bootstrap.servers", "brokers are found in ZooKeeper"),
+        ({"maxOffsetPerTrigger": "1"}, "maxOffsetPerTrigger", "did you mean maxOffsetsPerTrigger?"),
+        ({"consumer.timeout.ms": "1"}, "consumer.timeout.ms", "a property of consumers"),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_its_option(given, key, complaint):
+    with pytest.raises(ConfigError) as caught:
+        parse_message_options({**GIVEN, **given})
+    assert caught.value.key == key
+    assert complaint in str(caught.value)
+
+
+def test_topics_must_be_chosen_and_a_filter_must_compile():
+    with pytest.raises(ConfigError, match="topics: is required: give topics, whitelist or blacklist"):
+        parse_message_options({"zookeeper.connect": "h:1"})
+    with pytest.raises(LegacyConsumerError, match="topic filter"):
+        parse_message_options({"zookeeper.connect": "h:1", "whitelist": "a[b"})
+
+
+@pytest.mark.parametrize(
+    ("given", "check", "key"),
+    [
+        ({"endingOffsets": "5"}, check_for_stream, "endingOffsets"),
+        ({"maxOffsetsPerTrigger": "5"}, check_for_batch, "maxOffsetsPerTrigger"),
+        ({"group.id": "g", "claimOwnership": "true"}, check_for_batch, "claimOwnership"),
+        ({"startingOffsets": "latest"}, check_for_batch, "startingOffsets"),
+    ],
+)
+def test_what_only_the_other_kind_of_query_can_do_is_refused(given, check, key):
+    with pytest.raises(ConfigError) as caught:
+        check(parse_message_options({**GIVEN, **given}))
+    assert caught.value.key == key
+
+
+def test_every_own_option_is_taken():
+    values = {
+        "group.id": "g",
+        "startingOffsets": "earliest",
+        "endingOffsets": "committed",
+        "auto.offset.reset": "largest",
+        "minPartitions": "3",
+        "maxRecordsPerPartition": "4",
+        "failOnDataLoss": "false",
+        "includeHeaders": "true",
+        "fetchTimeoutMs": "5",
+        "maxOffsetsPerTrigger": "6",
+        "commitOffsets": "false",
+        "claimOwnership": "true",
+        "liveGroup": "allow",
+    }
+    parse_message_options({**GIVEN, **values})
+    assert {option.name for option in OWN_OPTIONS} == values.keys() | {"topics", "whitelist", "blacklist"}
