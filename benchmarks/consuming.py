@@ -7,6 +7,8 @@ work, that of Kafka's ConsumerPerformance: count the messages and add up the len
 What a figure includes, messages a second:
 - ours: from the first batch or message at the user to the last. Joining the group is not in it.
 - raw: the same, of a loop over confluent_kafka's consume() with the settings that our fetcher gives to librdkafka.
+- socket: the same requests as our columnar fetcher sends, the responses received and not looked at but for the heads
+  of their batches, which say what to ask for next.
 - scala: nMsg.sec of kafka.tools.ConsumerPerformance with --zookeeper and one thread. The tool starts its clock
   after it joined and slept a second, in which its fetcher filled the queue: neither is in the figure.
 - jvm_new: fetch.nMsg.sec of the same tool with the newer Java consumer. It is without the time for joining the group,
@@ -25,11 +27,14 @@ from typing import Literal
 
 from benchmarks.comparison import Effort, Figures
 from benchmarks.processes import output_of, own_program
+from legacy_consumer import ClusterConfig
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.librdkafka import produce_all, read_brokers
 from legacy_consumer.librdkafka.producer import Record
+from legacy_consumer.librdkafka.settings import SettingsDict, client_settings
+from zk_layout.kazoo_store import KazooStore
 
 MESSAGES_PER_S = "messages_per_s"
 PEAK_MB = "peak_mb"
@@ -69,10 +74,14 @@ class ConsumingScene:
     message_bytes: int = 100
     partitions: int = 4
     kafka_version: str = "1.1.1"
+    compression: str = "none"
     rounds: int = 5
 
     def __str__(self) -> str:
-        return f"consuming ({self.message_bytes} bytes, {self.partitions} partitions, Kafka {self.kafka_version})"
+        packed = "" if self.compression == "none" else f" {self.compression},"
+        return (
+            f"consuming ({self.message_bytes} bytes,{packed} {self.partitions} partitions, Kafka {self.kafka_version})"
+        )
 
     @contextmanager
     def open(self, effort: Effort) -> Iterator[ConsumingStage]:
@@ -80,26 +89,44 @@ class ConsumingScene:
         messages = effort.choose(self.messages, self.quick_messages)
         with EmbeddedKafka(version=self.kafka_version) as kafka, Workspace("benchmark") as workspace:
             kafka.create_topic(_TOPIC, partitions=self.partitions)
-            produce_all(
-                _TOPIC, self._records(messages + messages // 50), {"bootstrap.servers": kafka.bootstrap_servers}
-            )
+            settings = {**_producer_settings(kafka), "compression.type": self.compression}
+            produce_all(_TOPIC, self._records(messages + messages // 50), settings)
             yield ConsumingStage(kafka, workspace, messages)
 
     def _records(self, count: int) -> Iterator[Record]:
         chance = random.Random(1)
-        values = [chance.randbytes(self.message_bytes) for _ in range(_DIFFERENT_VALUES)]
+        # text where it is compressed: to about a half, as logs and JSON are
+        make = (
+            chance.randbytes if self.compression == "none" else lambda size: chance.randbytes(size // 2).hex().encode()
+        )
+        values = [make(self.message_bytes) for _ in range(_DIFFERENT_VALUES)]
         for number in range(count):
             yield Record(None, values[number % _DIFFERENT_VALUES], number % self.partitions)
 
 
+def _producer_settings(kafka: EmbeddedKafka) -> SettingsDict:
+    """By the registrations, which say what a broker of 0.8 needs."""
+    config = ClusterConfig.load(zookeeper_connect=kafka.zookeeper_connect)
+    store = KazooStore(config.zk_settings())
+    store.start()
+    try:
+        return client_settings(config, read_brokers(store))
+    finally:
+        store.close()
+
+
 SMALL_MESSAGES = ConsumingScene()
+LARGE_MESSAGES = ConsumingScene(messages=1_000_000, quick_messages=250_000, message_bytes=1000, rounds=3)
+SNAPPY_MESSAGES = ConsumingScene(compression="snappy", rounds=3)
+FORMAT_0_MESSAGES = ConsumingScene(messages=2_000_000, kafka_version="0.8.2.2", rounds=3)
+FORMAT_1_MESSAGES = ConsumingScene(messages=2_000_000, kafka_version="0.10.2.2", rounds=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
     """ConsumerConnector and KafkaStream as they come, without tuning."""
 
-    way: Literal["batches", "iterate"]
+    way: Literal["arrow", "batches", "iterate"]
 
     def __str__(self) -> str:
         return f"ours, {self.way}"
@@ -121,6 +148,18 @@ class Raw:
     def measure(self, stage: ConsumingStage) -> Figures:
         """Messages a second and the highest resident memory."""
         return _figures(stage.python("consume_raw", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages)))
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """Our requests, and responses that nobody decodes."""
+
+    def __str__(self) -> str:
+        return "the socket alone"
+
+    def measure(self, stage: ConsumingStage) -> Figures:
+        """Messages a second and the highest resident memory."""
+        return _figures(stage.python("consume_socket", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages)))
 
 
 def _figures(output: str) -> Figures:
@@ -147,8 +186,10 @@ class ConsumerPerformance:
             "kafka.tools.ConsumerPerformance",
             *where, "--topic", _TOPIC, "--messages", str(stage.messages), "--threads", "1",
         )  # fmt: skip
-        row = next(line for line in reversed(output.splitlines()) if line.count(", ") in (5, 9))
+        row = next(line for line in reversed(output.splitlines()) if line.count(", ") in (5, 6, 9))
         columns = row.split(", ")
+        if len(columns) == 7:  # 0.8 has the fetch size among them
+            del columns[2]
         if float(columns[4]) < stage.messages:
             raise ServerStartError(str(self), f"it read {columns[4]} of {stage.messages} messages", output[-2000:])
         return {MESSAGES_PER_S: float(columns[-1])}

@@ -12,4 +12,5 @@ COMPARISON: Comparison[ConsumingStage] = Comparison(
     figure=MESSAGES_PER_S,
     unit="messages/s",
     better="higher",
+    target=1.2,
 )

@@ -1,4 +1,4 @@
-"""Consume so many messages of a topic as any user would: consume_ours.py ZOOKEEPER TOPIC MESSAGES batches|iterate"""
+"""Consume a topic as any user would: consume_ours.py ZOOKEEPER TOPIC MESSAGES arrow|batches|iterate"""
 
 from __future__ import annotations
 
@@ -39,6 +39,20 @@ def one_by_one(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
     return count, size, began
 
 
+def as_arrow(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
+    """(messages, bytes, when the first batch was there)."""
+    count = size = 0
+    began = 0.0
+    for batch in stream.arrow_batches():
+        began = began or time.perf_counter()
+        count += batch.num_rows
+        offsets = batch.column("value").buffers()[1]
+        size += int.from_bytes(offsets[4 * batch.num_rows : 4 * batch.num_rows + 4], "little")
+        if count >= wanted:
+            break
+    return count, size, began
+
+
 def peak_mb() -> float:
     """The most resident memory that this process ever had."""
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -48,7 +62,7 @@ def peak_mb() -> float:
 def main() -> None:
     """Print the figures as one line of JSON."""
     zookeeper, topic, wanted, way = sys.argv[1:]
-    consume = {"batches": by_batches, "iterate": one_by_one}[way]
+    consume = {"arrow": as_arrow, "batches": by_batches, "iterate": one_by_one}[way]
     with ConsumerConnector(
         zookeeper_connect=zookeeper, group_id=f"benchmark-{os.getpid()}", auto_offset_reset="smallest"
     ) as connector:

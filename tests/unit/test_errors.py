@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer import errors as consumer
+from legacy_consumer.admin import errors as changing
+from legacy_consumer.nodes import errors as nodes
 from legacy_consumer.quickstart import errors as quickstart
 from rebalance import errors as rebalancing
 from spark_source import errors as spark
@@ -30,10 +32,19 @@ TP = TopicPartition("t", 3)
 SAMPLES = [
     layout.LegacyConsumerError("something failed"),
     quickstart.QuickstartError("member-1 ended by itself"),
+    nodes.ClusterNotReadyError("3 registered brokers", 60.0),
     spark.SparkSourceError("cannot be made"),
     spark.SchemaMismatchError("lag", "can be null"),
     spark.MissingGroupsError(("a", "b*")),
     spark.SparkReadError("no ZooKeeper answered"),
+    spark.MissingOffsetsError("startingOffsets", (TP,), (TopicPartition("u", 0),)),
+    spark.NoTopicsError("whitelist a.*", 3),
+    spark.DataLossError((spark.Lost(TP, 5, 30, 10, 20), spark.Lost(TopicPartition("u", 0), 9, 9, 0, 4))),
+    spark.RangeReadError(TP, 5, 10, "no message came"),
+    spark.LiveGroupError("g", ("c", "d")),
+    spark.OwnershipLostError("g", {TP: "c-0"}),
+    spark.UnreadableZnodeError("/consumers/g/offsets/t/0 holds b'x'"),
+    spark.OffsetWriteError("a row has no group"),
     layout.ConfigError("group.id", "a b", "may only hold letters, digits, '.', '_' and '-'"),
     layout.ConfigError("group.id", None, "is required"),
     layout.ZkLayoutError("not laid out so"),
@@ -71,6 +82,8 @@ SAMPLES = [
     consumer.MissingListenerError("PLAINTEXT", ("SSL", "SASL_SSL")),
     consumer.FetchError(TP, "the message is corrupt"),
     consumer.FetchError(None, "the message is corrupt"),
+    consumer.CorruptRecordsError(TP, 7, "its CRC does not match"),
+    consumer.MalformedResponseError("Fetch", "byte 3 of 9: it ends too early"),
     consumer.OffsetOutOfRangeError(TP, 5, 10, 20),
     consumer.NoSuchPartitionError(TP, 3),
     consumer.OffsetError("wrong"),
@@ -82,10 +95,23 @@ SAMPLES = [
     consumer.JarsUnavailableError("Kafka 1.1.1", "no network"),
     consumer.ServerStartError("kafka 1.1.1", "it ended with code 1", ""),
     consumer.PortInUseError("kafka 1.1.1", 9092),
+    consumer.MetricsServerError("127.0.0.1", 9308, "something listens there"),
     consumer.AdminError("cannot be done"),
     consumer.NoSuchGroupError("g"),
     consumer.NoSuchTopicError("t"),
     consumer.ActiveGroupError("g", ("g_a", "g_b", "g_c", "g_d")),
+    changing.ChangeError("refused"),
+    changing.BadOffsetFileError("f", ((3, "it is no offset"), (5, "no"), (6, "no"), (7, "no"))),
+    changing.OffsetsOutsideLogError(((TP, 5, 10, 20),)),
+    changing.UnknownLogEndsError((TP,)),
+    changing.UnknownLogEndsError((TP,), "no broker is registered"),
+    changing.UnreadableOffsetsError("g", ("/consumers/g/offsets/t/3 holds b'x'",)),
+    changing.OffsetsChangedError("g", TP),
+    changing.OffsetsHalfWrittenError("g", (TP,), 9, "connection lost"),
+    changing.ResetRequestError("g", "g_c1 does not answer"),
+    changing.BackupError("f.json", "no space left on device"),
+    consumer.MigrationRefusedError("g", ("1 member is in ZooKeeper", "3 partitions are blocked")),
+    consumer.MigrationIncompleteError("g", "Kafka", 1, 2, "no coordinator"),
 ]
 
 

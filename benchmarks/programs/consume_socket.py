@@ -1,0 +1,82 @@
+"""Receive so many messages of a topic and throw them away: consume_socket.py ZOOKEEPER TOPIC MESSAGES
+
+It sends the requests that our columnar fetcher would send, to the one broker, and looks at the heads of the batches
+only, which say how many messages there were and where to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import time
+from pathlib import Path
+
+from legacy_consumer import ConsumerConfig, TopicPartition
+from legacy_consumer.wire.factory import BrokerDoor
+from legacy_consumer.wire.link import BrokerLink
+from legacy_consumer.wire.protocol.fetch import FetchPartition
+from legacy_consumer.wire.records import warm_up
+from legacy_consumer.wire.settings import FetchSettings
+from legacy_consumer.wire.shallow import glance
+from zk_layout.codecs import decode_topic
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.paths import TopicPath
+
+
+def peak_mb() -> float:
+    """The most resident memory that this process ever had."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def main() -> None:
+    """Print the figures as one line of JSON."""
+    zookeeper, topic, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    config = ConsumerConfig.load(None, None, zookeeper_connect=zookeeper, group_id="benchmark-socket")
+    settings = FetchSettings.of(config)
+    store = KazooStore(config.zk_settings())
+    store.start()
+    path = TopicPath(topic).path
+    positions = dict.fromkeys(
+        (TopicPartition(topic, number) for number in decode_topic(path, store.get_data(path).data).partitions), 0
+    )
+    warm_up()
+    door = BrokerDoor(config, store)
+    (address,) = set(door.leaders.read(positions).addresses.values())
+    link = BrokerLink(address, settings, lambda address: door.begin_opening(address, lambda: None))
+    link.open()
+    while link.take_opened() is None:
+        time.sleep(0.001)
+    readable = select.poll()
+    assert link.connection is not None
+    readable.register(link.connection, select.POLLIN)
+    count = 0
+    began = 0.0
+    while count < wanted:
+        asked = {tp: FetchPartition(position, settings.partition_bytes) for tp, position in positions.items()}
+        link.send(asked, {})
+        while (response := link.receive()) is None:
+            readable.poll()
+        began = began or time.perf_counter()
+        for tp, answer in response.partitions.items():
+            if answer.records:
+                position = glance(answer.records, positions[tp]).next_offset
+                count += position - positions[tp]
+                positions[tp] = position
+    ended = time.perf_counter()
+    link.close()
+    store.close()
+    print(
+        json.dumps(
+            {
+                "messages_per_s": count / (ended - began),
+                "peak_mb": peak_mb(),
+                "cpu_us_per_message": time.process_time() / count * 1e6,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
