@@ -456,6 +456,7 @@ class ConsumerConnector:
             periods=Periods(
                 commit_ms=config.auto_commit_interval_ms if config.auto_commit_enable else 0,
                 audit_ms=config.audit_interval_ms,
+                gather_ms=config.group_initial_rebalance_delay_ms,
             ),
             clock=self._clock,
         )

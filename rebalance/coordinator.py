@@ -108,6 +108,8 @@ class Periods:
 
     commit_ms: int
     audit_ms: int
+    gather_ms: int = 0
+    """Not from time to time but once: how long the first claim waits for others to join."""
 
 
 class Coordinator:
@@ -132,6 +134,8 @@ class Coordinator:
         self._delivery = delivery
         self._policy = policy
         self._periods = periods
+        self._gathers = periods.gather_ms > 0
+        self._gathering_in: int | None = None
         self._clock = clock or SystemClock()
         self._mailbox = Mailbox(self._clock)
         self._reader = GroupReader(
@@ -253,6 +257,10 @@ class Coordinator:
                 self._set_period(alarm)
             case Period.WATCH:
                 self._watch()
+            case Period.GATHER:
+                # if its session went meanwhile it registers again, and waits no more
+                if self._gathering_in == self._session_id:
+                    self._handle(Registered())
             case _:
                 assert_never(alarm)
         return 0.0
@@ -349,7 +357,7 @@ class Coordinator:
                 assert_never(action)
         return None
 
-    def _attempt(self, what: Callable[[], Event]) -> Event:
+    def _attempt(self, what: Callable[[], Event | None]) -> Event | None:
         """Errors become events: they are the machine's to judge."""
         try:
             if self._store.session_id != self._session_id:
@@ -364,11 +372,16 @@ class Coordinator:
             logger.exception("%s: %s failed", self._name, self._state.phase.value)
             return Failed(RebalanceError(f"{type(error).__name__}: {error}"))
 
-    def _register(self) -> Event:
+    def _register(self) -> Event | None:
         self._ownership.begin_session(self._session_id)
         if not self._registrar.register(self._session_id, self._unblock):
             return RegistrationBlocked()
         self._reader.forget_members()
+        if self._gathers:
+            self._gathers = False
+            self._gathering_in = self._session_id
+            self._mailbox.set_alarm(Period.GATHER, self._periods.gather_ms)
+            return None
         return Registered()
 
     def _rebalance(self, action: Rebalance) -> Event:

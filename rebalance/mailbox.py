@@ -31,6 +31,8 @@ class Period(Enum):
     AUDIT = "audit"
     WATCH = "watch"
     """Not again and again, but some time after each rebalance."""
+    GATHER = "gather"
+    """Once, after the first registration: others that start at the same time may join before anything is claimed."""
 
 
 Alarm: TypeAlias = TimerName | Period

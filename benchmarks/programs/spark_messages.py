@@ -30,10 +30,10 @@ def frame_of(spark: SparkSession, told: dict[str, str]) -> DataFrame:
 def main() -> None:
     """Print the figures as one line of JSON."""
     told = json.loads(sys.argv[1])
-    wanted = [f.count("*"), f.sum(f.length("value")), f.max("offset")]
-    if not told["pruned"]:
-        wanted.append(f.max("timestamp"))
     with measured_spark(told["jars"]) as spark:
+        wanted = [f.count("*"), f.sum(f.length("value")), f.max("offset")]
+        if not told["pruned"]:
+            wanted.append(f.max("timestamp"))
         figures = {}
         for _ in range(2):
             began = time.perf_counter()

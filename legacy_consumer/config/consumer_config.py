@@ -26,6 +26,7 @@ class ConsumerConfig(ClusterConfig):
     rebalance_max_retries: int
     rebalance_backoff_ms: int
     zookeeper_sync_time_ms: int
+    group_initial_rebalance_delay_ms: int
     drain_timeout_ms: int
     audit_interval_ms: int
     exclude_internal_topics: bool

@@ -94,6 +94,9 @@ _GROUP = (
     ),
     _integer("rebalance.max.retries", 4, "tries of one rebalance", 1),
     _integer("rebalance.backoff.ms", None, "longest wait between two tries", derived="zookeeper.sync.time.ms"),
+    _integer(
+        "group.initial.rebalance.delay.ms", 0, "how long a member that starts waits for others before its first claim"
+    ),
     _integer("drain.timeout.ms", 5000, "how long a rebalance waits for messages in hand to be acknowledged"),
     _integer("audit.interval.ms", 30000, "how often owners are compared with what should be; 0 = never"),
     _flag("exclude.internal.topics", True, "whether topic filters leave out __consumer_offsets and its like"),

@@ -96,12 +96,15 @@ class ContainerGroup:
             "--zookeeper", CONNECT, "--wait", "60",
         ).start()  # fmt: skip
 
-    def join(self, name: str) -> Member:
+    def join(self, name: str, **properties: object) -> Member:
+        given = [
+            word for key, value in properties.items() for word in ("--property", f"{key.replace('_', '.')}={value}")
+        ]
         started = self.cluster.command(
             "consume", "--zookeeper", CONNECT, "--group", self.name, "--topic", self.topic, "--format", "json",
             "--property", "auto.offset.reset=smallest", "--property", "auto.commit.interval.ms=500",
             "--property", f"zookeeper.session.timeout.ms={SESSION_MS}", "--property", f"consumer.id={name}",
-            "--wait", "60", "-v",
+            "--wait", "60", "-v", *given,
         ).start()  # fmt: skip
         member = Member(name, started.get_wrapped_container())
         member.follow()
@@ -223,6 +226,11 @@ class ContainerGroup:
                 if near and member.name not in near:
                     found.append(f"{member.name} handed out {number}@{offset}, owned by {near} then")
         return found
+
+    def owners_in_turn(self, number: int, since: float) -> list[str]:
+        """Who owned a partition, one after another."""
+        names = [owners[number] for at, owners in self.owners if at >= since and number in owners]
+        return [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
 
     def repeated(self) -> int:
         """How many deliveries were not the first of their message."""

@@ -1,5 +1,8 @@
 """A group spread over containers, through what happens to containers: nothing lost, one owner at a time."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(400)]
@@ -88,4 +91,24 @@ def test_servers_lost_and_restarted_one_by_one_under_load(new_group, cluster):
     for name in ("kafka1", "kafka2", "kafka3"):
         cluster.nodes[name].get_wrapped_container().restart(timeout=60)
         group.await_settled(f"{name} restarted")
+    check(group)
+
+
+def test_a_redeployment_moves_each_partition_once(new_group):
+    """As with the strategy Recreate: all old ones end, then all new ones start."""
+    group = new_group("redeployed", 6)
+    group.produce(rate=300)
+    delay = {"group_initial_rebalance_delay_ms": 5000}
+    for name in ("c1", "c2", "c3"):
+        group.join(name, **delay)
+    group.await_settled("three joined")
+    since = time.time()
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(group.leave, ("c1", "c2", "c3"))) == [0, 0, 0]
+    for name in ("d1", "d2", "d3"):
+        group.join(name, **delay)
+    group.await_settled("three others in their place")
+    for number in group.partitions:
+        before, after = group.owners_in_turn(number, since)
+        assert (before[0], after[0]) == ("c", "d")
     check(group)

@@ -81,7 +81,9 @@ class RecordingDelivery:
 class Member:
     """A coordinator and everything it needs, but for the streams."""
 
-    def __init__(self, server, name, subscription, clock, *, strategy="range", pattern=SubscriptionPattern.STATIC):
+    def __init__(
+        self, server, name, subscription, clock, *, strategy="range", pattern=SubscriptionPattern.STATIC, gather_ms=0
+    ):
         self.consumer_id = f"{GROUP}_{name}"
         self.store = MemoryStore(server)
         self.store.start()
@@ -96,7 +98,7 @@ class Member:
             assign=lambda group: ASSIGNORS[strategy](group, "1.0"),
             exclude_internal_topics=True,
             policy=Policy(max_retries=4, backoff_ms=2000, suspicion_ms=1500, drain_timeout_ms=3000),
-            periods=Periods(commit_ms=60_000, audit_ms=10_000),
+            periods=Periods(commit_ms=60_000, audit_ms=10_000, gather_ms=gather_ms),
             clock=clock,
         )
 

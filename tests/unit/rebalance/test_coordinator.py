@@ -382,3 +382,37 @@ def test_an_owner_znode_deleted_while_the_connection_was_away_is_claimed_again_w
     group.server.resume(a.store)
     group.settle()
     assert group.owners("t")[5] == "g_a-0"
+
+
+def test_members_that_start_together_claim_each_partition_once(group):
+    """A redeployment that starts all members anew does not divide once for each of them."""
+    a = group.join("a", {"t": 1}, gather_ms=3000)
+    group.pass_time(2.0)
+    b = group.join("b", {"t": 1}, gather_ms=3000)
+    group.settle()
+    assert (a.phase, a.owned, b.owned) == (Phase.JOINING, [], [])
+    group.pass_time(3.5)
+    assert a.owned == partitions("t", 0, 1, 2, 3)
+    assert b.owned == partitions("t", 4, 5, 6, 7)
+    for member, numbers in ((a, (0, 1, 2, 3)), (b, (4, 5, 6, 7))):
+        assert [entry for entry in member.delivery.log if entry[0] != "begin" or entry[1]] == [
+            ("begin", tuple(partitions("t", *numbers)))
+        ]
+
+
+def test_a_member_that_gathers_and_is_stopped_leaves_at_once(group):
+    a = group.join("a", {"t": 1}, gather_ms=60_000)
+    group.settle()
+    a.coordinator.close(5)
+    while not a.coordinator.is_closed:
+        a.coordinator.turn()
+    assert group.admin.get_children("/consumers/g/ids") == ()
+
+
+def test_a_session_that_ends_while_gathering_is_followed_by_a_member_that_claims(group):
+    a = group.join("a", {"t": 1}, gather_ms=3000)
+    group.settle()
+    group.server.expire(a.store.session_id)
+    group.pass_time(4.0)
+    assert a.owned == partitions("t", *range(8))
+    assert a.phase is Phase.STABLE
