@@ -65,6 +65,8 @@ class ColumnarLogOffsets:
             raise BrokersUnavailableError(f"{partition}: {reasons.get(partition, 'its leader does not answer')}")
         if answer.error == error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT:
             raise FetchError(partition, "its messages have no timestamps (format 0), so none can be found by time")
+        if error_codes.remedy(answer.error) is error_codes.Remedy.TELL_USER:
+            raise FetchError(partition, error_codes.error_name(answer.error))
         if answer.error != error_codes.NONE:
             raise BrokersUnavailableError(f"{partition}: {error_codes.error_name(answer.error)}")
         return answer.offset if answer.offset >= 0 else None
