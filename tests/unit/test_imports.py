@@ -113,13 +113,19 @@ def test_an_import_that_is_at_home_is_not_complained_of(path, source):
 
 
 def more_than_exports(source: str) -> list[str]:
-    """Statements of an __init__ that do more than export, name __all__ or give __version__."""
+    """Statements of an __init__ that do more than export, at once or at the first use, name __all__ or __version__."""
     extra = []
     for node in ast.parse(source).body:
         match node:
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant(value=str())):
                 pass
-            case ast.Assign(targets=[ast.Name(id="__all__" | "__version__")]):
+            case ast.Assign(targets=[ast.Name(id="__all__" | "__version__" | "_PLACES" | "_MODULES")]):
+                pass
+            case ast.If(test=ast.Name(id="TYPE_CHECKING"), body=body, orelse=[]) if all(
+                isinstance(one, ast.ImportFrom) for one in body
+            ):
+                pass
+            case ast.FunctionDef(name="__getattr__" | "__dir__"):
                 pass
             case _:
                 extra.append(f"line {node.lineno}: {ast.unparse(node)[:60]}")
