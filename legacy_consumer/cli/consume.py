@@ -129,7 +129,8 @@ def consume(
     in ZooKeeper is deleted at the end.
 
     Offsets are committed only of messages that were written, and flushed, to standard output; so another member, or
-    the next run, begins with the first message that was not printed. auto.commit.enable=false commits nothing.
+    the next run, begins with the first message that was not printed. auto.commit.enable=false commits nothing. A
+    partition that a run ended before has no offset: the next run begins it where auto.offset.reset says.
 
     Formats: value and key-value print the bytes as they are, and null where there is none. json prints an object
     with topic, partition, offset, timestamp (ms), key and value; a key or value that is not UTF-8 stands in base64

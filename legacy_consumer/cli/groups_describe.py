@@ -23,7 +23,9 @@ from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cl
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.tables import drawn_table, print_table, printable, say
 from legacy_consumer.cli.watching import interval_option, watch
+from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.fetcher import LogOffsets
+from legacy_consumer.fetchers import choose_fetcher
 from legacy_consumer.librdkafka import open_log_offsets
 from rebalance.clock import SystemClock
 from zk_layout.model import TopicPartition
@@ -74,7 +76,8 @@ def describe(
     One look tells little; with --watch the verdict is on the last ten minutes, and a reason stands below.
 
     CLIENT is who seems to have written a member's registration; most versions of Kafka, and legacy-consumer, write the
-    same. Below the tables stand the strategy that the owners show and what cannot work in this group.
+    same. Below the tables stand the strategy that the owners show, what cannot work in this group, and which fetcher a
+    member with the settings of this command uses.
 
     With --watch --json each look is one line. --kafka-format shows the offsets in ZooKeeper.
     """
@@ -86,7 +89,8 @@ def describe(
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         look = _Look(store, log_offsets, groups, all_groups=all_groups, topics=frozenset(topics))
-        printer = _Printer(look, output, kafka_format, one=len(groups) == 1, in_a_row=is_watched)
+        fetches_with = str(choose_fetcher(_member_config(cluster)))
+        printer = _Printer(look, output, kafka_format, fetches_with, one=len(groups) == 1, in_a_row=is_watched)
         if not is_watched:
             printer.print()
             return
@@ -125,6 +129,7 @@ class _Printer:
     look: _Look
     output: Output
     kafka_format: str | None
+    fetches_with: str
     one: bool = field(kw_only=True)
     in_a_row: bool = field(kw_only=True)
     _warned: str | None = None
@@ -133,7 +138,9 @@ class _Printer:
         found = self.look.take()
         match self.output:
             case Output.JSON:
-                documents = [group_document(one, verdicts) for one, verdicts in found]
+                documents = [
+                    {**group_document(one, verdicts), "fetches_with": self.fetches_with} for one, verdicts in found
+                ]
                 document = documents[0] if self.one else documents
                 if self.in_a_row:
                     click.echo(json.dumps(document))
@@ -165,6 +172,8 @@ class _Printer:
                     say(part.text, part.style)
         if not found:
             click.echo("There is no group in /consumers.", err=True)
+            return
+        say(f"a member with the settings of this command fetches with {self.fetches_with}", "dim")
 
     def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
         assert self.kafka_format is not None
@@ -178,6 +187,11 @@ class _Printer:
         if reason and reason != self._warned:
             click.echo(f"Warning: log ends and lag are not known: {reason}", err=True)
         self._warned = reason
+
+
+def _member_config(cluster: ClusterOptions) -> ConsumerConfig:
+    """That of a member with these settings; which group it joins does not matter here."""
+    return ConsumerConfig.load(cluster.config_file, {"group.id": "any", **cluster.overrides()})
 
 
 def _renderable(part: Part) -> RenderableType:

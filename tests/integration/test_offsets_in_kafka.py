@@ -237,7 +237,7 @@ def test_a_topic_created_again_while_it_is_consumed_is_read_from_its_beginning(t
     warnings = [
         record for record in caplog.records if record.levelno >= logging.WARNING and "waiting" in record.message
     ]
-    assert len(warnings) <= 4, "two partitions and the way they go are told once each"
+    assert len(warnings) <= 6, "two partitions and the ways in which they go and come are told once each"
     if storage is not IN_KAFKA:
         assert topic.in_zookeeper() == {0: 30, 1: 30}
 
