@@ -139,7 +139,8 @@ def test_describe_shows_the_members_and_why_one_cannot_be_read(kafka, billing):
     assert notes[2].startswith(f"unreadable: /consumers/billing/ids/{GARBAGE} holds b'not json': ")
     assert notes[3] == "owners as divided by range"
     assert notes[4].startswith(f"warning: {GARBAGE}: its registration cannot be read")
-    assert len(notes) == 5
+    assert notes[5].startswith("a member with the settings of this command fetches with columnar, because ")
+    assert len(notes) == 6
 
 
 def test_in_a_pipe_nothing_is_cut_drawn_or_coloured(kafka, billing):
