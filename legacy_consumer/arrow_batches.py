@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib.util
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from legacy_consumer.fetcher import Message
 from zk_layout.errors import ConfigError
@@ -56,8 +56,49 @@ class ColumnSequence(Sequence[Message]):
         """As objects."""
 
     @abstractmethod
+    def iterate(self) -> tuple[Iterator[Message], Sequence[Iterator[int]]]:
+        """The messages, each made as it is asked for, and what counts them: the length hints sum up to what is left.
+
+        Objects that live no longer than a loop's turn cost half of those that are made by the thousand, most of which
+        would be Python's search for cycles among them.
+        """
+
+    @abstractmethod
     def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
         """As one record batch."""
+
+
+class LazyMessages(Sequence[Message]):
+    """Columns as a sequence of messages, each made when it is asked for, and anew each time."""
+
+    __slots__ = ("_columns",)
+
+    def __init__(self, columns: ColumnSequence) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __iter__(self) -> Iterator[Message]:
+        return self.counted()[0]
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return LazyMessages(self._columns.up_to(stop).behind(start))
+        return self._columns[index]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} messages>"
+
+    def counted(self) -> tuple[Iterator[Message], Sequence[Iterator[int]]]:
+        """See ColumnSequence.iterate."""
+        return self._columns.iterate()
 
 
 def check_columns(columns: Collection[str]) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, check_columns, record_batch
+from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.fetcher import Fetcher, Message
 from legacy_consumer.progress import Progress
@@ -45,7 +45,7 @@ _RUN_S = 50e-6
 class _Hand:
     """Messages that were taken from the fetcher for the user; rest is what is still to be handed out."""
 
-    __slots__ = ("barred", "credited", "epochs", "messages", "next_offsets", "noted", "rest", "whole")
+    __slots__ = ("barred", "counters", "credited", "epochs", "messages", "next_offsets", "noted", "rest", "whole")
 
     def __init__(
         self,
@@ -54,17 +54,30 @@ class _Hand:
         epochs: Mapping[TopicPartition, int],
     ) -> None:
         self.messages = messages
-        self.rest = iter(messages)
+        self.rest: Iterator[Message]
+        self.counters: Sequence[Iterator[object]]
+        if isinstance(messages, ColumnSequence):
+            self.rest, self.counters = iter(()), ()
+        elif isinstance(messages, LazyMessages):
+            self.rest, self.counters = messages.counted()
+        else:
+            self.rest = iter(messages)
+            self.counters = (self.rest,)
         self.next_offsets = next_offsets
         self.epochs = epochs
         self.credited = epochs
         self.barred: set[TopicPartition] = set()
-        self.whole = False
+        # columns are not handed out one by one; nobody may see them in hand and not know it
+        self.whole = isinstance(messages, ColumnSequence)
         self.noted = 0
 
     def pulled(self) -> int:
         """How many messages were handed out."""
-        return len(self.messages) if self.whole else len(self.messages) - operator.length_hint(self.rest)
+        return len(self.messages) if self.whole else len(self.messages) - self.left()
+
+    def left(self) -> int:
+        """How many are still to be handed out, one by one."""
+        return sum(map(operator.length_hint, self.counters))
 
     def offsets_up_to(self, count: int) -> Mapping[TopicPartition, int]:
         """The positions after the first `count` messages, as far as not noted before."""
@@ -128,7 +141,7 @@ class KafkaStream:
             if hand is None:
                 return
             rest = hand.rest
-            while self._goes_on(rest):
+            while self._goes_on(hand):
                 for message in islice(rest, run):
                     yield message
                     if self._interrupted:
@@ -140,16 +153,16 @@ class KafkaStream:
     def __next__(self) -> Message:
         """The next message; see __iter__."""
         hand = self._hand
-        if hand is None or hand.whole or not self._goes_on(hand.rest):
+        if hand is None or hand.whole or not self._goes_on(hand):
             hand = self._advance(1000, None)
             if hand is None:
                 raise StopIteration
         return next(hand.rest)
 
     def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
-        """Lists of up to max_messages messages, until the connector is shut down.
+        """Sequences of up to max_messages messages, until the connector is shut down.
 
-        timeout: seconds to wait for a batch; when none came an empty list is handed out, so that the caller can see to
+        timeout: seconds to wait for a batch; when none came an empty one is handed out, so that the caller can see to
         other things. None = consumer.timeout.ms decides.
         Raises: as __iter__.
         """
@@ -317,7 +330,7 @@ class KafkaStream:
             elif not self._may_hand_out():
                 self._clock.wait(self._never, min(slice_s, _LEASE_SLICE_S))
             elif self._left is None:
-                self._left = self._poll(max_messages, slice_s, as_columns)
+                self._left = self._poll(max_messages, slice_s)
             hand = self._take(max_messages, as_columns)
             if hand is not None:
                 return hand
@@ -331,10 +344,10 @@ class KafkaStream:
                 raise ConsumerTimeoutError(self._consumer_timeout_ms)
         return None
 
-    def _goes_on(self, rest: Iterator[Message]) -> bool:
+    def _goes_on(self, hand: _Hand) -> bool:
         """Whether the next of these may be handed out."""
         # The lease first: what was lost with a session is interrupted before the next one can be leased.
-        return self._may_hand_out() and not self._interrupted and operator.length_hint(rest) > 0
+        return self._may_hand_out() and not self._interrupted and hand.left() > 0
 
     def _patience(self, timeout: float | None) -> float | None:
         if timeout is not None:
@@ -360,7 +373,7 @@ class KafkaStream:
         if hand.barred:
             self._on_drained()
 
-    def _poll(self, max_messages: int, slice_s: float, as_columns: bool) -> _Hand | None:
+    def _poll(self, max_messages: int, slice_s: float) -> _Hand | None:
         # A poll applies what was handed in before it began, and nothing later: so whatever it returns was fetched for
         # the lives that the partitions have now.
         epochs = self._live
@@ -371,7 +384,7 @@ class KafkaStream:
             raise
         if batch is None:
             return None
-        messages = batch if as_columns and isinstance(batch, ColumnSequence) else batch.messages()
+        messages = batch if isinstance(batch, ColumnSequence) else batch.messages()
         return _Hand(messages, batch.next_offsets, epochs)
 
     def _take(self, max_messages: int, as_columns: bool = False) -> _Hand | None:
@@ -387,8 +400,8 @@ class KafkaStream:
                 if gone:
                     left = _hand_without(left, gone)
             if isinstance(left.messages, ColumnSequence):
-                left, self._left = _part_columns(left, max_messages if as_columns else len(left.messages), as_columns)
-            if len(left.messages) > max_messages:
+                left, self._left = _part_columns(left, max_messages, as_columns)
+            elif len(left.messages) > max_messages:
                 self._left = _Hand(left.messages[max_messages:], left.next_offsets, left.epochs)
                 left = _hand_of(left.messages[:max_messages], left.epochs)
             if not left.messages:
@@ -433,16 +446,15 @@ def _hand_without(hand: _Hand, gone: Collection[TopicPartition]) -> _Hand:
 
 
 def _part_columns(hand: _Hand, most: int, as_columns: bool) -> tuple[_Hand, _Hand | None]:
-    """What one record batch is made of, and the rest; or all as objects, for whoever goes on without columns."""
+    """What is handed out at once, as one record batch or as messages, and the rest."""
     columns = hand.messages
     assert isinstance(columns, ColumnSequence)
-    if not as_columns:
-        return _Hand(columns.messages(), hand.next_offsets, hand.epochs), None
-    count = columns.first(most)
+    count = columns.first(most) if as_columns else min(most, len(columns))
     if count == len(columns):
-        return hand, None
+        return (hand if as_columns else _Hand(LazyMessages(columns), hand.next_offsets, hand.epochs)), None
     ours, rest = columns.up_to(count), columns.behind(count)
-    return _Hand(ours, ours.next_offsets, hand.epochs), _Hand(rest, rest.next_offsets, hand.epochs)
+    handed_out = ours if as_columns else LazyMessages(ours)
+    return _Hand(handed_out, ours.next_offsets, hand.epochs), _Hand(rest, rest.next_offsets, hand.epochs)
 
 
 def _hand_of(messages: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> _Hand:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, cast, overload
 
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence
@@ -40,10 +41,25 @@ class ColumnarBatch(ColumnSequence):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        return self.messages()[index]
+        if isinstance(index, slice):
+            return self.messages()[index]
+        number = index + len(self) if index < 0 else index
+        for run in self._runs if number >= 0 else ():
+            if number < len(run):
+                return cast("Message", next(run.iterate(iter((number,)))))
+            number -= len(run)
+        msg = f"no message {index} of {len(self)}"
+        raise IndexError(msg)
 
     def __iter__(self) -> Iterator[Message]:
-        yield from self.messages()  # not before the first one is wanted
+        return self.iterate()[0]
+
+    def iterate(self) -> tuple[Iterator[Message], Sequence[Iterator[int]]]:
+        """The messages, each made as it is asked for, and what counts them."""
+        counters = [iter(range(len(run))) for run in self._runs]
+        parts = (run.iterate(rows) for run, rows in zip(self._runs, counters, strict=True))
+        messages = next(parts) if len(counters) == 1 else chain.from_iterable(parts)
+        return cast("Iterator[Message]", messages), counters
 
     @property
     def next_offsets(self) -> Mapping[TopicPartition, int]:

@@ -7,14 +7,14 @@ as long as columns, their slices or Arrow arrays over them live.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legacy_consumer.wire.records.messages import ColumnMessage, messages_of
+from legacy_consumer.wire.records.messages import ColumnMessage, iterate, messages_of
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -107,6 +107,10 @@ class Columns:
         The objects hold a copy of the bytes between the first and the last record, not the buffer.
         """
         return messages_of(self)
+
+    def iterate(self, rows: Iterator[int]) -> Iterator[ColumnMessage]:
+        """The messages of these rows, each made as it is asked for; see messages."""
+        return iterate(self, rows)
 
     def to_arrow(self, columns: Collection[str] = ARROW_COLUMNS) -> pa.RecordBatch:
         """The wanted columns, in the order of ARROW_COLUMNS; the others cost nothing. See arrow.py for their types.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -113,6 +114,12 @@ class _Rows:
 
 def messages_of(columns: Columns) -> list[ColumnMessage]:
     """One message a record, in order."""
+    return list(iterate(columns, iter(range(len(columns)))))
+
+
+def iterate(columns: Columns, rows: Iterator[int]) -> Iterator[ColumnMessage]:
+    """The messages of these rows, each made as it is asked for."""
     if not len(columns):
-        return []
-    return list(map(ColumnMessage, zip(repeat(_Rows(columns)), range(len(columns)))))
+        return iter(())
+    # ours is asked second: what zip takes from it is handed out
+    return map(ColumnMessage, zip(repeat(_Rows(columns)), rows))

@@ -5,6 +5,7 @@ import pytest
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import KafkaStream
+from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
 from zk_layout.model import TopicPartition
@@ -24,9 +25,9 @@ class TickingClock(FakeClock):
 class Rig:
     """A stream over in-memory logs, with what it told others."""
 
-    def __init__(self, at_next=False, consumer_timeout_ms=200):
+    def __init__(self, at_next=False, consumer_timeout_ms=200, fetcher=FakeFetcher):
         self.kafka = FakeKafka()
-        self.fetcher = FakeFetcher(self.kafka)
+        self.fetcher = fetcher(self.kafka)
         self.progress = Progress()
         self.drained = 0
         self.leased = True
@@ -52,9 +53,14 @@ class Rig:
         return self.progress.get(tp).consumed
 
 
+@pytest.fixture(params=[FakeFetcher, ColumnFetcher])
+def fetcher(request):
+    return request.param
+
+
 @pytest.fixture
-def rig():
-    return Rig()
+def rig(fetcher):
+    return Rig(fetcher=fetcher)
 
 
 def offsets(messages):
@@ -127,8 +133,8 @@ def test_a_thread_that_waits_for_itself_lets_go_and_what_it_had_in_hand_is_not_c
     assert rig.progress.get(P0).consumed == 1
 
 
-def test_at_next_counts_a_message_as_it_is_handed_out():
-    rig = Rig(at_next=True)
+def test_at_next_counts_a_message_as_it_is_handed_out(fetcher):
+    rig = Rig(at_next=True, fetcher=fetcher)
     rig.kafka.produce(P0, 5)
     rig.begin(P0)
     next(iter(rig.stream))
@@ -347,9 +353,9 @@ def test_when_the_session_is_confirmed_what_waits_goes_on_where_it_was(rig):
     assert offsets(next(rig.stream) for _ in range(7)) == list(range(3, 10))
 
 
-def test_a_user_who_is_quick_gets_no_longer_run_than_the_bound_after_a_standstill():
+def test_a_user_who_is_quick_gets_no_longer_run_than_the_bound_after_a_standstill(fetcher):
     """Looking at the lease costs more than a message, so whoever takes many in a moment may get some unlooked at."""
-    rig = Rig()
+    rig = Rig(fetcher=fetcher)
     rig.stream._clock = FakeClock()
     rig.begin(P0)
     rig.kafka.produce(P0, 1000)

@@ -1,17 +1,18 @@
 """arrow_batches(): the same gate, positions and commits as for messages, over columns and over message objects."""
 
-from itertools import groupby
+import operator
 
 import pyarrow as pa
 import pytest
 
-from legacy_consumer.arrow_batches import COLUMNS, HEADERS, record_batch
+from legacy_consumer.arrow_batches import COLUMNS, HEADERS, LazyMessages, record_batch
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import KafkaStream
 from legacy_consumer.wire.batch import ColumnarBatch
 from legacy_consumer.wire.records import decode_records
 from legacy_consumer.wire.records.arrow import TYPES
+from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
 from tests.support.scripted_broker import message
@@ -24,20 +25,6 @@ class TickingClock(FakeClock):
     def monotonic(self):
         self.now += 0.01
         return self.now
-
-
-class ColumnFetcher(FakeFetcher):
-    """The same logs as columns."""
-
-    def poll(self, max_messages, timeout_s):
-        batch = super().poll(max_messages, timeout_s)
-        if batch is None:
-            return None
-        runs = []
-        for tp, group in groupby(batch.messages(), key=lambda one: one.tp):
-            records = b"".join(message(one.offset(), one.value()) for one in group)
-            runs.append(decode_records(bytearray(records), tp, 0))
-        return ColumnarBatch(runs, batch.next_offsets)
 
 
 @pytest.fixture(params=[FakeFetcher, ColumnFetcher], ids=["objects", "columns"])
@@ -187,3 +174,19 @@ def test_objects_become_the_same_columns_with_nulls_and_headers():
     assert batch.column("topic").to_pylist() == ["t", "u", "t"]
     assert batch.column("timestamp").cast(pa.int64()).to_pylist() == [1_500_000_000_000, None, 7]
     assert batch.column(HEADERS).to_pylist() == [[{"key": "a", "value": b"1"}, {"key": "b", "value": None}], None, None]
+
+
+def test_lazy_messages_are_a_sequence_like_any_other():
+    columns = decode_records(b"".join(message(n, b"%d" % n) for n in range(6)), P0, 0)
+    lazy = LazyMessages(ColumnarBatch([columns.slice(0, 2), columns.slice(2, 6)]))
+    assert [message.value() for message in lazy] == [b"%d" % n for n in range(6)]
+    assert [message.offset() for message in lazy[1:4]] == [1, 2, 3]
+    assert [message.offset() for message in lazy[::2]] == [0, 2, 4]
+    assert (lazy[0].offset(), lazy[3].offset(), lazy[-1].offset(), len(lazy)) == (0, 3, 5, 6)
+    with pytest.raises(IndexError):
+        lazy[6]
+    with pytest.raises(IndexError):
+        lazy[-7]
+    messages, counters = lazy.counted()
+    next(messages), next(messages), next(messages)
+    assert sum(map(operator.length_hint, counters)) == 3

@@ -83,8 +83,9 @@ def test_an_index_outside_would_be_noticed():
 def test_a_coverage_guided_fuzzer_finds_nothing(tmp_path):
     corpus = tmp_path / "corpus"
     corpus.mkdir()
+    options = ("-max_total_time=20", "-timeout=20", f"-artifact_prefix={tmp_path}/")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.record_fuzz", "-max_total_time=20", "-timeout=20", f"-artifact_prefix={tmp_path}/", str(corpus)],
+        [sys.executable, "-m", "tests.support.record_fuzz", *options, str(corpus)],
         cwd=Path(__file__).parents[5],
         capture_output=True,
         text=True,

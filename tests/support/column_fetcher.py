@@ -1,0 +1,24 @@
+"""The in-memory fetcher with columns instead of message objects, as the columnar one hands them out."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from legacy_consumer.wire.batch import ColumnarBatch
+from legacy_consumer.wire.records import decode_records
+from tests.support.fake_kafka import FakeFetcher
+from tests.support.scripted_broker import message
+
+
+class ColumnFetcher(FakeFetcher):
+    """The same logs as columns."""
+
+    def poll(self, max_messages, timeout_s):
+        batch = super().poll(max_messages, timeout_s)
+        if batch is None:
+            return None
+        runs = []
+        for tp, group in groupby(batch.messages(), key=lambda one: one.tp):
+            records = b"".join(message(one.offset(), one.value()) for one in group)
+            runs.append(decode_records(bytearray(records), tp, 0))
+        return ColumnarBatch(runs, batch.next_offsets)
