@@ -78,8 +78,10 @@ class _Waiting:
         if left_s <= 0:
             raise ClusterNotReadyError(what, self._timeout_s)
         if what != self._told:
+            # the first try took its time already, of which nobody was told
+            bound_s = left_s if self._told else self._timeout_s
             self._told = what
-            self._tell(f"waiting up to {left_s:.0f} s for {what}")
+            self._tell(f"waiting up to {bound_s:.0f} s for {what}")
 
 
 class _connected:  # noqa: N801  (used like a function)

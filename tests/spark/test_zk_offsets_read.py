@@ -131,19 +131,19 @@ def test_lag_is_counted_against_the_brokers_logs(spark, kafka):
     from legacy_consumer.librdkafka import produce_all
     from tests.spark.conftest import Tree, store_of
 
-    kafka.create_topic("flights", partitions=2)
+    kafka.create_topic("lagged", partitions=2)
     records = [(None, b"x", 0)] * 30 + [(None, b"x", 1)] * 10
-    produce_all("flights", records, {"bootstrap.servers": kafka.bootstrap_servers})
+    produce_all("lagged", records, {"bootstrap.servers": kafka.bootstrap_servers})
     with store_of(kafka.zookeeper_connect) as store:
         tree = Tree(kafka.zookeeper_connect, store)
-        tree.commit("lagging", "flights", 0, 12)
-        tree.own("lagging", "flights", 1, "lagging_host-1-0")
+        tree.commit("lagging", "lagged", 0, 12)
+        tree.own("lagging", "lagged", 1, "lagging_host-1-0")
         tree.commit("lagging", "deleted", 0, 3)
     columns = "topic string, partition int, log_start bigint, log_end bigint, lag bigint"
     frame = read(spark, tree, columns, groups="lagging")
-    assert sorted(tuple(row) for row in frame.where("topic = 'flights'").collect()) == [
-        ("flights", 0, 0, 30, 18),
-        ("flights", 1, 0, 10, None),
+    assert sorted(tuple(row) for row in frame.where("topic = 'lagged'").collect()) == [
+        ("lagged", 0, 0, 30, 18),
+        ("lagged", 1, 0, 10, None),
     ]
     assert [tuple(row) for row in frame.where("topic = 'deleted'").collect()] == [("deleted", 0, None, None, None)]
 
