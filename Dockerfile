@@ -43,13 +43,17 @@ COPY deploy/docker/healthy /usr/local/bin/healthy
 RUN echo /opt/package/lib/python3.11/site-packages >/opt/legacy-consumer/lib/python3.11/site-packages/package.pth \
  && ln -s /opt/package/bin/legacy-consumer /usr/local/bin/legacy-consumer \
  && useradd --uid 10001 --create-home --home-dir /var/lib/consumer consumer \
- && install -d -o consumer -g consumer /data
+ && install -d -o consumer -g consumer /data /opt/compiled
 ENV PATH=/opt/legacy-consumer/bin:$PATH \
     PYSPARK_PYTHON=/opt/legacy-consumer/bin/python \
     LEGACY_CONSUMER_JARS=/opt/kafka-jars \
+    NUMBA_CACHE_DIR=/opt/compiled \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001
+# The record decoder is compiled here and not by every container that starts; for another kind of processor it is
+# compiled again, at the first use.
+RUN python -c "from legacy_consumer.wire.records import warm_up; warm_up()"
 WORKDIR /var/lib/consumer
 VOLUME /data
 # tini passes SIGTERM on and reaps; the commands themselves end in order on it.

@@ -92,3 +92,11 @@ def test_compose_takes_the_file(image):
         published = [str(port) for service in services.values() for port in service.get("ports", [])]
         assert published
         assert all("127.0.0.1" in port for port in published)
+
+
+def test_a_consumer_does_not_compile_what_the_image_holds(image):
+    code = "from legacy_consumer.wire.records import warm_up; warm_up()"
+    logged = f"import logging; logging.basicConfig(level=logging.INFO); {code}"
+    told = docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", logged)
+    assert told.returncode == 0, told.stderr
+    assert "compiling" not in told.stderr
