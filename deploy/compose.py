@@ -71,7 +71,7 @@ class Cluster:
         self.say("building the image and starting the cluster; the first time this takes some minutes")
         self.run("build", "zk1")
         self.run("up", "-d", "--scale", f"consumer={consumers}")
-        self.wait(f"{_count(consumers)} own all", is_shared_by(consumers))
+        self.wait(f"{_count(consumers)} {'owns' if consumers == 1 else 'own'} all", is_shared_by(consumers))
 
     def scale(self, consumers: int) -> None:
         self.run("up", "-d", "--no-recreate", "--scale", f"consumer={consumers}", "consumer")
