@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from pathlib import Path
 
 import click
 
 from legacy_consumer.admin.group_table import list_groups
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
-from legacy_consumer.cli.groups_delete import delete_all
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.cli.removals import Removal, delete_all, removal_options
 from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say
 from legacy_consumer.cli.times import parse_duration_s
 from rebalance.clock import SystemClock
@@ -40,25 +39,13 @@ Examples:
     "--older-than", metavar="DURATION", required=True, help="Unused for longer than that: 30d, 12h, 1d6h, P30D."
 )
 @click.option("--name", "names", metavar="PATTERN", multiple=True, help="Only groups of that name; * and ? allowed.")
-@click.option("--execute", is_flag=True, help="Do it. Without, it is shown what would go.")
-@click.option("--dry-run", is_flag=True, help="Only show what would go, which is what happens anyway.")
-@click.option(
-    "--backup-dir",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path(),
-    help="Where to write the backup; the current folder otherwise.",
-)
-@click.option("--no-backup", is_flag=True, help="Write no backup.")
+@removal_options
 def prune(
+    removal: Removal,
     output: Output,
     cluster: ClusterOptions,
     older_than: str,
     names: tuple[str, ...],
-    execute: bool,
-    dry_run: bool,
-    backup_dir: Path,
-    no_backup: bool,
 ) -> None:
     """Remove groups that nobody uses: without members, and without a commit for so long.
 
@@ -68,19 +55,17 @@ def prune(
 
     All offsets go into one backup first, a file that `offsets import` puts back.
     """
-    if execute and dry_run:
-        raise click.UsageError("Give either --execute or --dry-run.")
     older_than_ms = 1000 * parse_duration_s(older_than)
     now_ms = SystemClock().wall_ms()
     with open_store(load_cluster_config(cluster)) as store:
         groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
         unused = find_unused(read_use(store, groups), now_ms=now_ms, older_than_ms=older_than_ms)
         _show(unused, output, now_ms)
-        if execute and unused:
-            delete_all(store, unused, topic=None, backup_dir=None if no_backup else backup_dir)
+        if removal.execute and unused:
+            delete_all(store, unused, topic=None, backup_dir=removal.backup_dir)
     if output is Output.TABLE and not unused:
         click.echo(f"No group of {len(groups)} was unused for so long.", err=True)
-    elif output is Output.TABLE and not execute:
+    elif output is Output.TABLE and not removal.execute:
         say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
 
 

@@ -316,7 +316,7 @@ def test_copy_gives_another_group_the_same_offsets(cluster, store, stopped, tmp_
     assert offsets_of(store, target) == offsets_of(store, stopped)
 
 
-def test_prune_removes_what_is_old_and_nothing_else(cluster, store, stopped, tmp_path):
+def test_prune_removes_what_is_old_and_nothing_else(cluster, store, stopped, mixed, tmp_path):
     assert run_program("groups", "prune", "--older-than", "1d", *cluster).err.startswith("No group of ")
     only = ["--older-than", "1s", "--name", f"{stopped}*"]
     eventually(lambda: stopped in run_program("groups", "prune", *only, *cluster).out, 30)
