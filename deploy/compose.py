@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -67,7 +68,22 @@ class Cluster:
     def say(self, text: str) -> None:
         print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
+    def check_port(self) -> None:
+        """Raises: ComposeError if somebody else listens where the exporter is to be published."""
+        port = os.environ.get("EXPORTER_PORT", "9308")
+        if not port.isdigit() or self.ask("ps", "-q", "exporter").strip():
+            return  # Compose says what is wrong with it; or the port is our own already
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", int(port)))
+            except OSError as error:
+                raise ComposeError(
+                    f"the exporter's port 127.0.0.1:{port} is in use: choose another, EXPORTER_PORT=9309 for example"
+                ) from error
+
     def up(self, consumers: int) -> None:
+        self.check_port()
         self.say("building the image and starting the cluster; the first time this takes some minutes")
         self.run("build", "zk1")
         self.run("up", "-d", "--scale", f"consumer={consumers}")
