@@ -41,7 +41,7 @@ class ContainerCluster:
                     "node", "kafka", "--id", str(number), "--advertised", f"{name}:9092", "--zookeeper", CONNECT,
                     "--data", "/data", "--heap", "256m", "--wait", "120",
                 )  # fmt: skip
-                self.zookeeper_net.connect(self.nodes[name].get_wrapped_container().id, [name])
+                self.connect_broker(name)
             await_cluster(self.config(), START_S, brokers=len(BROKERS))
         except BaseException:
             self._stack.close()
@@ -58,10 +58,14 @@ class ContainerCluster:
             .with_network(network)
             .with_network_aliases(name)
             .with_env("HEALTH", health)
-            # volumes go with their containers
-            .with_kwargs(hostname=name)
         )
         self.nodes[name] = self._stack.enter_context(container)
+
+    def connect_broker(self, name: str) -> None:
+        """Let a broker reach ZooKeeper. It has no name there: consumers would find it by that way too, when the
+        other is cut (the engine resolves host names as well, so no node has one).
+        """
+        self.zookeeper_net.connect(self.nodes[name].get_wrapped_container().id)
 
     # As seen from here: the engine's networks are routed from its host.
 
