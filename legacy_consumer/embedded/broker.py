@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from legacy_consumer.embedded.jvm import java_command, write_logging_files, write_properties
 from legacy_consumer.embedded.ports import LOOPBACK, accepts_connections
 from legacy_consumer.embedded.process import ServerProcess, Workspace
+from legacy_consumer.embedded.restartable import RestartableServer
 from legacy_consumer.embedded.topics import TopicZnodes, topic_znodes
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.errors import ServerStartError
@@ -18,7 +18,6 @@ from legacy_consumer.errors import ServerStartError
 logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 90.0
-STOP_TIMEOUT_S = 30.0
 
 _MAIN = "kafka.Kafka"
 _WITHOUT_LISTENERS = "0.8.2.2"
@@ -47,8 +46,10 @@ _PROPERTIES = {
 }
 
 
-class KafkaBroker:
+class KafkaBroker(RestartableServer):
     """One broker with its id, data folder and ports, which it keeps over kill(), stop() and start().
+
+    Upon stop() it hands its partitions over to the others.
 
     Made by EmbeddedKafka. ports: {security protocol: port}, the first being the one that others bootstrap from.
     """
@@ -66,9 +67,9 @@ class KafkaBroker:
         properties: Mapping[str, str],
         flags: Sequence[str] = (),
     ) -> None:
+        super().__init__(f"broker-{broker_id}")
         self.broker_id = broker_id
         self.version = version
-        self.name = f"broker-{broker_id}"
         self.ports = dict(ports)
         self._workspace = workspace
         self._java = java
@@ -77,8 +78,6 @@ class KafkaBroker:
         self._chroot = chroot
         self._properties = properties
         self._flags = (*_FLAGS, *flags)
-        self._process: ServerProcess | None = None
-        self._lock = threading.RLock()
 
     @property
     def port(self) -> int:
@@ -94,18 +93,6 @@ class KafkaBroker:
     def data_folder(self) -> Path:
         """Where its logs of messages are."""
         return self._workspace.folder / self.name / "data"
-
-    @property
-    def pid(self) -> int:
-        """The process id. Raises: ServerStartError before the first start."""
-        if self._process is None:
-            raise ServerStartError(self.name, "it is not started", "")
-        return self._process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its process lives."""
-        return self._process is not None and self._process.is_running
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Start it again, and wait until it is registered in ZooKeeper and accepts. Harmless when it runs.
@@ -141,9 +128,7 @@ class KafkaBroker:
 
     def await_ready(self, znodes: TopicZnodes, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until it is registered and accepts. Raises: ServerStartError; after it the process is gone."""
-        process = self._process
-        if process is None:
-            raise ServerStartError(self.name, "it is not started", "")
+        process = self._started()
         try:
             process.wait_until(
                 lambda: (
@@ -156,31 +141,6 @@ class KafkaBroker:
         except BaseException:
             self.kill()
             raise
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End it with SIGTERM, upon which it hands its partitions over; it can be started again."""
-        with self._lock:
-            if self._process is not None:
-                self._process.stop(timeout_s)
-
-    def kill(self) -> None:
-        """End it with SIGKILL; it can be started again."""
-        with self._lock:
-            if self._process is not None:
-                self._process.kill()
-
-    def send_kill(self) -> None:
-        """SIGKILL without waiting for it to be gone."""
-        if self._process is not None:
-            self._process.send_kill()
-
-    def log_text(self) -> str:
-        """What it wrote since it was started last."""
-        return "" if self._process is None else self._process.log_text()
-
-    def lost_its_port(self) -> bool:
-        """Whether the last start failed because a port was taken meanwhile."""
-        return self._process is not None and self._process.lost_its_port()
 
     def _await_old_session(self, znodes: TopicZnodes, timeout_s: float) -> None:
         wait_for(

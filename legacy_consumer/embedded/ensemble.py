@@ -7,11 +7,11 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from legacy_consumer.embedded.java import find_java
 from legacy_consumer.embedded.ports import LOOPBACK, claim_port, free_port
 from legacy_consumer.embedded.process import Workspace
+from legacy_consumer.embedded.restartable import Embedded
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.embedded.zookeeper import START_TIMEOUT_S, START_TRIES, ZooKeeperNode
 from legacy_consumer.embedded.zookeeper_jars import zookeeper_jars
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 ELECTION_TIMEOUT_S = 60.0
 
 
-class EmbeddedEnsemble:
+class EmbeddedEnsemble(Embedded):
     """Several ZooKeeper servers that elect a leader, each of which can be killed and started again.
 
     size: 3 survives the loss of one. ports: one for each server's clients, 0 = any free one.
@@ -105,15 +105,6 @@ class EmbeddedEnsemble:
         for node in nodes:
             node.kill()
         self._workspace.close()
-
-    def __enter__(self) -> EmbeddedEnsemble:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _start_nodes(self, java: Path, jars: list[Path]) -> None:
         for tries_left in reversed(range(START_TRIES)):

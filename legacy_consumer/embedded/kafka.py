@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from legacy_consumer.embedded.broker import START_TIMEOUT_S, KafkaBroker
 from legacy_consumer.embedded.ensemble import EmbeddedEnsemble
@@ -17,6 +16,7 @@ from legacy_consumer.embedded.jvm import java_command, write_logging_files
 from legacy_consumer.embedded.metadata import served_partitions
 from legacy_consumer.embedded.ports import claim_port
 from legacy_consumer.embedded.process import ServerProcess, Workspace
+from legacy_consumer.embedded.restartable import Embedded
 from legacy_consumer.embedded.topics import TopicZnodes, check_topic_name, spread_replicas, topic_znodes
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.embedded.zookeeper import START_TRIES, EmbeddedZooKeeper
@@ -31,7 +31,7 @@ _PLAINTEXT = "PLAINTEXT"
 _MOST_REPLICAS = 3
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Embedded):
     """Kafka brokers on loopback, for as long as the with block, start() to close(), or this process lasts.
 
     version: one of KAFKA_VERSIONS; their jars are fetched once. brokers: how many, with the ids 0, 1, ...
@@ -173,15 +173,6 @@ class EmbeddedKafka:
         zookeeper, self._own_zookeeper = self._own_zookeeper, None
         if zookeeper is not None:
             zookeeper.close()
-
-    def __enter__(self) -> EmbeddedKafka:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def create_topic(
         self,

@@ -6,16 +6,15 @@ import logging
 import os
 import re
 import socket
-import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from legacy_consumer.embedded.java import find_java
 from legacy_consumer.embedded.jvm import java_command, write_logging_files, write_properties
 from legacy_consumer.embedded.ports import LOOPBACK, claim_port
 from legacy_consumer.embedded.process import ServerProcess, Workspace
+from legacy_consumer.embedded.restartable import Embedded, RestartableServer
 from legacy_consumer.embedded.zookeeper_jars import zookeeper_jars
 from legacy_consumer.errors import ServerStartError
 
@@ -68,7 +67,7 @@ def four_letter_word(port: int, word: str, timeout_s: float = _FOUR_LETTER_TIMEO
         return ""
 
 
-class ZooKeeperNode:
+class ZooKeeperNode(RestartableServer):
     """One server process with its data folder and port, which it keeps over kill(), stop() and start().
 
     Made by EmbeddedZooKeeper and EmbeddedEnsemble.
@@ -84,34 +83,18 @@ class ZooKeeperNode:
         properties: Mapping[str, str],
         server_id: int | None = None,
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self.port = port
         self._workspace = workspace
         self._java = java
         self._jars = jars
         self._properties = properties
         self._server_id = server_id
-        self._process: ServerProcess | None = None
-        self._lock = threading.RLock()
 
     @property
     def connect(self) -> str:
         """The host:port for zookeeper.connect."""
         return f"{LOOPBACK}:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The process id. Raises: ServerStartError when it does not run."""
-        process = self._process
-        if process is None:
-            raise ServerStartError(self.name, "it is not started", "")
-        return process.pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether its process lives."""
-        process = self._process
-        return process is not None and process.is_running
 
     def mode(self) -> str | None:
         """The server's role: standalone, leader or follower; None while it does not serve."""
@@ -148,37 +131,15 @@ class ZooKeeperNode:
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until it serves requests. Raises: ServerStartError; after it the process is gone."""
-        process = self._process
-        if process is None:
-            raise ServerStartError(self.name, "it is not started", "")
+        process = self._started()
         try:
             process.wait_until(lambda: self.mode() is not None, timeout_s, f"it did not serve on port {self.port}")
         except BaseException:
             self.kill()
             raise
 
-    def stop(self, timeout_s: float = 10.0) -> None:
-        """End it with SIGTERM; it can be started again."""
-        with self._lock:
-            if self._process is not None:
-                self._process.stop(timeout_s)
 
-    def kill(self) -> None:
-        """End it with SIGKILL; it can be started again."""
-        with self._lock:
-            if self._process is not None:
-                self._process.kill()
-
-    def log_text(self) -> str:
-        """What it wrote since it was started last."""
-        return "" if self._process is None else self._process.log_text()
-
-    def lost_its_port(self) -> bool:
-        """Whether the last start failed because a port was taken meanwhile."""
-        return self._process is not None and self._process.lost_its_port()
-
-
-class EmbeddedZooKeeper:
+class EmbeddedZooKeeper(Embedded):
     """One ZooKeeper server on loopback, for as long as the with block, start() to close(), or this process lasts.
 
     version: 3.9 (from the pyspark wheel, no network), or 3.4, 3.5, 3.8 (with the Kafka jars).
@@ -258,15 +219,6 @@ class EmbeddedZooKeeper:
         if node is not None:
             node.kill()  # nothing of it is needed any more, so nothing is lost by being quick
         self._workspace.close()
-
-    def __enter__(self) -> EmbeddedZooKeeper:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _start_node(self, java: Path, jars: list[Path]) -> ZooKeeperNode:
         for tries_left in reversed(range(START_TRIES)):
