@@ -43,8 +43,8 @@ def all_patches():
     return sorted(PATCHES.glob("*.patch"))
 
 
-def apply_patch(patch, folder):
-    """Change the files below folder. Raises: StalePatchError."""
+def patched_files(patch, folder=ROOT):
+    """{path: text} of the files below folder that a patch changes, as they are with it. Raises: StalePatchError."""
     target, hunks = None, []
     for line in patch.read_text().splitlines():
         if line.startswith("+++ "):
@@ -57,12 +57,20 @@ def apply_patch(patch, folder):
                 before.append(line[1:])
             if line[:1] in (" ", "+", ""):
                 after.append(line[1:])
+    files = {}
     for path, before, after in hunks:
-        text = path.read_text()
+        text = files.get(path) or path.read_text()
         old = "\n".join(before) + "\n"
         if text.count(old) != 1:
             raise StalePatchError(f"{patch.name}: found {text.count(old)} times in {path.name}:\n{old}")
-        path.write_text(text.replace(old, "\n".join(after) + "\n"))
+        files[path] = text.replace(old, "\n".join(after) + "\n")
+    return files
+
+
+def apply_patch(patch, folder):
+    """Change the files below folder. Raises: StalePatchError."""
+    for path, text in patched_files(patch, folder).items():
+        path.write_text(text)
 
 
 def run_mutant(patch, seeds=DEFAULT_SEEDS):

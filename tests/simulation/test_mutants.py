@@ -5,7 +5,7 @@ A sample; `make mutants` breaks the code in every way there is a patch for, whic
 
 import pytest
 
-from tests.simulation.mutation import StalePatchError, all_patches, apply_patch, run_mutant
+from tests.simulation.mutation import StalePatchError, all_patches, apply_patch, patched_files, run_mutant
 
 SAMPLE = ("in-hand-is-consumed", "release-before-commit", "gate-left-open")
 
@@ -14,6 +14,15 @@ def test_there_are_at_least_ten_mutants_and_each_says_what_it_breaks():
     patches = all_patches()
     assert len(patches) >= 10
     assert [patch.stem for patch in patches if not patch.read_text().partition("\n")[0].strip()] == []
+
+
+@pytest.mark.parametrize("patch", all_patches(), ids=lambda p: p.stem)
+def test_every_mutant_still_breaks_code_that_is_there(patch):
+    changed = patched_files(patch)
+    assert changed
+    for path, text in changed.items():
+        assert text != path.read_text()
+        compile(text, path, "exec")
 
 
 @pytest.mark.parametrize("patch", [patch for patch in all_patches() if patch.stem in SAMPLE], ids=lambda p: p.stem)
