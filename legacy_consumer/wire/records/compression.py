@@ -3,7 +3,8 @@
 gzip is read piece by piece up to the limit. The other formats tell how much comes out at most: snappy by its preamble,
 which cannot promise more than 64 bytes for 3; lz4 and zstd by the sizes of their blocks. What they promise is
 compared with the limit, and then the library may write no further. Headers inside are not trusted: a size that lies
-ends as an error, here or in the library.
+ends as an error, here or in the library; and the library gets no zstd frame that asks for a window, which it keeps
+beside what it writes, larger than what can come out of the frame.
 
 Source: KafkaLZ4BlockInputStream and SnappyInputStream (xerial framing) as Kafka uses them, RFC 8878 for zstd, the LZ4
 frame format 1.6.
@@ -31,6 +32,8 @@ _LZ4_BLOCK_BYTES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_MOST = 255
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_BLOCK_BYTES = 1 << 17
+_ZSTD_WINDOW_BITS = 10
+"""Of the smallest window."""
 
 
 def decompress(codec: int, magic: int, source: bytes, limit: int, arena: Arena) -> tuple[int, int]:
@@ -53,8 +56,8 @@ def decompress(codec: int, magic: int, source: bytes, limit: int, arena: Arena) 
             case 3:
                 return _unlz4(source, limit, arena, mend_head=magic < 2)
             case _:
-                size = _at_most(_zstd_bound(source), limit)
-                begin = arena.keep(cramjam.zstd.decompress_into(source, arena.room(size).data))
+                frames, bound = _zstd_bounded(source)
+                begin = arena.keep(cramjam.zstd.decompress_into(frames, arena.room(_at_most(bound, limit)).data))
                 return begin, arena.size
     except IndexError as error:
         msg = f"{name}: cut"
@@ -154,8 +157,13 @@ def _four(source: bytes, at: int) -> bytes:
     return source[at : at + 4]
 
 
-def _zstd_bound(source: bytes) -> int:
-    """The most bytes that can come out, over all frames."""
+def _zstd_bounded(source: bytes) -> tuple[bytes, int]:
+    """The frames, none of which has a window larger than it has use for, and the most bytes that can come out of all.
+
+    A frame of a hundred bytes may say that it refers 128 MB back, and the library would take so much; but nothing can
+    refer to more than came out before, so that a smaller window says the same.
+    """
+    frames: bytes | bytearray = source
     bound = at = 0
     while at < len(source):
         if source[at : at + 4] != _ZSTD_MAGIC:
@@ -165,6 +173,7 @@ def _zstd_bound(source: bytes) -> int:
         is_single = head >> 5 & 1
         size_bytes = (is_single, 2, 4, 8)[head >> 6]
         dictionary_bytes = (0, 1, 2, 4)[head & 3]
+        window_at = at + 5
         at += 5 + (1 - is_single) + dictionary_bytes
         content = int.from_bytes(source[at : at + size_bytes], "little") + (256 if size_bytes == 2 else 0)
         at += size_bytes
@@ -179,10 +188,21 @@ def _zstd_bound(source: bytes) -> int:
             frame_bound += size if kind < 2 else _ZSTD_BLOCK_BYTES
             at += 3 + (1 if kind == 1 else size)
         at += 4 if head & 4 else 0
-        if size_bytes and content < frame_bound:
+        if not is_single and window_at < len(source) and _window_bytes(source[window_at]) > frame_bound:
+            frames = bytearray(frames) if isinstance(frames, bytes) else frames
+            frames[window_at] = max(0, (frame_bound - 1).bit_length() - _ZSTD_WINDOW_BITS) << 3
+        if size_bytes:
+            if content > frame_bound:
+                msg = f"{content} bytes cannot come out of blocks that hold {frame_bound}"
+                raise ValueError(msg)
             frame_bound = content
         bound += frame_bound
     if at > len(source):
         msg = "cut"
         raise ValueError(msg)
-    return bound
+    return bytes(frames), bound
+
+
+def _window_bytes(descriptor: int) -> int:
+    base = 1 << (descriptor >> 3) + _ZSTD_WINDOW_BITS
+    return base + base // 8 * (descriptor & 7)

@@ -1,9 +1,14 @@
 """Bytes that lie: an error that names topic, partition, offset and reason, and nothing lost before it."""
 
 import gzip
+import random
+import re
+import resource
 import struct
 import tracemalloc
 import zlib
+from contextlib import contextmanager
+from pathlib import Path
 
 import cramjam
 import pytest
@@ -41,6 +46,27 @@ def zstd_bomb(size: int) -> bytes:
     block = 1 << 17
     heads = [(block << 3 | 1 << 1 | (at + block >= size)).to_bytes(3, "little") for at in range(0, size, block)]
     return b"\x28\xb5\x2f\xfd\x00\x58" + b"".join(head + b"x" for head in heads)
+
+
+def zstd_frame(content: bytes, *, window_bits: int | None = None, promised: int | None = None) -> bytes:
+    """One raw block, which refers to nothing, behind a head that asks for a window, or else says how much comes out."""
+    if window_bits is not None:
+        head = bytes([0, window_bits - 10 << 3])
+    else:
+        head = b"\xe0" + struct.pack("<q", len(content) if promised is None else promised)
+    return b"\x28\xb5\x2f\xfd" + head + (len(content) << 3 | 1).to_bytes(3, "little") + content
+
+
+@contextmanager
+def memory_for(more_bytes: int):
+    """The process may take so much address space more than it has, whatever it does with it."""
+    now = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + more_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def with_record(body: bytes, **lies: object) -> bytes:
@@ -193,6 +219,42 @@ def test_what_is_sound_before_the_damage_is_delivered_first(case):
 def test_a_zstd_bomb_is_not_set_off():
     data = batch(ONE, "zstd", crc=0)[:61] + zstd_bomb(1 << 30)
     with pytest.raises(CorruptRecordsError, match="zstd: more than 134217728 bytes"):
+        decoded(complete(data), 4, check_crcs=False)
+
+
+WINDOW_BITS = [10, 17, 21, 27]
+
+
+@pytest.mark.parametrize("window_bits", WINDOW_BITS)
+@pytest.mark.parametrize("size", [10, 1024, 1025, 100_000])
+def test_a_zstd_frame_takes_no_more_memory_than_comes_out_of_it_whatever_window_it_asks_for(window_bits, size):
+    records = [Written(5, None, b"v" * size, 7)]
+    data = batch(records)
+    frame = zstd_frame(data[61:], window_bits=max(window_bits, size.bit_length()))
+    with memory_for(32_000_000):
+        if window_bits == WINDOW_BITS[-1]:
+            with pytest.raises(cramjam.DecompressionError, match="memory"):
+                cramjam.zstd.decompress(frame)
+        columns = decoded(complete(with_byte(data, 22, 4)[:61] + frame), check_crcs=False)
+    assert [m.value() for m in columns.messages()] == [b"v" * size]
+
+
+def test_a_zstd_frame_that_refers_far_back_keeps_the_window_that_it_needs():
+    noise = random.Random(1).randbytes(1_500_000)
+    records = [Written(5, None, noise + noise, 7)]
+    inside = batch(records)[61:]
+    compressor = cramjam.zstd.Compressor(level=19)  # does not know what will come: a window, and no size
+    compressor.compress(inside)
+    frame = bytes(compressor.finish())
+    assert frame[4] >> 5 == 0
+    assert len(frame) < 1_600_000
+    columns = decoded(complete(with_byte(batch(ONE), 22, 4)[:61] + frame), check_crcs=False)
+    assert [m.value() for m in columns.messages()] == [noise + noise]
+
+
+def test_a_zstd_frame_that_promises_more_than_its_blocks_hold_takes_no_memory_for_it():
+    data = with_byte(batch(ONE), 22, 4)[:61] + zstd_frame(INSIDE, promised=100_000_000)
+    with pytest.raises(CorruptRecordsError, match="zstd: 100000000 bytes cannot come out of blocks that hold"):
         decoded(complete(data), 4, check_crcs=False)
 
 

@@ -1,8 +1,10 @@
 """What real brokers of five versions answered, decoded, against what librdkafka delivered of the same topics."""
 
+import cramjam
 import pytest
 
 from legacy_consumer.wire.records import warm_up
+from legacy_consumer.wire.records.xxh32 import xxh32
 from tests.support.record_reader import read
 from tests.support.record_sets import TP, decoded, recorded, rows_of
 
@@ -87,6 +89,25 @@ def test_the_slow_reader_reads_the_same(recording):
         recording.data, aborted=recording.options["aborted"], read_committed=recording.options["read_committed"]
     )
     assert (rows, next_offset) == (recording.rows, recording.next_offset)
+
+
+def test_lz4_frames_with_the_old_clients_wrong_checksum_are_among_the_recordings_and_are_read():
+    """Kafka's own code wrote it over the magic number too, and for format 0 brokers of all versions still do."""
+    wrong = []
+    for recording in RECORDED:
+        begin = recording.data.find(b"\x04\x22\x4d\x18")
+        if "lz4" not in recording.name or recording.name.startswith("3.9.1"):
+            continue
+        end = begin + 6  # neither content size nor dictionary
+        assert recording.data[begin + 4] & 9 == 0
+        sound, with_magic = (xxh32(recording.data[start:end]) >> 8 & 0xFF for start in (begin + 4, begin))
+        assert recording.data[end] == (with_magic if "/v0-" in recording.name else sound)
+        if recording.data[end] != sound:
+            wrong.append(recording.name)
+            assert rows_of(decoded(recording.data)) == recording.rows
+            with pytest.raises(cramjam.DecompressionError):
+                cramjam.lz4.decompress(recording.data[begin:])
+    assert {"0.8.2.2/v0-lz4", "0.10.2.2/v0-lz4", "1.1.1/v0-lz4-by-broker", "2.8.2/v0-lz4-by-broker"} <= set(wrong)
 
 
 @pytest.mark.parametrize("version", ["1.1.1", "2.8.2", "3.9.1"])
