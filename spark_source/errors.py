@@ -116,10 +116,34 @@ class Lost:
         return f"{self.partition}: {' and '.join(parts)}, {log}"
 
 
+@dataclass(frozen=True, slots=True)
+class LostLog:
+    """A log that is gone with its topic, and how far it was read.
+
+    known_end: where it ended when it was seen last; None if this query never saw it. again: a topic of this name was
+    created since.
+    """
+
+    partition: TopicPartition
+    start: int
+    known_end: int | None
+    again: bool = False
+
+    def __str__(self) -> str:
+        happened = "was deleted and created again" if self.again else "is gone"
+        if self.known_end is None:
+            rest = f"whatever it had from {self.start} on was not read"
+        elif self.known_end > self.start:
+            rest = f"{self.known_end - self.start} offsets from {self.start} on, and what came later, were not read"
+        else:
+            rest = f"all before {self.start} was read, and nothing that came later"
+        return f"{self.partition}: its topic {happened}: {rest}"
+
+
 class DataLossError(SparkSourceError):
     """failOnDataLoss=true, and the logs do not hold all that was to be read."""
 
-    def __init__(self, lost: tuple[Lost, ...]) -> None:
+    def __init__(self, lost: tuple[Lost | LostLog, ...]) -> None:
         super().__init__(lost)
         self.lost = lost
 

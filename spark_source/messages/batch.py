@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from legacy_consumer.librdkafka.client import check_settings
 from legacy_consumer.librdkafka.settings import query_settings
-from spark_source.errors import DataLossError, Lost
+from spark_source.errors import DataLossError, Lost, LostLog
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.options import MessageOptions
@@ -38,7 +38,7 @@ def plan_tasks(options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Z
     return [RangePartition(piece, for_partition(znodes, piece.partition)) for piece in pieces]
 
 
-def report_loss(options: MessageOptions, lost: Sequence[Lost]) -> None:
+def report_loss(options: MessageOptions, lost: Sequence[Lost | LostLog]) -> None:
     """Raises: DataLossError unless failOnDataLoss=false, which makes warnings of it."""
     if lost and options.fail_on_data_loss:
         raise DataLossError(tuple(lost))

@@ -16,7 +16,7 @@ from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.options import MessageOptions
 from spark_source.messages.positions import Logs, Stand
 from zk_layout.codecs import decode_topic
-from zk_layout.errors import MalformedZnodeError, NoNodeError
+from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, MalformedZnodeError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.paths import TopicPath, TopicsPath
@@ -44,6 +44,8 @@ class Cluster:
         self.store: ZkStore = KazooStore(options.config.zk_settings())
         self._answer_s = min(_ANSWER_S, options.config.socket_timeout_ms / 1000)
         self._log_offsets = open_log_offsets(options.config, self.store, timeout_s=self._answer_s)
+        self.created: dict[str, int] = {}
+        """{topic: the transaction that created it}, as partitions() saw it last: another one is another topic."""
 
     def open(self) -> None:
         """Connect. Raises: ConnectTimeoutError, AuthenticationError, MissingChrootError."""
@@ -87,9 +89,24 @@ class Cluster:
                     logger.warning("topic %s is left out, its znode cannot be read", topic)
                     continue
                 found += [TopicPartition(topic, number) for number in numbers]
+                self.created[topic] = znode.stat.czxid
             elif choice.filter is None and must_exist:
                 raise NoSuchTopicError(topic)
         return sorted(found)
+
+    def created_now(self, partitions: Collection[TopicPartition]) -> dict[str, int]:
+        """{topic: the transaction that created it} of the topics that there are, chosen or not."""
+        topics = sorted({tp.topic for tp in partitions})
+        znodes = self.store.get_data_many([TopicPath(topic).path for topic in topics])
+        return {topic: znode.stat.czxid for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
+
+    def still_there(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        """Those of these whose topics there are; all while ZooKeeper does not answer."""
+        try:
+            topics = self.created_now(partitions) if partitions else {}
+        except (ConnectionLostError, ConnectTimeoutError):
+            return partitions
+        return [tp for tp in partitions if tp.topic in topics]
 
     def _topics(self) -> tuple[str, ...]:
         try:
@@ -97,15 +114,21 @@ class Cluster:
         except NoNodeError:
             return ()
 
-    def logs(self, partitions: Collection[TopicPartition]) -> Logs:
-        """Where these logs begin and end. Raises: BrokersUnavailableError naming partitions without an answer."""
-        return Logs(
-            earliest=self._ask_all("begins", self._log_offsets.earliest, partitions),
-            latest=self.log_ends(partitions),
-        )
+    def logs(self, partitions: Collection[TopicPartition], *, may_vanish: bool = False) -> Logs:
+        """Where these logs begin and end.
+
+        may_vanish: leave out topics that are deleted meanwhile. Raises: BrokersUnavailableError naming partitions
+        without an answer; NoSuchTopicError.
+        """
+        latest = self.log_ends(partitions)
+        earliest = self._ask_all("begins", self._log_offsets.earliest, latest)
+        vanished = sorted(set(partitions) - earliest.keys())
+        if vanished and not may_vanish:
+            raise NoSuchTopicError(vanished[0].topic)
+        return Logs(earliest=earliest, latest={tp: latest[tp] for tp in earliest})
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where these logs end. Raises: BrokersUnavailableError."""
+        """Where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
         return self._ask_all("ends", self._log_offsets.latest, partitions)
 
     def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition]) -> Stand:
@@ -142,7 +165,7 @@ class Cluster:
 
         def ask_rest() -> dict[TopicPartition, int]:
             found.update(ask([tp for tp in partitions if tp not in found]))
-            missing = sorted(set(partitions) - found.keys())
+            missing = sorted(self.still_there(set(partitions) - found.keys()))
             if missing:
                 some = ", ".join(map(str, missing[:5]))
                 raise BrokersUnavailableError(f"no broker says where the log {what} of {len(missing)}: {some}")

@@ -30,7 +30,7 @@ ReadRest = Callable[[OffsetRange], Iterator[pa.RecordBatch]]
 
 def read_columnar(
     config: ConsumerConfig,
-    store: ZkStore,
+    new_store: Callable[[], ZkStore],
     wanted: OffsetRange,
     columns: Sequence[WantedColumn],
     read_rest: ReadRest,
@@ -38,6 +38,7 @@ def read_columnar(
 ) -> Iterator[pa.RecordBatch]:
     """The messages of the range, in order.
 
+    new_store: what is known of ZooKeeper, for each who asks for leaders anew: nobody is told them twice.
     read_rest: reads what is left of the range once nothing comes any more: where offsets without messages stand before
     its end, only the other fetcher is told that the end of the log is reached.
     Raises: RangeReadError, FetchError, OffsetOutOfRangeError, BrokerRefusedError, MissingListenerError.
@@ -47,9 +48,9 @@ def read_columnar(
     larger = replace(config, fetch_message_max_bytes=max(_FETCH_BYTES, config.fetch_message_max_bytes))
     position = wanted.start
     with ExitStack() as until_read:
-        log_offsets = open_log_offsets(config, store)
+        log_offsets = open_log_offsets(config, new_store())
         until_read.callback(log_offsets.close)
-        fetcher = open_fetcher(larger, store, log_offsets)
+        fetcher = open_fetcher(larger, new_store(), log_offsets)
         until_read.callback(fetcher.close)
         fetcher.assign({tp: wanted.start})
         deadline = time.monotonic() + timeout_s
@@ -85,6 +86,8 @@ def _as_batch(run: Columns, columns: Sequence[WantedColumn], schema: pa.Schema) 
             arrays.append(pa.repeat(name, len(run)))
         elif column.source == "timestamp":
             arrays.append(made.column("timestamp").cast(ARROW_TYPES[ColumnType.TIMESTAMP]))
+        elif column.source == "headers":
+            arrays.append(made.column("headers").cast(ARROW_TYPES[ColumnType.HEADERS]))
         elif column.source == "timestampType":
             arrays.append(pa.array(run.timestamp_types.astype(np.int32) - np.int32(1)))
         else:

@@ -1,32 +1,38 @@
 """Reads a range of one partition as Arrow batches: what a task does.
 
 A range ends by position, not by a last message: compaction and transactions leave offsets without messages, also right
-before its end.
+before its end. What was deleted since the plan is a loss, and said like those that the plan finds.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import OffsetOutOfRangeError
 from legacy_consumer.fetchers import LIBRDKAFKA, choose_fetcher
-from legacy_consumer.librdkafka import read_brokers
+from legacy_consumer.librdkafka import open_log_offsets, read_brokers
 from legacy_consumer.librdkafka.batch import LibrdkafkaBatch
 from legacy_consumer.librdkafka.client import RdMessage
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
 from legacy_consumer.librdkafka.settings import fetcher_settings
-from spark_source.errors import RangeReadError
+from spark_source.errors import DataLossError, Lost, RangeReadError
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.message_arrays import MOST_BATCH_BYTES, MessageArrays
 from spark_source.messages.options import MessageOptions
 from spark_source.messages.planned_znodes import PlannedStore, Znodes
 from spark_source.messages.ranges import OffsetRange
 from zk_layout.model import Broker
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE = 1000
 _BATCH_ROWS = 10_000
@@ -41,31 +47,59 @@ def open_reader(
     """The messages of the range, in order; connections are open from the first batch to the last or to close().
 
     znodes: of the brokers and of the partition's state.
-    Raises: RangeReadError after fetchTimeoutMs without a message; FetchError, BrokersUnavailableError,
-    BrokerRefusedError, MissingListenerError, ConfigError.
+    Raises: RangeReadError after fetchTimeoutMs without a message; DataLossError, by option; FetchError,
+    BrokersUnavailableError, BrokerRefusedError, MissingListenerError, ConfigError.
     """
-    store = PlannedStore(znodes).as_store()
+
+    def new_store() -> ZkStore:
+        return PlannedStore(znodes).as_store()
 
     def read_with_librdkafka(part: OffsetRange) -> Iterator[pa.RecordBatch]:
-        return _read_with_librdkafka(options, read_brokers(store), part, columns)
+        return _read_with_librdkafka(options, new_store(), part, columns)
 
-    needs_headers = any(column.source == "headers" for column in columns)
-    if choose_fetcher(options.config).fetcher == LIBRDKAFKA or needs_headers:
-        return read_with_librdkafka(wanted)
-    from spark_source.messages.columnar_reader import read_columnar
+    def read_columnar(part: OffsetRange) -> Iterator[pa.RecordBatch]:
+        from spark_source.messages import columnar_reader
 
-    timeout_s = options.fetch_timeout_ms / 1000
-    return read_columnar(options.config, store, wanted, columns, read_with_librdkafka, timeout_s)
+        timeout_s = options.fetch_timeout_ms / 1000
+        return columnar_reader.read_columnar(options.config, new_store, part, columns, read_with_librdkafka, timeout_s)
+
+    uses_librdkafka = choose_fetcher(options.config).fetcher == LIBRDKAFKA
+    read = read_with_librdkafka if uses_librdkafka else read_columnar
+    return _read_what_is_left(read, wanted, fail_on_data_loss=options.fail_on_data_loss)
+
+
+def _read_what_is_left(
+    read: Callable[[OffsetRange], Iterator[pa.RecordBatch]], wanted: OffsetRange, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """Go on behind what was deleted since the plan. A log that is another one by now is left to the next plan.
+
+    Raises: DataLossError unless failOnDataLoss=false; OffsetOutOfRangeError for an offset that turned out to be there.
+    """
+    left: OffsetRange | None = wanted
+    while left is not None:
+        try:
+            yield from read(left)
+        except OffsetOutOfRangeError as error:
+            if error.earliest <= error.offset <= error.latest:
+                raise
+            lost = Lost(left.partition, error.offset, left.end, error.earliest, error.latest)
+            if fail_on_data_loss:
+                raise DataLossError((lost,)) from error
+            logger.warning("lost: %s", lost)
+            is_other_log = error.offset > error.latest
+            left = None if is_other_log or error.earliest >= left.end else replace(left, start=error.earliest)
+        else:
+            return
 
 
 def _read_with_librdkafka(
-    options: MessageOptions, brokers: Sequence[Broker], wanted: OffsetRange, columns: Sequence[WantedColumn]
+    options: MessageOptions, store: ZkStore, wanted: OffsetRange, columns: Sequence[WantedColumn]
 ) -> Iterator[pa.RecordBatch]:
     arrays = MessageArrays(wanted.partition, columns)
-    with closing(ConsumerHandle(_settings(options.config, brokers))) as handle:
+    with closing(ConsumerHandle(_settings(options.config, read_brokers(store)))) as handle:
         handle.assign({wanted.partition: wanted.start})
         reading = _Reading(handle, wanted, options.fetch_timeout_ms / 1000)
-        while not reading.is_done:
+        while not reading.is_done and not reading.is_outside:
             messages = reading.next_messages()
             if messages:
                 arrays.add(LibrdkafkaBatch(messages, {}).messages())
@@ -73,6 +107,20 @@ def _read_with_librdkafka(
                 yield arrays.batch()
         if arrays.rows:
             yield arrays.batch()
+    if reading.is_outside:
+        raise _out_of_range(options.config, store, replace(wanted, start=reading.position))
+
+
+def _out_of_range(config: ConsumerConfig, store: ZkStore, left: OffsetRange) -> OffsetOutOfRangeError | RangeReadError:
+    """The error for a position that its log does not hold, with what it does hold."""
+    tp = left.partition
+    with closing(open_log_offsets(config, store)) as logs:
+        earliest, latest = logs.earliest([tp]).get(tp), logs.latest([tp]).get(tp)
+    if earliest is None or latest is None:
+        return RangeReadError(
+            tp, left.start, left.end, "the offset lies outside the log, and nobody says what is there"
+        )
+    return OffsetOutOfRangeError(tp, left.start, earliest, latest)
 
 
 def _settings(config: ConsumerConfig, brokers: Sequence[Broker]) -> dict[str, str | int | float | bool]:
@@ -93,13 +141,15 @@ class _Reading:
         self._handle = handle
         self._range = wanted
         self._timeout_s = timeout_s
-        self._position = wanted.start
+        self.position = wanted.start
+        self.is_outside = False
+        """Whether the log does not hold the position; the reading then rests."""
         self._deadline = time.monotonic() + timeout_s
         self._complaint = "no message came"
 
     @property
     def is_done(self) -> bool:
-        return self._position >= self._range.end
+        return self.position >= self._range.end
 
     def next_messages(self) -> list[RdMessage]:
         """What came of the range, perhaps nothing. Raises: RangeReadError, FetchError."""
@@ -117,7 +167,7 @@ class _Reading:
     def _take(self, messages: list[RdMessage]) -> list[RdMessage]:
         last = messages[-1].offset()
         assert last is not None
-        self._position = max(self._position, last + 1)
+        self.position = max(self.position, last + 1)
         if last < self._range.end:
             return messages
         return [message for message in messages if (message.offset() or 0) < self._range.end]
@@ -133,17 +183,19 @@ class _Reading:
 
     def _judge(self, messages: Sequence[RdMessage], faults: Sequence[Fault], ended: Sequence[Fault]) -> None:
         for fault in faults:
-            if fault.kind in {FaultKind.POSITION, FaultKind.CORRUPT, FaultKind.LASTING}:
+            if fault.kind is FaultKind.POSITION:
+                self.is_outside = True
+            if fault.kind in {FaultKind.CORRUPT, FaultKind.LASTING}:
                 where = f"offset {fault.offset}: " if fault.offset >= 0 else ""
                 raise self._stuck(f"{where}{fault.reason}")
             if fault.kind is FaultKind.PASSING:
                 self._complaint = f"{fault.reason}, and nothing came"
         # behind all messages that are there
         if ended and not messages:
-            self._position = max(self._position, *(fault.offset for fault in ended))
+            self.position = max(self.position, *(fault.offset for fault in ended))
 
     def _stuck(self, reason: str) -> RangeReadError:
-        return RangeReadError(self._range.partition, self._position, self._range.end, reason)
+        return RangeReadError(self._range.partition, self.position, self._range.end, reason)
 
 
 def _ends_of_log(messages: Sequence[RdMessage]) -> list[Fault]:

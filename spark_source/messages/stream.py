@@ -13,7 +13,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
 
 from legacy_consumer.librdkafka.client import check_settings
 from legacy_consumer.librdkafka.settings import query_settings
-from spark_source.errors import LiveGroupError
+from spark_source.errors import LiveGroupError, Lost, LostLog
 from spark_source.messages.batch import log_notes, plan_tasks, read_range, report_loss
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.columns import WantedColumn
@@ -134,6 +134,8 @@ class StreamDriver:
         self._ends: _Offsets = {}
         self._planned: _Offsets = {}
         self._known: list[TopicPartition] = []
+        self._created: dict[str, int] = {}
+        self._gone: set[TopicPartition] = set()
         self._asked_from: _Offsets = {}
         self._asked_at = 0.0
 
@@ -183,23 +185,31 @@ class StreamDriver:
     def advance(self, start: Mapping[TopicPartition, int], most: int | None) -> _Offsets:
         """Where the next batch ends, whose start everything has been processed up to.
 
-        Partitions that are new begin at 0. Those of a topic that is gone keep their offsets.
+        Partitions that are new begin at 0. Those of a topic that is gone keep their offsets. Another log of the same
+        name goes back to 0 in a batch of its own, which reads nothing of it: an end before the start says so, also to
+        who repeats the batch. Raises: DataLossError, by option.
         """
         if start == self._planned and start == self._asked_from:
             time.sleep(max(0.0, self._asked_at + _LEAST_WAIT_S - time.monotonic()))
         self._asked_from, self._asked_at = dict(start), time.monotonic()
+        partitions = self._partitions()
         if self._claim is not None:
-            self._claim.hold(self._partitions())
-        self.commit(start)
-        ends = self._target
-        if ends is None:
-            ends = self._cluster.log_ends(self._partitions())
-        self._ends = dict(ends)
+            self._claim.hold(partitions)
+        ends = self._cluster.log_ends(partitions) if self._target is None else self._target
         starts = {**dict.fromkeys(ends, 0), **start}
-        beyond = {tp: end for tp, end in ends.items() if end < starts[tp]}
-        # another log is read from its begin
-        starts.update(dict.fromkeys(self._find_other_logs(starts, beyond), 0))
-        self._planned = {**starts, **(ends if most is None else limit_ends(starts, ends, most))}
+        begun_anew, lost = self._see_losses(start, ends)
+        # what was read of a log that is gone is nothing to a group that will read its successor
+        self.commit({tp: offset for tp, offset in start.items() if tp not in begun_anew | self._gone})
+        report_loss(self._options, lost)
+        if begun_anew and self._target is not None:
+            self._target = ends = {**ends, **self._cluster.log_ends(begun_anew)}
+        self._ends = dict(ends)
+        going_on = {tp: end for tp, end in ends.items() if tp not in begun_anew}
+        self._planned = {
+            **starts,
+            **(going_on if most is None else limit_ends(starts, going_on, most)),
+            **dict.fromkeys(begun_anew, 0),
+        }
         return self._planned
 
     def _partitions(self) -> list[TopicPartition]:
@@ -212,33 +222,51 @@ class StreamDriver:
             logger.warning("new partitions are not looked for: %s", error)
         return self._known
 
-    def _find_other_logs(
-        self, starts: Mapping[TopicPartition, int], beyond: Mapping[TopicPartition, int]
-    ) -> Collection[TopicPartition]:
-        """Those of these logs that do end before what was read from them, and so are others. They are asked again: a
-        new leader may be behind for a moment. Raises: DataLossError, by option.
+    def _see_losses(
+        self, start: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> tuple[set[TopicPartition], list[Lost | LostLog]]:
+        """Which of the partitions read so far have another log by now, and what was lost with these and with topics
+        that are gone.
         """
-        if not beyond:
-            return ()
-        logs = self._cluster.logs(beyond)
-        still = {tp: starts[tp] for tp in beyond if logs.latest[tp] < starts[tp]}
-        _, lost = to_ranges(still, still, logs)
-        report_loss(self._options, lost)
-        return still.keys()
+        # what is gone is remembered: it may come back
+        former, self._created = self._created, dict(self._cluster.created)
+        another = {tp for tp in start.keys() & ends.keys() if _is_another(tp, former, self._created)}
+        lost: list[Lost | LostLog] = [LostLog(tp, start[tp], self._ends.get(tp), again=True) for tp in sorted(another)]
+        beyond = {tp: start[tp] for tp, end in ends.items() if end < start.get(tp, 0) and tp not in another}
+        if beyond:
+            # asked again: a new leader may be behind for a moment
+            logs = self._cluster.logs(beyond, may_vanish=True)
+            still = {tp: at for tp, at in beyond.items() if tp in logs.latest and logs.latest[tp] < at}
+            lost += to_ranges(still, still, logs)[1]
+            another |= still.keys()
+        unseen = start.keys() - ends.keys() - self._gone
+        gone = unseen.difference(self._cluster.still_there(unseen))
+        lost += [LostLog(tp, start[tp], self._ends.get(tp)) for tp in sorted(gone)]
+        self._gone = (self._gone | gone) - ends.keys()
+        return another, lost
 
     def report(self) -> Reported:
         """Log ends and lag as of the last batch planned."""
         return report(self._ends, self._planned)
 
     def tasks(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Sequence[InputPartition]:
-        """What is read of one batch."""
+        """What is read of one batch: nothing outside of it, whatever became of the logs since it was planned.
+
+        Raises: DataLossError, by option; BrokersUnavailableError.
+        """
         starts = {**dict.fromkeys(end, 0), **start}
-        # a log that ends before its start is read anew, from its begin
-        starts = {tp: 0 if end[tp] < starts[tp] else starts[tp] for tp in end}
         moved = {tp: offset for tp, offset in end.items() if offset > starts[tp]}
-        logs = self._cluster.logs(moved)
-        ranges, lost = to_ranges(starts, moved, logs)
-        report_loss(self._options, [each for each in lost if each.partition in start or each.start > 0])
+        logs = self._cluster.logs(moved, may_vanish=True)
+        created = self._cluster.created_now(logs.latest)
+        same = {tp for tp in logs.latest if not _is_another(tp, self._created, created)}
+        lost: list[Lost | LostLog] = [
+            LostLog(tp, starts[tp], moved[tp], again=tp in logs.latest) for tp in sorted(moved.keys() - same)
+        ]
+        found, outside = to_ranges(starts, {tp: end for tp, end in moved.items() if tp in same}, logs)
+        # a log that ends before its start is another one, which the next batch begins with
+        ranges = [each for each in found if each.start >= starts[each.partition]]
+        lost += [each for each in outside if each.partition in start or each.start > 0]
+        report_loss(self._options, lost)
         znodes = read_znodes(self._cluster.store, [each.partition for each in ranges])
         return plan_tasks(self._options, ranges, znodes)
 
@@ -250,3 +278,8 @@ class StreamDriver:
             self._progress.commit(offsets)
         except (ConnectionLostError, ConnectTimeoutError, SessionExpiredError) as error:
             logger.warning("group %s: offsets are not committed yet: %s", self._options.group, error)
+
+
+def _is_another(tp: TopicPartition, former: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether the topic was created again; what was never seen before is not."""
+    return tp.topic in former and former[tp.topic] != now.get(tp.topic)

@@ -1,6 +1,8 @@
 """One Spark, one ZooKeeper and one Kafka for all tests of the data sources."""
 
+import importlib.metadata
 import json
+import os
 import socket
 import uuid
 from collections.abc import Iterator
@@ -9,12 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from legacy_consumer.embedded import EmbeddedZooKeeper
+from tests.support.broker_cluster import BrokerCluster
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 from zk_layout.store import ZkStore
 
-GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "data" / "golden"
+
+
+def pytest_report_header():
+    return f"pyspark {importlib.metadata.version('pyspark')}"
+
+
+def child_environment(**variables: str) -> dict[str, str]:
+    """Of a program that imports this project, and the pyspark that this run uses, which PYTHONPATH may have named."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path), **variables}
 
 
 @pytest.fixture(scope="session")
@@ -50,9 +64,17 @@ def zookeeper():
 
 
 @pytest.fixture(scope="session")
-def kafka():
-    with EmbeddedKafka(chroot="/kafka") as started:
-        yield started
+def cluster(zookeeper, tmp_path_factory):
+    """A broker with TLS and SASL listeners beside the plain one, which cleans compacted logs at once."""
+    started = BrokerCluster("1.1.1", zookeeper, tmp_path_factory.mktemp("broker"))
+    started.start()
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(cluster):
+    return cluster.kafka
 
 
 @contextmanager

@@ -1,5 +1,4 @@
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,8 +10,7 @@ import pytest
 
 from legacy_consumer.embedded.waiting import wait_for
 from spark_source.offsets import COLUMNS
-
-ROOT = Path(__file__).parents[2]
+from tests.spark.conftest import child_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -20,8 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 def run(folder: Path, *arguments: str):
     """The command in a folder of its own; returns it and what it left in the folder."""
     command = [sys.executable, "-m", "spark_source", *arguments]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=folder, env=child_environment(), capture_output=True, text=True, timeout=240)
     return done, sorted(path.name for path in folder.iterdir())
 
 
@@ -62,7 +59,7 @@ def test_a_command_that_is_ended_takes_its_spark_with_it(tree, tmp_path):
     folder = tmp_path / "tmp"
     folder.mkdir()
     command = [sys.executable, "-m", "spark_source", "--zookeeper", tree.connect, "--group", "g"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)}
+    env = child_environment(TMPDIR=str(folder))
     child = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     # Spark has made its own folder beside its log: it runs
     wait_for(lambda: any(folder.glob("spark-*/blockmgr-*")), 120, lambda: AssertionError("no Spark after 120 s"))

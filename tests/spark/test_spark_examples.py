@@ -1,7 +1,6 @@
 """The examples, one of them with executors that are processes of their own."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 import uuid
@@ -12,9 +11,7 @@ import pyspark
 import pytest
 
 from legacy_consumer.librdkafka import produce_all
-from tests.spark.conftest import Tree, store_of
-
-ROOT = Path(__file__).parents[2]
+from tests.spark.conftest import ROOT, Tree, child_environment, store_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -23,7 +20,7 @@ def run(folder: Path, *command: str, **environment: str) -> subprocess.Completed
     """A program of its own, whose temporary files lie in the folder."""
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), **environment}
+    env = child_environment(TMPDIR=str(temporary), **environment)
     return subprocess.run(
         [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=360, check=False
     )

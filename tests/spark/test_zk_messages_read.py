@@ -124,6 +124,18 @@ def test_a_schema_chooses_columns_in_its_own_order_and_spelling(spark, flights):
     assert frame.columns == ["OFFSET", "Value"]
 
 
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_headers_come_in_order_from_both_fetchers(kafka, fetcher):
+    topic = f"headed-{fetcher}"
+    kafka.create_topic(topic, partitions=1)
+    headers = [(), (("a", b"1"), ("b", None), ("a", b"")), (), (("ü", b"\xff"),)]
+    records = [Record(None, b"%d" % n, 0, START_MS, own) for n, own in enumerate(headers)]
+    produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
+    [rows] = rows_of(kafka, "headers", "offset", topics=topic, fetcher=fetcher)
+    found = [row["headers"] and tuple((h["key"], h["value"]) for h in row["headers"]) for row in rows]
+    assert found == [own or None for own in headers]
+
+
 def test_nulls_and_headers_arrive(spark, kafka):
     kafka.create_topic("odd", partitions=1)
     records = [

@@ -1,0 +1,265 @@
+"""What is read, and what is said to be lost, when logs have gaps, are cut, vanish or are made again."""
+
+import logging
+import uuid
+
+import pytest
+from confluent_kafka import TopicPartition as RdPartition
+from confluent_kafka.admin import AdminClient
+
+from legacy_consumer.librdkafka import Record
+from spark_source.errors import DataLossError
+from spark_source.messages.batch import ZkMessagesReader
+from spark_source.messages.columns import request_message_columns
+from spark_source.messages.options import parse_message_options
+from spark_source.messages.stream import StreamDriver, ZkMessagesStreamReader
+from tests.spark.conftest import store_of
+from tests.support.waiting import eventually
+from zk_layout.model import TopicPartition
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+COLUMNS = request_message_columns([("offset", "bigint", True), ("key", "binary", True), ("value", "binary", True)])
+by_both_fetchers = pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+
+
+def options_of(cluster, topic, **options):
+    return parse_message_options({"zookeeper.connect": cluster.kafka.zookeeper_connect, "topics": topic, **options})
+
+
+def batch_of(cluster, topic, **options):
+    return ZkMessagesReader(options_of(cluster, topic, **options), COLUMNS)
+
+
+def read(reader, tasks):
+    return [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+
+
+def offsets(rows):
+    return [row["offset"] for row in rows]
+
+
+@pytest.fixture
+def topic(cluster):
+    """One partition with 30 messages, each naming its offset."""
+    name = cluster.new_topic()
+    cluster.produce(name, [Record(None, b"%d" % n, 0) for n in range(30)])
+    return name
+
+
+def cut(cluster, topic, offset):
+    """Have the broker delete all messages before the offset."""
+    client = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap_servers})
+    for done in client.delete_records([RdPartition(topic, 0, offset)]).values():
+        done.result(30)
+
+
+# --- gaps
+
+
+@pytest.fixture(scope="module")
+def compacted(cluster):
+    """A topic that the broker's cleaner has been over, and {offset: (key, value)} of all that was produced."""
+    topic = cluster.new_topic(
+        cleanup_policy="compact",
+        segment_bytes="2000",
+        segment_index_bytes="4096",
+        min_cleanable_dirty_ratio="0.001",
+    )
+    written = {}
+    for _ in range(40):
+        records = []
+        for _ in range(10):
+            offset = len(written)
+            written[offset] = (b"k%d" % (offset % 7), b"%d" % offset)
+            records.append(Record(*written[offset], 0))
+        cluster.produce(topic, records)
+    eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic) > 200, 60)
+    return topic, written
+
+
+@by_both_fetchers
+def test_tasks_go_over_the_gaps_that_compaction_leaves(cluster, compacted, fetcher):
+    topic, written = compacted
+    reader = batch_of(cluster, topic, fetcher=fetcher, maxRecordsPerPartition="50")
+    tasks = reader.partitions()
+    assert len(tasks) == 8
+    rows = read(reader, tasks)
+    assert len(rows) < len(written) // 2, "nothing was cleaned"
+    assert offsets(rows) == sorted(set(offsets(rows)))
+    assert {row["offset"]: (row["key"], row["value"]) for row in rows}.items() <= written.items()
+    latest = dict(written.values())
+    assert {row["key"]: row["value"] for row in rows} == latest
+
+
+# --- logs that are cut
+
+
+def test_what_was_deleted_before_the_plan_is_said_exactly_or_read_around(cluster, topic):
+    with store_of(cluster.kafka.zookeeper_connect) as store:
+        store.create(f"/consumers/g-{topic}/offsets/{topic}/0", b"5", make_parents=True)
+    cut(cluster, topic, 12)
+    group = {"group.id": f"g-{topic}"}
+    with pytest.raises(DataLossError) as caught:
+        batch_of(cluster, topic, **group).partitions()
+    assert str(caught.value) == (
+        f"messages are lost: {topic}/0: 7 offsets from 5 on are gone, the log holds 12 to 30; "
+        "set failOnDataLoss=false to read what is left"
+    )
+    reader = batch_of(cluster, topic, failOnDataLoss="false", **group)
+    assert offsets(read(reader, reader.partitions())) == list(range(12, 30))
+
+
+@by_both_fetchers
+def test_what_is_deleted_between_plan_and_task_is_said_exactly_or_read_around(cluster, topic, fetcher, caplog):
+    # the broker says so at once: whoever waited for messages would wait longer than a test may last
+    given = {"fetcher": fetcher, "maxRecordsPerPartition": "10", "fetchTimeoutMs": "900000"}
+    strict, lenient = (batch_of(cluster, topic, failOnDataLoss=fail, **given) for fail in ("true", "false"))
+    tasks = strict.partitions()
+    cut(cluster, topic, 14)
+    with pytest.raises(DataLossError) as caught:
+        read(strict, tasks[1:])
+    assert f"{topic}/0: 4 offsets from 10 on are gone, the log holds 14 to 30; set " in str(caught.value)
+    with caplog.at_level(logging.WARNING):
+        assert offsets(read(lenient, tasks)) == list(range(14, 30))
+    assert [record.getMessage() for record in caplog.records if "lost: " in record.getMessage()] == [
+        f"lost: {topic}/0: 10 offsets from 0 on are gone, the log holds 14 to 30",
+        f"lost: {topic}/0: 4 offsets from 10 on are gone, the log holds 14 to 30",
+    ]
+
+
+# --- logs that vanish under a stream
+
+
+class Query:
+    """A stream as Spark drives it: batch after batch, each planned, read and done with."""
+
+    def __init__(self, cluster, topic, **options):
+        self.options = options_of(cluster, topic, **options)
+        self.tp = TopicPartition(topic, 0)
+        self.driver = StreamDriver(self.options)
+        self.driver.open()
+        self.done = self.driver.initial()
+        self.rows = []
+
+    def plan(self, most=None):
+        return self.driver.advance(self.done, most)
+
+    def carry_out(self, end):
+        reader = ZkMessagesStreamReader(self.options, COLUMNS)
+        self.rows += read(reader, self.driver.tasks(self.done, end) if end != self.done else [])
+        self.done = end
+
+    def run(self, *sizes):
+        for most in sizes:
+            self.carry_out(self.plan(most))
+
+
+@pytest.fixture
+def start(cluster):
+    started = []
+
+    def begin(topic, **options):
+        started.append(Query(cluster, topic, **options))
+        return started[-1]
+
+    yield begin
+    for query in started:
+        query.driver.close()
+
+
+def test_a_topic_that_is_deleted_ends_the_stream_with_what_was_not_read(cluster, topic, start):
+    query = start(topic)
+    query.run(20)
+    cluster.kafka.delete_topic(topic)
+    with pytest.raises(DataLossError) as caught:
+        query.plan()
+    assert str(caught.value) == (
+        f"messages are lost: {topic}/0: its topic is gone: 10 offsets from 20 on, and what came later, were not read; "
+        "set failOnDataLoss=false to read what is left"
+    )
+
+
+def test_a_topic_that_is_deleted_is_waited_for_if_loss_is_allowed(cluster, topic, start, caplog):
+    query = start(topic, failOnDataLoss="false")
+    query.run(20)
+    end = query.plan(5)
+    cluster.kafka.delete_topic(topic)
+    with caplog.at_level(logging.WARNING):
+        query.carry_out(end)
+        query.run(None, None)
+    assert query.done == {query.tp: 25}
+    assert offsets(query.rows) == list(range(20))
+    assert [record.getMessage() for record in caplog.records if "lost: " in record.getMessage()] == [
+        f"lost: {topic}/0: its topic is gone: 5 offsets from 20 on, and what came later, were not read",
+        f"lost: {topic}/0: its topic is gone: 5 offsets from 25 on, and what came later, were not read",
+    ]
+
+
+@pytest.mark.parametrize("count", [10, 50], ids=["shorter", "longer"])
+def test_a_topic_that_is_created_again_is_another_one_whatever_its_length(cluster, topic, start, count, caplog):
+    group = f"g-{topic}"
+    strict = start(topic)
+    query = start(topic, failOnDataLoss="false", **{"group.id": group})
+    for each in (strict, query):
+        each.run(20)
+    end = query.plan(5)
+    assert cluster.committed(group, topic) == {0: 20}
+    cluster.kafka.delete_topic(topic)
+    cluster.kafka.create_topic(topic, 1)
+    cluster.produce(topic, [Record(None, b"new %d" % n, 0) for n in range(count)])
+    again = "its topic was deleted and created again"
+    with pytest.raises(
+        DataLossError, match=f"{again}: 10 offsets from 20 on, and what came later, were not read; set "
+    ):
+        strict.plan()
+    with caplog.at_level(logging.WARNING):
+        query.carry_out(end)
+        query.run(None, None, None)
+    assert query.done == {query.tp: count}
+    assert [row["value"] for row in query.rows] == [b"%d" % n for n in range(20)] + [
+        b"new %d" % n for n in range(count)
+    ]
+    assert f"lost: {topic}/0: {again}: 5 offsets from 25 on, and what came later, were not read" in caplog.text
+    assert cluster.committed(group, topic) == {0: count}
+
+
+def test_a_stream_started_again_notices_a_log_that_is_shorter_than_its_checkpoint(cluster, topic, start, caplog):
+    first = start(topic)
+    first.run(None)
+    first.driver.close()
+    cluster.kafka.delete_topic(topic)
+    cluster.kafka.create_topic(topic, 1)
+    cluster.produce(topic, [Record(None, b"new", 0)])
+    for fail in ("true", "false"):
+        query = start(topic, failOnDataLoss=fail)
+        query.done = first.done
+        if fail == "true":
+            with pytest.raises(DataLossError, match="30 lies beyond its end, the log holds 0 to 1; set failOnDataLoss"):
+                query.plan()
+        else:
+            query.run(None, None)
+            assert [row["value"] for row in query.rows] == [b"new"]
+
+
+def test_topics_that_a_filter_chooses_later_are_read_from_their_begin(cluster, start):
+    name = uuid.uuid4().hex[:8]
+    cluster.kafka.create_topic(f"{name}-a", 1)
+    cluster.produce(f"{name}-a", [Record(None, b"a", 0)])
+    options = parse_message_options(
+        {"zookeeper.connect": cluster.kafka.zookeeper_connect, "whitelist": f"{name}-.*", "startingOffsets": "latest"}
+    )
+    driver = StreamDriver(options)
+    driver.open()
+    try:
+        begin = driver.initial()
+        assert begin == {TopicPartition(f"{name}-a", 0): 1}
+        cluster.kafka.create_topic(f"{name}-b", 1)
+        cluster.produce(f"{name}-b", [Record(None, b"b", 0)] * 3)
+        end = driver.advance(begin, None)
+        reader = ZkMessagesStreamReader(options, COLUMNS)
+        assert [(row["offset"], row["value"]) for row in read(reader, driver.tasks(begin, end))] == [
+            (n, b"b") for n in range(3)
+        ]
+    finally:
+        driver.close()
