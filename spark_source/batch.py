@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.group_list import list_groups
 from spark_source.errors import MissingGroupsError
 from spark_source.filters import Pruning, prune
 from spark_source.offsets import BROKER_NEEDS, RequestedColumn, needed_facts

@@ -1,117 +1,125 @@
-"""What Kafka writes in ZooKeeper, and nothing else: records, paths, codecs, and the seam to a ZooKeeper."""
+"""What Kafka writes in ZooKeeper, and nothing else: records, paths, codecs, and the seam to a ZooKeeper.
 
-from zk_layout.codecs import (
-    NoRecord,
-    ZnodeRecord,
-    decode_broker,
-    decode_cluster_id,
-    decode_controller,
-    decode_controller_epoch,
-    decode_features,
-    decode_latest_producer_id_block,
-    decode_offset,
-    decode_owner,
-    decode_partition_state,
-    decode_registration,
-    decode_topic,
-    decode_topic_config,
-    decode_znode,
-    encode_offset,
-    encode_owner,
-    encode_registration,
-    encode_topic,
-    encode_topic_config,
-)
-from zk_layout.errors import (
-    AuthenticationError,
-    BadVersionError,
-    ConfigError,
-    ConnectionLostError,
-    ConnectTimeoutError,
-    LegacyConsumerError,
-    MalformedZnodeError,
-    MissingChrootError,
-    MultiFailedError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    NotPermittedError,
-    SessionExpiredError,
-    ZkLayoutError,
-    ZooKeeperError,
-)
-from zk_layout.model import (
-    Broker,
-    ClusterFeatures,
-    ConsumerRegistration,
-    ConsumerThreadId,
-    Controller,
-    Endpoint,
-    PartitionState,
-    ProducerIdBlock,
-    SubscriptionPattern,
-    TopicAssignment,
-    TopicConfig,
-    TopicPartition,
-)
-from zk_layout.paths import (
-    AdminPath,
-    BrokerIdPath,
-    BrokerIdsPath,
-    BrokerSeqIdPath,
-    BrokersPath,
-    ClusterIdPath,
-    ClusterPath,
-    ConfigChangesPath,
-    ConfigPath,
-    ConsumerIdPath,
-    ConsumerIdsPath,
-    ConsumersPath,
-    ControllerEpochPath,
-    ControllerPath,
-    DeleteTopicPath,
-    DeleteTopicsPath,
-    EntityConfigsPath,
-    FeaturePath,
-    GroupPath,
-    IsrChangeNotificationPath,
-    LatestProducerIdBlockPath,
-    LogDirEventNotificationPath,
-    OffsetPath,
-    OffsetsPath,
-    OwnerPath,
-    OwnersPath,
-    PartitionPath,
-    PartitionsPath,
-    PartitionStatePath,
-    RootPath,
-    TopicConfigPath,
-    TopicConfigsPath,
-    TopicOffsetsPath,
-    TopicOwnersPath,
-    TopicPath,
-    TopicsPath,
-    ZnodePath,
-    parse_path,
-)
-from zk_layout.store import (
-    Acl,
-    CheckOp,
-    CreateOp,
-    DeleteOp,
-    Op,
-    SessionEvent,
-    SessionKind,
-    SessionListener,
-    SetOp,
-    Stat,
-    Watcher,
-    WatchEvent,
-    WatchKind,
-    ZkStore,
-    Znode,
-    multi_size,
-)
+A name is imported when it is first used: a command that needs one znode does not wait for all that is known of others.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zk_layout.codecs import (
+        NoRecord,
+        ZnodeRecord,
+        decode_broker,
+        decode_cluster_id,
+        decode_controller,
+        decode_controller_epoch,
+        decode_features,
+        decode_latest_producer_id_block,
+        decode_offset,
+        decode_owner,
+        decode_partition_state,
+        decode_registration,
+        decode_topic,
+        decode_topic_config,
+        decode_znode,
+        encode_offset,
+        encode_owner,
+        encode_registration,
+        encode_topic,
+        encode_topic_config,
+    )
+    from zk_layout.errors import (
+        AuthenticationError,
+        BadVersionError,
+        ConfigError,
+        ConnectionLostError,
+        ConnectTimeoutError,
+        LegacyConsumerError,
+        MalformedZnodeError,
+        MissingChrootError,
+        MultiFailedError,
+        NodeExistsError,
+        NoNodeError,
+        NotEmptyError,
+        NotPermittedError,
+        SessionExpiredError,
+        ZkLayoutError,
+        ZooKeeperError,
+    )
+    from zk_layout.model import (
+        Broker,
+        ClusterFeatures,
+        ConsumerRegistration,
+        ConsumerThreadId,
+        Controller,
+        Endpoint,
+        PartitionState,
+        ProducerIdBlock,
+        SubscriptionPattern,
+        TopicAssignment,
+        TopicConfig,
+        TopicPartition,
+    )
+    from zk_layout.paths import (
+        AdminPath,
+        BrokerIdPath,
+        BrokerIdsPath,
+        BrokerSeqIdPath,
+        BrokersPath,
+        ClusterIdPath,
+        ClusterPath,
+        ConfigChangesPath,
+        ConfigPath,
+        ConsumerIdPath,
+        ConsumerIdsPath,
+        ConsumersPath,
+        ControllerEpochPath,
+        ControllerPath,
+        DeleteTopicPath,
+        DeleteTopicsPath,
+        EntityConfigsPath,
+        FeaturePath,
+        GroupPath,
+        IsrChangeNotificationPath,
+        LatestProducerIdBlockPath,
+        LogDirEventNotificationPath,
+        OffsetPath,
+        OffsetsPath,
+        OwnerPath,
+        OwnersPath,
+        PartitionPath,
+        PartitionsPath,
+        PartitionStatePath,
+        RootPath,
+        TopicConfigPath,
+        TopicConfigsPath,
+        TopicOffsetsPath,
+        TopicOwnersPath,
+        TopicPath,
+        TopicsPath,
+        ZnodePath,
+        parse_path,
+    )
+    from zk_layout.store import (
+        Acl,
+        CheckOp,
+        CreateOp,
+        DeleteOp,
+        Op,
+        SessionEvent,
+        SessionKind,
+        SessionListener,
+        SetOp,
+        Stat,
+        Watcher,
+        WatchEvent,
+        WatchKind,
+        ZkStore,
+        Znode,
+        multi_size,
+    )
+
 
 __all__ = [
     "Acl",
@@ -217,3 +225,20 @@ __all__ = [
     "multi_size",
     "parse_path",
 ]
+
+_MODULES = ("errors", "model", "store", "paths", "codecs")
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        for module in _MODULES:
+            found = vars(import_module(f"{__name__}.{module}"))
+            if name in found:
+                globals()[name] = found[name]
+                return found[name]
+    msg = f"module {__name__!r} has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

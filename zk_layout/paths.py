@@ -39,18 +39,20 @@ class ZnodePath:
     _format: ClassVar[str]
     _numeric: ClassVar[tuple[bool, ...]]
     _values: ClassVar[attrgetter[object] | None]
-    _pattern: ClassVar[re.Pattern[str]]
+    _pattern: ClassVar[re.Pattern[str] | None]  # compiled when somebody parses
 
     if TYPE_CHECKING:
 
         def __init__(self, *values: str | int) -> None: ...
 
     def __init_subclass__(cls) -> None:
+        if not hasattr(cls, "template"):
+            return  # fields that several paths have
         fields = _FIELD.findall(cls.template)
         cls._format = _FIELD.sub("%s", cls.template)
         cls._numeric = tuple(bool(number) for _, number in fields)
         cls._values = attrgetter(*(name for name, _ in fields)) if fields else None
-        cls._pattern = re.compile(_FIELD.sub(lambda field: _NUMBER if field[2] else _NAME, cls.template))
+        cls._pattern = None
 
     @property
     def path(self) -> str:
@@ -62,6 +64,8 @@ class ZnodePath:
     @classmethod
     def parse(cls, path: str) -> Self | None:
         """The object that has this path, or None if it is the path of something else."""
+        if cls._pattern is None:
+            cls._pattern = re.compile(_FIELD.sub(lambda field: _NUMBER if field[2] else _NAME, cls.template))
         found = cls._pattern.fullmatch(path)
         if found is None:
             return None
@@ -80,39 +84,75 @@ def parse_path(path: str) -> ZnodePath | None:
     return None
 
 
+# --- the fields that several paths have: making a dataclass takes a millisecond, and every command would wait for 36
+
+
 @dataclass(frozen=True, slots=True)
-class RootPath(ZnodePath):
+class _FixedPath(ZnodePath):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _OfGroup(ZnodePath):
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OfGroupTopic(ZnodePath):
+    group: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OfGroupPartition(ZnodePath):
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class _OfTopic(ZnodePath):
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPartition(ZnodePath):
+    topic: str
+    partition: int
+
+
+# --- the root
+
+
+class RootPath(_FixedPath):
     """Parent of everything."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/"
 
 
 # --- consumers
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumersPath(ZnodePath):
+class ConsumersPath(_FixedPath):
     """Parent of the groups. Its children are all groups that ever were, not the living ones."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers"
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPath(ZnodePath):
+class GroupPath(_OfGroup):
     """Parent of a group's ids, owners and offsets."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}"
 
-    group: str
 
-
-@dataclass(frozen=True, slots=True)
-class ConsumerIdsPath(ZnodePath):
+class ConsumerIdsPath(_OfGroup):
     """Parent of the registrations; every member watches its children."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}/ids"
-
-    group: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,80 +165,62 @@ class ConsumerIdPath(ZnodePath):
     consumer_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class OwnersPath(ZnodePath):
+class OwnersPath(_OfGroup):
     """Parent of the topics that the group owned at any time."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}/owners"
 
-    group: str
 
-
-@dataclass(frozen=True, slots=True)
-class TopicOwnersPath(ZnodePath):
+class TopicOwnersPath(_OfGroupTopic):
     """Parent of the owner znodes of one topic."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}/owners/{topic}"
 
-    group: str
-    topic: str
 
-
-@dataclass(frozen=True, slots=True)
-class OwnerPath(ZnodePath):
+class OwnerPath(_OfGroupPartition):
     """Ephemeral: the consumer thread id that owns the partition, bare text."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}/owners/{topic}/{partition:d}"
 
-    group: str
-    topic: str
-    partition: int
 
-
-@dataclass(frozen=True, slots=True)
-class OffsetsPath(ZnodePath):
+class OffsetsPath(_OfGroup):
     """Parent of the topics that the group has committed."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}/offsets"
 
-    group: str
 
-
-@dataclass(frozen=True, slots=True)
-class TopicOffsetsPath(ZnodePath):
+class TopicOffsetsPath(_OfGroupTopic):
     """Parent of the offsets of one topic."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}/offsets/{topic}"
 
-    group: str
-    topic: str
 
-
-@dataclass(frozen=True, slots=True)
-class OffsetPath(ZnodePath):
+class OffsetPath(_OfGroupPartition):
     """Persistent: the next offset to consume, in decimal, bare text."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/consumers/{group}/offsets/{topic}/{partition:d}"
-
-    group: str
-    topic: str
-    partition: int
 
 
 # --- brokers and topics
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersPath(ZnodePath):
+class BrokersPath(_FixedPath):
     """Parent of ids, topics and seqid."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerIdsPath(ZnodePath):
+class BrokerIdsPath(_FixedPath):
     """Parent of the living brokers."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers/ids"
 
 
@@ -211,171 +233,157 @@ class BrokerIdPath(ZnodePath):
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSeqIdPath(ZnodePath):
+class BrokerSeqIdPath(_FixedPath):
     """Persistent, 0.9+: empty; generated broker ids come from its data version."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers/seqid"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsPath(ZnodePath):
+class TopicsPath(_FixedPath):
     """Parent of the topics; wildcard consumers watch its children."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers/topics"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPath(ZnodePath):
+class TopicPath(_OfTopic):
     """Persistent: a topic's partitions and their replicas; every subscriber watches its data."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers/topics/{topic}"
 
-    topic: str
 
-
-@dataclass(frozen=True, slots=True)
-class PartitionsPath(ZnodePath):
+class PartitionsPath(_OfTopic):
     """Parent of the partitions, made by the controller. Which there are stands in TopicPath only."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers/topics/{topic}/partitions"
 
-    topic: str
 
-
-@dataclass(frozen=True, slots=True)
-class PartitionPath(ZnodePath):
+class PartitionPath(_OfPartition):
     """Parent of a partition's state."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers/topics/{topic}/partitions/{partition:d}"
 
-    topic: str
-    partition: int
 
-
-@dataclass(frozen=True, slots=True)
-class PartitionStatePath(ZnodePath):
+class PartitionStatePath(_OfPartition):
     """Persistent: leader and in-sync replicas."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/brokers/topics/{topic}/partitions/{partition:d}/state"
-
-    topic: str
-    partition: int
 
 
 # --- controller and cluster
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerPath(ZnodePath):
+class ControllerPath(_FixedPath):
     """Ephemeral: which broker is the controller."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/controller"
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerEpochPath(ZnodePath):
+class ControllerEpochPath(_FixedPath):
     """Persistent: how often the controller has changed, in decimal."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/controller_epoch"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterPath(ZnodePath):
+class ClusterPath(_FixedPath):
     """Parent of id, 0.10.1+."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdPath(ZnodePath):
+class ClusterIdPath(_FixedPath):
     """Persistent, 0.10.1+: the cluster's id."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/cluster/id"
 
 
-@dataclass(frozen=True, slots=True)
-class FeaturePath(ZnodePath):
+class FeaturePath(_FixedPath):
     """Persistent, 2.7+: the finalized features."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/feature"
 
 
-@dataclass(frozen=True, slots=True)
-class LatestProducerIdBlockPath(ZnodePath):
+class LatestProducerIdBlockPath(_FixedPath):
     """Persistent, 0.11+: the producer ids handed out last; empty before the first."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/latest_producer_id_block"
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChangeNotificationPath(ZnodePath):
+class IsrChangeNotificationPath(_FixedPath):
     """Parent of short-lived notes from leaders to the controller, 0.9+."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/isr_change_notification"
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirEventNotificationPath(ZnodePath):
+class LogDirEventNotificationPath(_FixedPath):
     """Parent of short-lived notes about failed log directories, 1.0+."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/log_dir_event_notification"
 
 
 # --- admin and config
 
 
-@dataclass(frozen=True, slots=True)
-class AdminPath(ZnodePath):
+class AdminPath(_FixedPath):
     """Parent of what is asked of the controller."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/admin"
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicsPath(ZnodePath):
+class DeleteTopicsPath(_FixedPath):
     """Parent of the topics to delete."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/admin/delete_topics"
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicPath(ZnodePath):
+class DeleteTopicPath(_OfTopic):
     """Persistent: the topic is to be deleted; empty. Gone when the controller has done it."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/admin/delete_topics/{topic}"
 
-    topic: str
 
-
-@dataclass(frozen=True, slots=True)
-class ConfigPath(ZnodePath):
+class ConfigPath(_FixedPath):
     """Parent of the kinds of configuration."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/config"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChangesPath(ZnodePath):
+class ConfigChangesPath(_FixedPath):
     """Parent of the notes that tell brokers what was changed."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/config/changes"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfigsPath(ZnodePath):
+class TopicConfigsPath(_FixedPath):
     """Parent of the topics' configurations."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/config/topics"
 
 
-@dataclass(frozen=True, slots=True)
-class TopicConfigPath(ZnodePath):
+class TopicConfigPath(_OfTopic):
     """Persistent: the settings that a topic overrides."""
 
+    __slots__ = ()
     template: ClassVar[str] = "/config/topics/{topic}"
-
-    topic: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from legacy_consumer.admin.findings import Finding, Severity
-from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.groups import GroupDescription, Hold, describe_groups
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
 from legacy_consumer.admin.topic_partitions import list_topic_names

@@ -14,14 +14,8 @@ from dataclasses import dataclass
 from legacy_consumer.admin.group_members import needs_cluster_topics, read_members, topics_of
 from legacy_consumer.admin.topic_partitions import is_topic_name, list_topic_names, read_topic_lives
 from zk_layout.codecs import decode_offset, decode_owner
-from zk_layout.errors import MalformedZnodeError, NoNodeError
-from zk_layout.paths import (
-    ConsumersPath,
-    OffsetsPath,
-    OwnersPath,
-    TopicOffsetsPath,
-    TopicOwnersPath,
-)
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
@@ -55,14 +49,6 @@ class GroupPartition:
     error: str | None = None
     owner_session: int | None = None
     offset_version: int | None = None
-
-
-def list_groups(store: ZkStore) -> tuple[str, ...]:
-    """All groups that ever were, sorted; whether somebody is in them, `ids` says."""
-    try:
-        return store.get_children(ConsumersPath().path)
-    except NoNodeError:
-        return ()
 
 
 def read_group_partitions(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.cli.tables import printable
 from zk_layout.errors import ConfigError
 from zk_layout.store import ZkStore

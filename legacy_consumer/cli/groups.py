@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import click
 
-from legacy_consumer.cli.groups_delete import delete
-from legacy_consumer.cli.groups_describe import describe
-from legacy_consumer.cli.groups_list import list_command
-from legacy_consumer.cli.groups_members import members
-from legacy_consumer.cli.groups_prune import prune
-from legacy_consumer.cli.groups_verify import verify
+from legacy_consumer.cli.lazy_group import LazyGroup, Place
+
+_COMMANDS = {
+    "list": Place("legacy_consumer.cli.groups_list", "list_command", "Name all groups, one on a line."),
+    "describe": Place("legacy_consumer.cli.groups_describe", "describe", "Show members, owners, offsets and lag."),
+    "members": Place(
+        "legacy_consumer.cli.groups_members", "members", "Show who is in a group, and who cannot be read."
+    ),
+    "verify": Place(
+        "legacy_consumer.cli.groups_verify", "verify", "Check that every partition has one owner, and the right one."
+    ),
+    "delete": Place("legacy_consumer.cli.groups_delete", "delete", "Remove groups, or a topic of theirs."),
+    "prune": Place("legacy_consumer.cli.groups_prune", "prune", "Remove groups that nobody has used for long."),
+}
 
 
 @click.group(
+    cls=LazyGroup,
+    places=_COMMANDS,
     epilog="""
 
 \b
 Example:
   legacy-consumer groups list --zookeeper localhost:2181/kafka
-"""
+""",
 )
 def groups() -> None:
     """Look at consumer groups in ZooKeeper, check them, and remove those that nobody uses."""
-
-
-groups.add_command(list_command)
-groups.add_command(describe)
-groups.add_command(members)
-groups.add_command(verify)
-groups.add_command(delete)
-groups.add_command(prune)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
-from legacy_consumer.admin.group_table import list_groups
-from legacy_consumer.admin.pruning import GroupUse, read_use
+from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable
-from rebalance.clock import SystemClock
+from zk_layout.store import ZkStore
+
+if TYPE_CHECKING:
+    from legacy_consumer.admin.pruning import GroupUse
 
 _COLUMNS = (
     Column("GROUP", folds=True),
@@ -41,7 +46,7 @@ def list_command(output: Output, cluster: ClusterOptions, details: bool) -> None
     """
     with open_store(load_cluster_config(cluster)) as store:
         names = list_groups(store)
-        use = read_use(store, names) if details else []
+        use = _read_use(store, names) if details else []
     if details:
         _print_details(use, output)
     elif output is Output.JSON:
@@ -53,6 +58,12 @@ def list_command(output: Output, cluster: ClusterOptions, details: bool) -> None
             click.echo(printable(name))
     if not names:
         click.echo("There is no group in /consumers.", err=True)
+
+
+def _read_use(store: ZkStore, names: Sequence[str]) -> list[GroupUse]:
+    from legacy_consumer.admin.pruning import read_use  # what reads groups takes as long to load as the names to list
+
+    return read_use(store, names)
 
 
 def _print_details(use: list[GroupUse], output: Output) -> None:
@@ -71,6 +82,8 @@ def _print_details(use: list[GroupUse], output: Output) -> None:
     elif output is Output.CSV:
         print_csv(_FIELDS, records)
     elif use:
+        from rebalance.clock import SystemClock
+
         now_ms = SystemClock().wall_ms()
         print_table(_COLUMNS, [_row(one, now_ms) for one in use])
 

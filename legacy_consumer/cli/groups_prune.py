@@ -6,7 +6,7 @@ import fnmatch
 
 import click
 
-from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json

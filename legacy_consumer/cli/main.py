@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import errno
 import functools
-import importlib
-import importlib.metadata
-import importlib.util
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import click
 
-from legacy_consumer.cli.help_texts import example_last
+from legacy_consumer.cli.lazy_group import LazyGroup, Place
 from legacy_consumer.cli.logs import set_up_logging, shows_tracebacks
 from legacy_consumer.cli.options import verbose_option
 from zk_layout.errors import LegacyConsumerError
@@ -36,32 +32,21 @@ Example:
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a command is written, and what it does in a few words."""
-
-    module: str
-    name: str
-    summary: str
-
-
 _COMMANDS = {
-    "assign": _Place(
-        "legacy_consumer.cli.assign", "assign", "What a group of these members would do, without servers."
-    ),
-    "brokers": _Place("legacy_consumer.cli.brokers", "brokers", "Show the brokers that are registered."),
-    "consume": _Place("legacy_consumer.cli.consume", "consume", "Join a group and print its messages."),
-    "doctor": _Place("legacy_consumer.cli.doctor", "doctor", "Find what is wrong, and say what to do about it."),
-    "embedded": _Place("legacy_consumer.cli.embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
-    "exporter": _Place("legacy_consumer.cli.exporter", "exporter", "Serve all groups' lag to Prometheus."),
-    "groups": _Place("legacy_consumer.cli.groups", "groups", "Look at groups, check them, delete them."),
-    "migrate": _Place("legacy_consumer.cli.migrate", "migrate", "Move a group's offsets into Kafka, and back."),
-    "node": _Place("legacy_consumer.cli.node", "node", "Be one server of a real cluster, as in a container."),
-    "offsets": _Place("legacy_consumer.cli.offsets", "offsets", "Reset, copy, save and restore groups' offsets."),
-    "quickstart": _Place(
+    "assign": Place("legacy_consumer.cli.assign", "assign", "What a group of these members would do, without servers."),
+    "brokers": Place("legacy_consumer.cli.brokers", "brokers", "Show the brokers that are registered."),
+    "consume": Place("legacy_consumer.cli.consume", "consume", "Join a group and print its messages."),
+    "doctor": Place("legacy_consumer.cli.doctor", "doctor", "Find what is wrong, and say what to do about it."),
+    "embedded": Place("legacy_consumer.cli.embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
+    "exporter": Place("legacy_consumer.cli.exporter", "exporter", "Serve all groups' lag to Prometheus."),
+    "groups": Place("legacy_consumer.cli.groups", "groups", "Look at groups, check them, delete them."),
+    "migrate": Place("legacy_consumer.cli.migrate", "migrate", "Move a group's offsets into Kafka, and back."),
+    "node": Place("legacy_consumer.cli.node", "node", "Be one server of a real cluster, as in a container."),
+    "offsets": Place("legacy_consumer.cli.offsets", "offsets", "Reset, copy, save and restore groups' offsets."),
+    "quickstart": Place(
         "legacy_consumer.cli.quickstart", "quickstart", "See a group at work, from nothing to a proof."
     ),
-    "topics": _Place("legacy_consumer.cli.topics", "topics", "Show the topics, and which groups read them."),
+    "topics": Place("legacy_consumer.cli.topics", "topics", "Show the topics, and which groups read them."),
 }
 
 
@@ -69,39 +54,8 @@ class _OutputClosedError(Exception):
     """Nobody reads our standard output any more. Not an OSError, which click would answer with exit code 1."""
 
 
-class _Program(click.Group):
-    """Imports a command when it is asked for, so that none waits for the libraries of the others.
-
-    Called as a program it ends the process with the exit codes above.
-    """
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return [name for name, place in _COMMANDS.items() if importlib.util.find_spec(place.module)]
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in self.list_commands(ctx):
-            return None
-        place = _COMMANDS[name]
-        command = getattr(importlib.import_module(place.module), place.name)
-        assert isinstance(command, click.Command)
-        return example_last(command)
-
-    @property  # type: ignore[override]  # click has a dictionary here, which would have to be full from the start
-    def commands(self) -> dict[str, click.Command]:
-        """All commands; this imports them."""
-        ctx = click.Context(self)
-        found = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        return {name: command for name, command in found.items() if command is not None}
-
-    @commands.setter
-    def commands(self, given: dict[str, click.Command]) -> None:
-        """Take what click's constructor sets, which is nothing."""
-        assert not given
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name].summary) for name in self.list_commands(ctx)])
+class _Program(LazyGroup):
+    """Called as a program it ends the process with the exit codes above."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -128,19 +82,33 @@ class _Program(click.Group):
         sys.exit(_exit_code_of(run))
 
 
-def _version() -> str:
+def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib import metadata  # takes a third of the time that a command needs to start
+
     try:
-        return importlib.metadata.version("legacy-consumer")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown, it is not installed"
+        version = metadata.version("legacy-consumer")
+    except metadata.PackageNotFoundError:
+        version = "unknown, it is not installed"
+    click.echo(f"legacy-consumer {version}")
+    ctx.exit()
 
 
 @click.group(
     cls=_Program,
+    places=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EXAMPLE,
 )
-@click.version_option(_version(), message="legacy-consumer %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @verbose_option
 def main() -> None:
     """Kafka consumer groups that live in ZooKeeper: join them, and look at them."""

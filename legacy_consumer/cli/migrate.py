@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import click
 
-from legacy_consumer.admin.group_table import list_groups
+from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.migration import (
     Choices,
     Direction,

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import click
 
-from legacy_consumer.cli.offsets_copy import copy
-from legacy_consumer.cli.offsets_export import export
-from legacy_consumer.cli.offsets_import import import_command
-from legacy_consumer.cli.offsets_reset import reset
+from legacy_consumer.cli.lazy_group import LazyGroup, Place
+
+_COMMANDS = {
+    "reset": Place("legacy_consumer.cli.offsets_reset", "reset", "Move a group to other offsets."),
+    "export": Place("legacy_consumer.cli.offsets_export", "export", "Write the offsets of groups into a file."),
+    "import": Place("legacy_consumer.cli.offsets_import", "import_command", "Put offsets from a file back."),
+    "copy": Place("legacy_consumer.cli.offsets_copy", "copy", "Give a group the offsets of another one."),
+}
 
 
 @click.group(
+    cls=LazyGroup,
+    places=_COMMANDS,
     epilog="""
 
 \b
 Example:
   legacy-consumer offsets reset billing --to-earliest --zookeeper localhost:2181/kafka
-"""
+""",
 )
 def offsets() -> None:
     """Reset, copy, save and restore the offsets that groups have in ZooKeeper.
@@ -24,9 +30,3 @@ def offsets() -> None:
     What changes something shows a plan, and does it with --execute. Before that a backup is written, a file that
     `offsets import` puts back.
     """
-
-
-offsets.add_command(reset)
-offsets.add_command(export)
-offsets.add_command(import_command)
-offsets.add_command(copy)

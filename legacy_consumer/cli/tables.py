@@ -1,4 +1,7 @@
-"""Tables for people: drawn on a terminal, plain columns in a pipe, where nothing is cut and nothing is coloured."""
+"""Tables for people: drawn on a terminal, plain columns in a pipe, where nothing is cut and nothing is coloured.
+
+rich is imported by what draws: a command that prints lines is done before rich would be there.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 _WIDE = 1_000_000
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
@@ -40,6 +44,9 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
     if sys.stdout.isatty():
         _terminal().print(drawn_table(columns, rows))
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     _fill(table, columns, rows)
     drawn = io.StringIO()
@@ -50,6 +57,9 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
 
 def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> Table:
     """As on a terminal, for whoever has a screen of its own."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
     # padding besides the box's own blank between columns: two in all
     table = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     _fill(table, columns, rows)
@@ -57,6 +67,8 @@ def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
 
 
 def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    from rich.text import Text
+
     for column in columns:
         table.add_column(
             column.title,
@@ -78,6 +90,8 @@ def say(text: str, style: str = "") -> None:
 
 def _terminal() -> Console:
     """A console for the terminal that standard output is; nothing that is printed means markup."""
+    from rich.console import Console
+
     return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
 
 

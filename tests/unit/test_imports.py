@@ -150,3 +150,17 @@ def test_importing_the_consumer_does_not_load_spark(module):
     code = f"import sys, {module}; print(*({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")
+
+
+def test_a_command_that_lists_names_waits_for_no_library_that_it_has_no_use_for():
+    """A start is most of what `groups list` takes: each of these would add a tenth of a second or more to it."""
+    unused = {
+        "asyncio", "confluent_kafka", "email", "importlib.metadata", "numba", "numpy", "prometheus_client", "pyarrow",
+        "pydantic", "pyspark", "rebalance.coordinator", "rich", "tenacity",
+    }  # fmt: skip
+    code = (
+        "import sys; from legacy_consumer.cli import main; main(['groups', 'list', '--help'], standalone_mode=False); "
+        f"print('loaded:', *({unused!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "loaded:", "")

@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.group_members import read_members
-from legacy_consumer.admin.group_table import GroupPartition, list_groups, read_group_partitions
+from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.topic_partitions import read_topic_lives
 from rebalance.group_strategy import owner_id
 from zk_layout.model import TopicPartition

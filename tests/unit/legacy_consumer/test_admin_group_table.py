@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from legacy_consumer.admin.group_table import GroupPartition, list_groups, read_group_partitions
+from legacy_consumer.admin.group_list import list_groups
+from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 
