@@ -13,7 +13,7 @@ _LAST_BY_SEGMENT = 3
 
 
 class BrokerLogTimes:
-    """Implements offset_targets.LogTimes over the brokers, with as many questions as there are partitions.
+    """Implements offset_targets.LogTimes over the brokers: a few questions to each leader, however many partitions.
 
     Brokers before 0.10.1 know only when a segment was written last, and say nothing where all segments are younger than
     the time; later ones say nothing where all messages are older. The first means the log's beginning, the second its
@@ -39,10 +39,5 @@ class BrokerLogTimes:
         Raises: FetchError where messages have no timestamps; BrokersUnavailableError.
         """
         nothing = self.earliest(list(times)) if self._nothing_is_earliest else self.latest(list(times))
-        found: dict[TopicPartition, int] = {}
-        for tp, time_ms in times.items():
-            if tp not in nothing:
-                continue
-            offset = self._logs.at_time(tp, time_ms)
-            found[tp] = nothing[tp] if offset is None else offset
-        return found
+        found = self._logs.at_times({tp: time_ms for tp, time_ms in times.items() if tp in nothing})
+        return {tp: nothing[tp] if offset is None else offset for tp, offset in found.items()}

@@ -38,17 +38,23 @@ class LibrdkafkaLogOffsets:
         return _known(self._ask(dict.fromkeys(partitions, LATEST)))
 
     def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
-        """Where the broker says that this time (ms since 1970) begins in the log; None if it knows no such place.
+        """As at_times, of one partition."""
+        return self.at_times({partition: time_ms})[partition]
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Where the brokers say that each time (ms since 1970) begins in its log; None if they know no such place.
 
         Brokers from 0.10.1 on: the first message with this timestamp or a later one; None = all are older. Older
         brokers: the newest segment last written to by then; None = all were written to since.
-        Raises: FetchError if its messages have no timestamps, or the broker refuses to tell; BrokersUnavailableError if
-        the leader has no answer.
+        Raises: FetchError if the messages of one have no timestamps, or a broker refuses to tell;
+        BrokersUnavailableError if a leader has no answer.
         """
-        answer = self._ask({partition: time_ms})[partition]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer if answer >= 0 else None
+        found: dict[TopicPartition, int | None] = {}
+        for tp, answer in self._ask(times).items():
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[tp] = answer if answer >= 0 else None
+        return found
 
     def close(self) -> None:
         """Free the connections; twice is harmless. Waits for a call in another thread."""

@@ -38,6 +38,7 @@ class Logs:
 
     def __init__(self, **logs):
         self.logs = {TopicPartition("t", int(name[1:])): ends for name, ends in logs.items()}
+        self.questions = []
 
     def earliest(self, partitions):
         return {tp: self.logs[tp][0] for tp in partitions if tp in self.logs}
@@ -45,15 +46,14 @@ class Logs:
     def latest(self, partitions):
         return {tp: self.logs[tp][1] for tp in partitions if tp in self.logs}
 
-    def at_time(self, tp, time_ms):
-        begin, end = self.logs[tp]
-        return max(begin, time_ms) if time_ms < end else None
-
     def at_times(self, times):
-        return BrokerLogTimes(self, [Broker(0, "h", 1, (), 4)]).at_times(times)
+        self.questions.append(len(times))
+        ends = {tp: self.logs[tp] for tp in times}
+        return {tp: max(ends[tp][0], time_ms) if time_ms < ends[tp][1] else None for tp, time_ms in times.items()}
 
 
 LOGS = Logs(p0=(10, 20), p1=(0, 100))
+TIMES = BrokerLogTimes(LOGS, [Broker(0, "h", 1, (), 4)])
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -100,19 +100,19 @@ def plan_of(store, after, group="g"):
     ],
 )
 def test_a_target_means_an_offset_for_each_partition(target, after):
-    assert resolve(target, {T0: 15, T1: None}, LOGS) == after
+    assert resolve(target, {T0: 15, T1: None}, TIMES) == after
 
 
 def test_an_offset_outside_the_log_is_refused_and_the_nearest_taken_on_request():
     with pytest.raises(OffsetsOutsideLogError, match="t/0: 5 is not in 10 to 20"):
-        resolve(ToOffset(5), {T0: 15, T1: None}, LOGS)
-    assert resolve(ToOffset(500), {T0: 15, T1: None}, LOGS, clamp=True) == {T0: 20, T1: 100}
+        resolve(ToOffset(5), {T0: 15, T1: None}, TIMES)
+    assert resolve(ToOffset(500), {T0: 15, T1: None}, TIMES, clamp=True) == {T0: 20, T1: 100}
 
 
 @pytest.mark.parametrize("target", [ToEarliest(), ToLatest(), ToOffset(12), ShiftBy(1), ToTime(5)])
 def test_nothing_is_resolved_while_one_partition_has_no_answer(target):
     with pytest.raises(UnknownLogEndsError, match="no broker answers for t/7"):
-        resolve(target, {T0: 15, TopicPartition("t", 7): 3}, LOGS)
+        resolve(target, {T0: 15, TopicPartition("t", 7): 3}, TIMES)
 
 
 def test_nothing_is_asked_where_no_check_is_wanted():
@@ -122,6 +122,13 @@ def test_nothing_is_asked_where_no_check_is_wanted():
 def test_of_an_old_broker_no_answer_to_a_time_means_the_beginning():
     old = BrokerLogTimes(LOGS, [Broker(0, "h", 1, (), 4), Broker(1, "h", 1, (), 1)])
     assert old.at_times({T0: 50}) == {T0: 10}
+
+
+def test_a_time_is_asked_of_all_partitions_at_once():
+    logs = Logs(p0=(10, 20), p1=(0, 100))
+    times = BrokerLogTimes(logs, [Broker(0, "h", 1, (), 4)])
+    assert resolve(ToTime(14), {T0: 15, T1: None}, times) == {T0: 14, T1: 14}
+    assert logs.questions == [2]
 
 
 def test_a_plan_names_every_partition_of_the_group_and_what_moves(store):
