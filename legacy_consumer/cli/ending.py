@@ -2,7 +2,8 @@
 
 While nothing has begun, the first signal ends the command where it stands. From wait_for_end on, the first one only
 raises a flag, which the command looks at between two steps; a handler could not do more without running into a lock
-that its own thread holds. Any further one ends it where it stands, for whoever has no patience.
+that its own thread holds. The next one ends it where it stands, for whoever has no patience; any other is ignored, for
+the command is on its way out.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Ending:
         self.requested = False
         self.signal_number: int | None = None
         self._at_once = True
+        self._was_cut_short = False
         self._before: dict[signal.Signals, object] = {}
 
     def wait_for_end(self) -> None:
@@ -56,10 +58,23 @@ class Ending:
             signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
         return isinstance(exc, _EndNow)
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         first = not self.requested
         self.requested = True
         if first:
             self.signal_number = number
-        if self._at_once or not first:
+        if (self._at_once or not first) and not self._was_cut_short and not _is_over(frame):
+            self._was_cut_short = True
             raise _EndNow
+
+
+def _is_over(frame: FrameType | None) -> bool:
+    """Whether a signal came in __exit__, which nothing could take what is raised out of.
+
+    A signal that came before is handled where the next function is entered, and that is __exit__: not a rare chance.
+    """
+    while frame is not None:
+        if frame.f_code is Ending.__exit__.__code__:
+            return True
+        frame = frame.f_back
+    return False

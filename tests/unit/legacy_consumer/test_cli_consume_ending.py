@@ -48,6 +48,36 @@ def test_before_anything_has_begun_a_signal_ends_it_where_it_stands():
     assert handlers() == before
 
 
+def test_a_signal_that_comes_when_all_is_done_is_none_that_anybody_hears_of(monkeypatch):
+    before, put_back, late = handlers(), signal.signal, [signal.SIGINT]
+
+    def interrupted(number, handler):
+        if late:
+            signal.raise_signal(late.pop())
+        return put_back(number, handler)
+
+    with Ending() as ending:
+        ending.wait_for_end()
+        signal.raise_signal(signal.SIGINT)
+        monkeypatch.setattr(signal, "signal", interrupted)
+    assert (late, ending.exit_code) == ([], 130)
+    assert handlers() == before
+
+
+def test_whoever_goes_on_pressing_does_not_disturb_the_way_out():
+    before, reached = handlers(), []
+    with Ending() as ending:
+        ending.wait_for_end()
+        try:
+            for _ in range(2):
+                signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            reached.append("put away")
+    assert reached == ["put away"]
+    assert handlers() == before
+
+
 @pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_later_the_first_signal_is_a_request_and_the_second_ends_it(number, exit_code):
     before, reached = handlers(), []
