@@ -8,6 +8,11 @@ compared is the time for one group:
 - describe_vs_kafka_tool: `groups describe --all-groups` over the number of groups, beside `--describe --group G`.
 - describe_one_vs_kafka_tool: one group each. Mostly what it takes to start.
 - list_vs_kafka_tool: `groups list` beside `--list`. The same.
+- list_again_vs_kafka_tool: the same once more in a process that has just done it, on either side: what is left when
+  everything has started and is loaded.
+
+The compiled code of Python modules is there before, as pip leaves it when it installs: without it each start would
+compile them all again.
 
 No member runs: owner znodes are there, but not of a session. Offsets are in ZooKeeper; Kafka's tool first asks the
 broker for the group's offsets in Kafka, and so it is in its figures.
@@ -18,6 +23,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.comparison import Comparison, Effort, Figures
+from benchmarks.comparison import Comparison, Contender, Effort, Figures
+from benchmarks.processes import JAVA_SOURCES, Side, own_program
 from legacy_consumer.embedded import EmbeddedKafka
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
@@ -45,6 +52,22 @@ class Tree:
 
     kafka: EmbeddedKafka
     groups: int
+    compiled: Path
+
+    def run_ours(self, *arguments: str) -> tuple[int, float]:
+        """The number of lines that `legacy-consumer groups` printed, and how long it took."""
+        return self._timed([sys.executable, "-m", "legacy_consumer", "groups", *arguments])
+
+    def run_kafka_tool(self, *arguments: str) -> tuple[int, float]:
+        """The same of Kafka's consumer-groups."""
+        return self._timed(self.kafka.java_command("kafka.admin.ConsumerGroupCommand", *arguments))
+
+    def _timed(self, command: list[str]) -> tuple[int, float]:
+        environment = {**os.environ, "PYTHONPATH": str(_ROOT), "PYTHONPYCACHEPREFIX": str(self.compiled)}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        began = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_TIMEOUT_S, env=environment)
+        return done.stdout.count(b"\n"), time.perf_counter() - began
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +81,22 @@ class TreeScene:
     def open(self, effort: Effort) -> Iterator[Tree]:
         """Start a broker and fill ZooKeeper."""
         groups = effort.choose(self.groups, 50)
-        with EmbeddedKafka("1.1.1") as kafka:
+        with EmbeddedKafka("1.1.1") as kafka, tempfile.TemporaryDirectory(prefix="compiled-") as compiled:
             kafka.create_topic(_TOPIC, _PARTITIONS)
             store = KazooStore(ZkSettings(kafka.zookeeper_connect))
             store.start()
             try:
-                _fill(store, groups)
+                fill(store, groups)
             finally:
                 store.close()
-            yield Tree(kafka, groups)
+            tree = Tree(kafka, groups, Path(compiled))
+            tree.run_ours("list", "--zookeeper", kafka.zookeeper_connect)
+            tree.run_ours("describe", "group-00000", "--zookeeper", kafka.zookeeper_connect)
+            yield tree
 
 
-def _fill(store: KazooStore, groups: int) -> None:
+def fill(store: KazooStore, groups: int) -> None:
+    """Groups `group-00000` and so on: an offset and an owner znode for each partition of one topic, and no member."""
     ops: list[Op] = []
     size = 0
     store.ensure_path("/consumers")
@@ -99,16 +126,13 @@ class Ours:
 
     def measure(self, tree: Tree) -> Figures:
         """Run it once."""
-        arguments = {
-            "describe all": ["describe", "--all-groups", "--format", "csv"],
-            "describe one": ["describe", "group-00000"],
-            "list": ["list"],
+        arguments, wanted, groups = {
+            "describe all": (["describe", "--all-groups", "--format", "csv"], tree.groups * _PARTITIONS, tree.groups),
+            "describe one": (["describe", "group-00000"], _PARTITIONS, 1),
+            "list": (["list"], tree.groups, 1),
         }[self.work]
-        command = [sys.executable, "-m", "legacy_consumer", "groups", *arguments]
-        lines, seconds = _timed([*command, "--zookeeper", tree.kafka.zookeeper_connect])
-        groups = tree.groups if self.work == "describe all" else 1
-        wanted = {"describe all": tree.groups * _PARTITIONS, "describe one": _PARTITIONS, "list": tree.groups}
-        assert lines >= wanted[self.work], f"{lines} lines"
+        lines, seconds = tree.run_ours(*arguments, "--zookeeper", tree.kafka.zookeeper_connect)
+        assert lines >= wanted, f"{lines} lines"
         return {"s": seconds / groups}
 
 
@@ -121,29 +145,40 @@ class KafkaTool:
     def measure(self, tree: Tree) -> Figures:
         """Run it once, for one group."""
         arguments = ["--list"] if self.work == "list" else ["--describe", "--group", "group-00000"]
-        command = tree.kafka.java_command(
-            "kafka.admin.ConsumerGroupCommand", "--zookeeper", tree.kafka.zookeeper_connect, *arguments
-        )
-        lines, seconds = _timed(command)
+        lines, seconds = tree.run_kafka_tool("--zookeeper", tree.kafka.zookeeper_connect, *arguments)
         assert lines >= (tree.groups if self.work == "list" else _PARTITIONS), f"{lines} lines"
         return {"s": seconds}
 
 
-def _timed(command: list[str]) -> tuple[int, float]:
-    """The number of lines it printed, and how long it took."""
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, check=True, timeout=_TIMEOUT_S, env=environment)
-    return done.stdout.count(b"\n"), time.perf_counter() - began
+@dataclass(frozen=True, slots=True)
+class ListAgain:
+    """A program that lists the groups again and again, and times itself."""
+
+    side: Side
+
+    def measure(self, tree: Tree) -> Figures:
+        """Run it once."""
+        zookeeper = tree.kafka.zookeeper_connect
+        command = (
+            own_program("list_groups", zookeeper)
+            if self.side == "ours"
+            else tree.kafka.java_command(str(JAVA_SOURCES / "ListGroups.java"), zookeeper)
+        )
+        done = subprocess.run(command, capture_output=True, check=True, timeout=_TIMEOUT_S, text=True)
+        lines, seconds = done.stdout.split()
+        assert int(lines) >= tree.groups, f"{lines} lines"
+        return {"s": float(seconds)}
 
 
-def _comparison(name: str, work: _Work, about: str, target: float) -> Comparison[Tree]:
+def _comparison(
+    name: str, ours: Contender[Tree], peer: Contender[Tree], about: str, target: float | None
+) -> Comparison[Tree]:
     return Comparison(
         name=name,
         about=about,
         scene=TreeScene(1000),
-        ours=Ours(work),
-        peer=KafkaTool("list" if work == "list" else "describe one"),
+        ours=ours,
+        peer=peer,
         figure="s",
         unit="s",
         better="lower",
@@ -154,15 +189,30 @@ def _comparison(name: str, work: _Work, about: str, target: float) -> Comparison
 COMPARISONS = [
     _comparison(
         "describe_vs_kafka_tool",
-        "describe all",
+        Ours("describe all"),
+        KafkaTool("describe one"),
         "time for each of 1,000 groups of 100 partitions described, starts of the JVM and of Python included",
         0.1,
     ),
     _comparison(
         "describe_one_vs_kafka_tool",
-        "describe one",
+        Ours("describe one"),
+        KafkaTool("describe one"),
         "one group of 100 partitions described among 1,000, starts of the JVM and of Python included",
-        0.5,
+        None,
     ),
-    _comparison("list_vs_kafka_tool", "list", "1,000 groups named, starts of the JVM and of Python included", 0.5),
+    _comparison(
+        "list_vs_kafka_tool",
+        Ours("list"),
+        KafkaTool("list"),
+        "1,000 groups named, starts of the JVM and of Python included",
+        0.1,
+    ),
+    _comparison(
+        "list_again_vs_kafka_tool",
+        ListAgain("ours"),
+        ListAgain("jvm"),
+        "1,000 groups named once more in a process that has done it before",
+        None,  # one request on either side
+    ),
 ]
