@@ -72,6 +72,18 @@ def cluster(zookeeper, tmp_path_factory):
     started.close()
 
 
+@pytest.fixture
+def spark_home(tmp_path):
+    """Spark's own folder by links: workers of a local cluster leave their files there, and not in the installed one."""
+    import pyspark
+
+    home = tmp_path / "spark-home"
+    home.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (home / part.name).symlink_to(part)
+    return str(home)
+
+
 @pytest.fixture(scope="session")
 def kafka(cluster):
     return cluster.kafka
@@ -119,6 +131,14 @@ class Tree:
             if path != "/" and self.store.exists(path) is None:
                 self.put(path, value)
         return znodes
+
+
+@pytest.fixture
+def scene(spark, kafka, tmp_path):
+    from tests.spark.stream_scene import Scene
+
+    with store_of(kafka.zookeeper_connect) as store:
+        yield Scene(spark, kafka, store, tmp_path)
 
 
 @pytest.fixture

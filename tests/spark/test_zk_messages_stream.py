@@ -1,109 +1,14 @@
 """Streams of zk_messages in a real Spark: where they begin, what they commit, and who may read beside them."""
 
 import json
-import uuid
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from legacy_consumer.embedded.waiting import wait_for
-from legacy_consumer.librdkafka import produce_all
-from spark_source.errors import reason_of
 from spark_source.messages.stream_offsets import reported_lag
-from tests.spark.conftest import store_of
-from zk_layout.errors import NoNodeError
+from tests.spark.stream_scene import WAIT_S, failed, numbers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
-
-WAIT_S = 90.0
-
-
-class Scene:
-    """One topic and one group of their own, and a folder for the query's output and checkpoint."""
-
-    def __init__(self, spark, kafka, store, folder):
-        self.spark = spark
-        self.kafka = kafka
-        self.store = store
-        self.folder = folder
-        self.topic = f"t-{uuid.uuid4().hex[:8]}"
-        self.group = f"g-{self.topic}"
-        self.produced = [0, 0, 0]
-        kafka.create_topic(self.topic, partitions=2)
-
-    def produce(self, partition, count):
-        begin = self.produced[partition]
-        self.produced[partition] += count
-        values = [(None, b"%d:%d" % (partition, begin + n), partition) for n in range(count)]
-        produce_all(self.topic, values, {"bootstrap.servers": self.kafka.bootstrap_servers})
-
-    def commit(self, partition, offset):
-        self.store.create(
-            f"/consumers/{self.group}/offsets/{self.topic}/{partition}", b"%d" % offset, make_parents=True
-        )
-
-    def committed(self):
-        return {
-            partition: int(self.store.get_data(f"/consumers/{self.group}/offsets/{self.topic}/{partition}").data)
-            for partition in self.children("offsets")
-        }
-
-    def owners(self):
-        return {
-            partition: self.store.get_data(f"/consumers/{self.group}/owners/{self.topic}/{partition}").data.decode()
-            for partition in self.children("owners")
-        }
-
-    def children(self, kind):
-        try:
-            return self.store.get_children(f"/consumers/{self.group}/{kind}/{self.topic}")
-        except NoNodeError:
-            return ()
-
-    def members(self):
-        try:
-            return self.store.get_children(f"/consumers/{self.group}/ids")
-        except NoNodeError:
-            return ()
-
-    def start(self, *, once=True, **options):
-        given = {"zookeeper.connect": self.kafka.zookeeper_connect, "topics": self.topic, "group.id": self.group}
-        frame = self.spark.readStream.format("zk_messages").options(**{**given, **options})
-        writer = (
-            frame.schema("value binary")
-            .load()
-            .selectExpr("cast(value as string)")
-            .writeStream.format("json")
-            .option("path", str(self.folder / "out"))
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
-        )
-        return (writer.trigger(availableNow=True) if once else writer).start()
-
-    def run(self, **options):
-        """Read what is there now; the query when it has ended."""
-        query = self.start(**options)
-        assert query.awaitTermination(WAIT_S)
-        return query
-
-    def output(self):
-        rows = self.spark.read.schema("value string").json(str(self.folder / "out")).collect()
-        return sorted(tuple(map(int, row["value"].split(":"))) for row in rows)
-
-
-def numbers(*ranges):
-    return sorted((partition, n) for partition, own in ranges for n in own)
-
-
-@pytest.fixture
-def scene(spark, kafka, tmp_path):
-    with store_of(kafka.zookeeper_connect) as store:
-        yield Scene(spark, kafka, store, tmp_path)
-
-
-def failed(query):
-    with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(WAIT_S)
-    return reason_of(caught.value)
 
 
 def test_a_stream_goes_on_where_the_group_stands_and_the_group_where_the_stream_stopped(scene):
@@ -154,19 +59,12 @@ def test_ownership_is_claimed_while_the_stream_runs_and_released_when_it_stops(s
         assert member.startswith(f"{scene.group}_")
         assert scene.owners() == {"0": f"{member}-0", "1": f"{member}-0"}
         # a second one finds the group taken
-        assert f"has live members ({member})" in failed(scene_of(scene).start(claimOwnership="true"))
+        assert f"has live members ({member})" in failed(scene.elsewhere().start(claimOwnership="true"))
     finally:
         query.stop()
     # long before the session would have expired
     wait_for(lambda: scene.members() == () and scene.owners() == {}, 5.0, lambda: AssertionError(scene.members()))
     assert scene.committed() == {"0": 5, "1": 0}
-
-
-def scene_of(scene):
-    """The same group and topic, another checkpoint."""
-    other = Scene.__new__(Scene)
-    other.__dict__.update(scene.__dict__, folder=scene.folder / "other")
-    return other
 
 
 def test_a_group_with_live_members_is_left_alone_unless_allowed(scene):

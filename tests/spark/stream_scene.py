@@ -1,0 +1,100 @@
+"""A topic and a group of their own, and queries of zk_messages in a real Spark that read the one for the other."""
+
+import uuid
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from legacy_consumer.librdkafka import produce_all
+from spark_source.errors import reason_of
+from zk_layout.errors import NoNodeError
+
+WAIT_S = 90.0
+
+
+class Scene:
+    """One topic and one group of their own, and a folder for the query's output and checkpoint."""
+
+    def __init__(self, spark, kafka, store, folder):
+        self.spark = spark
+        self.kafka = kafka
+        self.store = store
+        self.folder = folder
+        self.topic = f"t-{uuid.uuid4().hex[:8]}"
+        self.group = f"g-{self.topic}"
+        self.produced = [0, 0, 0]
+        kafka.create_topic(self.topic, partitions=2)
+
+    def produce(self, partition, count):
+        begin = self.produced[partition]
+        self.produced[partition] += count
+        values = [(None, b"%d:%d" % (partition, begin + n), partition) for n in range(count)]
+        produce_all(self.topic, values, {"bootstrap.servers": self.kafka.bootstrap_servers})
+
+    def commit(self, partition, offset):
+        self.store.create(
+            f"/consumers/{self.group}/offsets/{self.topic}/{partition}", b"%d" % offset, make_parents=True
+        )
+
+    def committed(self):
+        return {
+            partition: int(self.store.get_data(f"/consumers/{self.group}/offsets/{self.topic}/{partition}").data)
+            for partition in self.children("offsets")
+        }
+
+    def owners(self):
+        return {
+            partition: self.store.get_data(f"/consumers/{self.group}/owners/{self.topic}/{partition}").data.decode()
+            for partition in self.children("owners")
+        }
+
+    def children(self, kind):
+        try:
+            return self.store.get_children(f"/consumers/{self.group}/{kind}/{self.topic}")
+        except NoNodeError:
+            return ()
+
+    def members(self):
+        try:
+            return self.store.get_children(f"/consumers/{self.group}/ids")
+        except NoNodeError:
+            return ()
+
+    def start(self, *, once=True, **options):
+        given = {"zookeeper.connect": self.kafka.zookeeper_connect, "topics": self.topic, "group.id": self.group}
+        frame = self.spark.readStream.format("zk_messages").options(**{**given, **options})
+        writer = (
+            frame.schema("value binary")
+            .load()
+            .selectExpr("cast(value as string)")
+            .writeStream.format("json")
+            .option("path", str(self.folder / "out"))
+            .option("checkpointLocation", str(self.folder / "checkpoint"))
+        )
+        return (writer.trigger(availableNow=True) if once else writer).start()
+
+    def run(self, **options):
+        """Read what is there now; the query when it has ended."""
+        query = self.start(**options)
+        assert query.awaitTermination(WAIT_S)
+        return query
+
+    def elsewhere(self):
+        """The same group and topic, another checkpoint and output."""
+        other = Scene.__new__(Scene)
+        other.__dict__.update(self.__dict__, folder=self.folder / "other")
+        return other
+
+    def output(self):
+        rows = self.spark.read.schema("value string").json(str(self.folder / "out")).collect()
+        return sorted(tuple(map(int, row["value"].split(":"))) for row in rows)
+
+
+def numbers(*ranges):
+    return sorted((partition, n) for partition, own in ranges for n in own)
+
+
+def failed(query):
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination(WAIT_S)
+    return reason_of(caught.value)
