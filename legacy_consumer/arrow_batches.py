@@ -10,10 +10,11 @@ from __future__ import annotations
 import importlib.util
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, overload
 
 from legacy_consumer.fetcher import Message
+from legacy_consumer.portions import Portion, all_of
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 
@@ -56,8 +57,8 @@ class ColumnSequence(Sequence[Message]):
         """As objects."""
 
     @abstractmethod
-    def iterate(self) -> tuple[Iterator[Message], Sequence[Iterator[int]]]:
-        """The messages, each made as it is asked for, and what counts them: the length hints sum up to what is left.
+    def portions(self) -> Sequence[Portion]:
+        """The messages, each made as it is asked for.
 
         Objects that live no longer than a loop's turn cost half of those that are made by the thousand, most of which
         would be Python's search for cycles among them.
@@ -80,7 +81,7 @@ class LazyMessages(Sequence[Message]):
         return len(self._columns)
 
     def __iter__(self) -> Iterator[Message]:
-        return self.counted()[0]
+        return chain.from_iterable(map(all_of, self.portions()))
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -96,9 +97,14 @@ class LazyMessages(Sequence[Message]):
     def __repr__(self) -> str:
         return f"<{len(self)} messages>"
 
-    def counted(self) -> tuple[Iterator[Message], Sequence[Iterator[int]]]:
-        """See ColumnSequence.iterate."""
-        return self._columns.iterate()
+    @property
+    def next_offsets(self) -> Mapping[TopicPartition, int]:
+        """The offset after the last message of each partition."""
+        return self._columns.next_offsets
+
+    def portions(self) -> Sequence[Portion]:
+        """See ColumnSequence.portions."""
+        return self._columns.portions()
 
 
 def check_columns(columns: Collection[str]) -> None:

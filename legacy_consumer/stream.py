@@ -4,10 +4,11 @@ One thread consumes a stream; the coordinator opens and shuts it for single part
 given and has not come back from is *in hand*. A message counts as consumed when the thread comes back for the next one
 (delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM does it).
 
-Iterating costs no bookkeeping per message: the messages in hand are a list and its iterator, and how far the user has
-come is what the iterator has left. Only the gate is looked at between two messages, one attribute. To look at the lease
-(rebalance.lease) would cost more than all else that a message costs, so it is looked at before each run of messages
-that are iterated over. A run is one message; for a user who is done with many in a moment it is as many as that.
+Iterating costs no bookkeeping per message: how far the user has come is what the iterator over the messages in hand has
+left, and a loop's turn runs no code of ours at all (portions). What shuts the gate takes away what lets messages
+through, so that the loop ends where it stands. To look at the lease (rebalance.lease) would cost more than all else
+that a message costs, so it is looked at before each run of messages that are iterated over. A run is one message; for a
+user who is done with many in a moment it is as many as that.
 
 Shutting the gate for a partition takes effect before the next message is handed out. If some of the partition may be
 in hand, the consuming thread must come back once; then it acknowledges what it had, drops what is left of the
@@ -16,15 +17,15 @@ partition, and the partition is drained.
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.fetcher import Fetcher, Message
+from legacy_consumer.portions import ListPortion, Portion, left
 from legacy_consumer.progress import Progress
 from rebalance.clock import Clock
 from zk_layout.errors import LegacyConsumerError
@@ -37,15 +38,17 @@ _SLICE_S = 0.1
 """How long one poll may wait, so that a pause or the end of the stream is noticed."""
 _LEASE_SLICE_S = 0.01
 """How long to wait before the lease is looked at again; the next heartbeat renews it."""
+_TAKEN_TO_ITERATE = 10_000
+"""So many at once are taken from the fetcher for a loop, which comes back for each."""
 _RUN = 128
 _RUN_S = 50e-6
 """A run has at most so many messages, and no more than took the user about so long at his last pace."""
 
 
 class _Hand:
-    """Messages that were taken from the fetcher for the user; rest is what is still to be handed out."""
+    """Messages that were taken from the fetcher for the user."""
 
-    __slots__ = ("barred", "counters", "credited", "epochs", "messages", "next_offsets", "noted", "rest", "whole")
+    __slots__ = ("barred", "credited", "epochs", "messages", "next_offsets", "noted", "portion", "portions", "whole")
 
     def __init__(
         self,
@@ -54,21 +57,20 @@ class _Hand:
         epochs: Mapping[TopicPartition, int],
     ) -> None:
         self.messages = messages
-        self.rest: Iterator[Message]
-        self.counters: Sequence[Iterator[object]]
-        if isinstance(messages, ColumnSequence):
-            self.rest, self.counters = iter(()), ()
+        # columns are not handed out one by one; nobody may see them in hand and not know it
+        self.whole = isinstance(messages, ColumnSequence)
+        self.portions: Sequence[Portion]
+        self.portion = 0
+        if self.whole:
+            self.portions = ()
         elif isinstance(messages, LazyMessages):
-            self.rest, self.counters = messages.counted()
+            self.portions = messages.portions()
         else:
-            self.rest = iter(messages)
-            self.counters = (self.rest,)
+            self.portions = (ListPortion(messages),)
         self.next_offsets = next_offsets
         self.epochs = epochs
         self.credited = epochs
         self.barred: set[TopicPartition] = set()
-        # columns are not handed out one by one; nobody may see them in hand and not know it
-        self.whole = isinstance(messages, ColumnSequence)
         self.noted = 0
 
     def pulled(self) -> int:
@@ -77,13 +79,27 @@ class _Hand:
 
     def left(self) -> int:
         """How many are still to be handed out, one by one."""
-        return sum(map(operator.length_hint, self.counters))
+        return sum(map(left, self.portions))
+
+    def run(self, most: int) -> tuple[list[object], Iterator[Message]] | None:
+        """A gate, and the next messages, at most so many, as far as it lets them through; None if none is left."""
+        while self.portion < len(self.portions):
+            portion = self.portions[self.portion]
+            count = left(portion)
+            if count > 0:
+                gate = [portion.token] * min(most, count)
+                return gate, portion.through(iter(gate))
+            self.portion += 1
+        return None
 
     def offsets_up_to(self, count: int) -> Mapping[TopicPartition, int]:
         """The positions after the first `count` messages, as far as not noted before."""
         if count == len(self.messages):
             return self.next_offsets
-        return {_partition_of(message): message.offset() + 1 for message in self.messages[self.noted : count]}
+        new = self.messages[self.noted : count]
+        if isinstance(new, LazyMessages):
+            return new.next_offsets
+        return {_partition_of(message): message.offset() + 1 for message in new}
 
 
 class KafkaStream:
@@ -118,6 +134,7 @@ class KafkaStream:
         self._hand: _Hand | None = None
         self._left: _Hand | None = None
         self._interrupted = False
+        self._gate: list[object] = []
         self._paused = False
         self._ended = False
         self._thread_id: int | None = None
@@ -131,21 +148,23 @@ class KafkaStream:
 
         Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError.
 
-        The stream is sound after an error, but the iterator that raised it is over, being a generator for speed: go on
-        with another `for` over the stream, or with next(stream), which may be called again after any error as the
-        next() of a Java iterator may.
+        The stream is sound after an error, but the iterator that raised it is over: go on with another `for` over the
+        stream, or with next(stream), which may be called again after any error as the next() of a Java iterator may.
         """
+        return chain.from_iterable(self._runs())
+
+    def _runs(self) -> Iterator[Iterator[Message]]:
         run, looked_at = 1, self._clock.monotonic()
         while True:
-            hand = self._advance(1000, None)
+            hand = self._advance(_TAKEN_TO_ITERATE, None)
             if hand is None:
                 return
-            rest = hand.rest
-            while self._goes_on(hand):
-                for message in islice(rest, run):
-                    yield message
-                    if self._interrupted:
-                        break
+            while self._goes_on(hand) and (taken := hand.run(run)) is not None:
+                # there to be emptied before the look at what would have emptied it
+                self._gate, messages = taken
+                if self._interrupted:
+                    break
+                yield messages
                 now = self._clock.monotonic()
                 run = min(_RUN, int(run * _RUN_S / max(now - looked_at, 1e-9)) or 1)
                 looked_at = now
@@ -153,11 +172,13 @@ class KafkaStream:
     def __next__(self) -> Message:
         """The next message; see __iter__."""
         hand = self._hand
-        if hand is None or hand.whole or not self._goes_on(hand):
-            hand = self._advance(1000, None)
-            if hand is None:
+        taken = hand.run(1) if hand is not None and not hand.whole and self._goes_on(hand) else None
+        if taken is None:
+            hand = self._advance(_TAKEN_TO_ITERATE, None)
+            taken = hand.run(1) if hand is not None else None
+            if taken is None:
                 raise StopIteration
-        return next(hand.rest)
+        return next(taken[1])
 
     def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
         """Sequences of up to max_messages messages, until the connector is shut down.
@@ -243,7 +264,7 @@ class KafkaStream:
             touched = hand.next_offsets.keys() & going
             if touched:
                 hand.barred |= touched
-                self._interrupted = True
+                self._interrupt()
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Which of these stopped partitions may have messages in hand."""
@@ -274,7 +295,7 @@ class KafkaStream:
         """Hand out nothing until resume."""
         with self._lock:
             self._paused = True
-            self._interrupted = True
+            self._interrupt()
             self._opened.clear()
 
     def resume(self) -> None:
@@ -289,17 +310,21 @@ class KafkaStream:
             if self._hand is not None:
                 self._note(self._hand, with_in_hand=self._at_next)
                 self._hand = None
-                self._interrupted = True
+                self._interrupt()
             self._tell_progress()
 
     def end(self) -> None:
         """Hand out nothing any more; the consuming thread's loop ends when it comes back, or within a poll's slice.
 
-        Sets plain attributes only, so that a signal handler may call it: a lock could be held by the thread that the
-        signal interrupts.
+        Takes no lock, so that a signal handler may call it: it could be held by the thread that the signal interrupts.
         """
         self._ended = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        """End a loop over what is in hand before the next message; from any thread."""
         self._interrupted = True
+        self._gate.clear()
 
     def close(self) -> None:
         """End, and free the fetcher. Twice is harmless."""
@@ -347,7 +372,7 @@ class KafkaStream:
     def _goes_on(self, hand: _Hand) -> bool:
         """Whether the next of these may be handed out."""
         # The lease first: what was lost with a session is interrupted before the next one can be leased.
-        return self._may_hand_out() and not self._interrupted and hand.left() > 0
+        return self._may_hand_out() and not self._interrupted and hand is self._hand
 
     def _patience(self, timeout: float | None) -> float | None:
         if timeout is not None:
@@ -363,7 +388,7 @@ class KafkaStream:
             self._note(hand, with_in_hand=True)
             self._hand = None
             # a loop over these messages must take the rest from the gate
-            self._interrupted = True
+            self._interrupt()
             count = hand.pulled()
             if count < len(hand.messages):
                 # behind it may wait what a smaller hand left of the same poll
@@ -390,6 +415,8 @@ class KafkaStream:
     def _take(self, max_messages: int, as_columns: bool = False) -> _Hand | None:
         """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
         with self._lock:
+            # before the look at what an interruption leaves, so that none which comes meanwhile is undone
+            self._interrupted = False
             left = self._left
             if left is None or self._paused or self._ended or not self._may_hand_out():
                 # neither handed out nor thrown away while ZooKeeper is out of sight
@@ -408,7 +435,6 @@ class KafkaStream:
                 # a fetcher says so where it put partitions whose position was not known, or lay outside the log
                 self._count_consumed(left.next_offsets, left.epochs)
                 return None
-            self._interrupted = False
             self._hand = left
             return left
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast, overload
 
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence
 from legacy_consumer.fetcher import Message
+from legacy_consumer.portions import Portion, all_of
 from legacy_consumer.wire.records import Columns
 from zk_layout.model import TopicPartition
 
@@ -46,20 +47,17 @@ class ColumnarBatch(ColumnSequence):
         number = index + len(self) if index < 0 else index
         for run in self._runs if number >= 0 else ():
             if number < len(run):
-                return cast("Message", next(run.iterate(iter((number,)))))
+                return cast("Message", run.slice(number, number + 1).messages()[0])
             number -= len(run)
         msg = f"no message {index} of {len(self)}"
         raise IndexError(msg)
 
     def __iter__(self) -> Iterator[Message]:
-        return self.iterate()[0]
+        return chain.from_iterable(map(all_of, self.portions()))
 
-    def iterate(self) -> tuple[Iterator[Message], Sequence[Iterator[int]]]:
-        """The messages, each made as it is asked for, and what counts them."""
-        counters = [iter(range(len(run))) for run in self._runs]
-        parts = (run.iterate(rows) for run, rows in zip(self._runs, counters, strict=True))
-        messages = next(parts) if len(counters) == 1 else chain.from_iterable(parts)
-        return cast("Iterator[Message]", messages), counters
+    def portions(self) -> Sequence[Portion]:
+        """The messages, each made as it is asked for; a portion of each run."""
+        return [run.portion() for run in self._runs]
 
     @property
     def next_offsets(self) -> Mapping[TopicPartition, int]:

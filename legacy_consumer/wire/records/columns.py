@@ -7,14 +7,14 @@ as long as columns, their slices or Arrow arrays over them live.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from legacy_consumer.wire.records.messages import ColumnMessage, iterate, messages_of
+from legacy_consumer.wire.records.messages import ColumnMessage, RowPortion, messages_of
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -89,28 +89,28 @@ class Columns:
             next_offset = int(self.offsets[stop - 1]) + 1
         else:
             next_offset = int(self.offsets[start])
-        return replace(
-            self,
-            offsets=self.offsets[start:stop],
-            timestamps=self.timestamps[start:stop],
-            timestamp_types=self.timestamp_types[start:stop],
-            keys=self.keys.slice(start, stop),
-            values=self.values.slice(start, stop),
-            headers=self.headers and self.headers.slice(start, stop),
-            next_offset=next_offset,
-            has_more=self.has_more or stop < count,
+        # not dataclasses.replace, which takes as long as all of the slicing
+        return Columns(
+            self.topic_partition,
+            self.data,
+            self.offsets[start:stop],
+            self.timestamps[start:stop],
+            self.timestamp_types[start:stop],
+            self.keys.slice(start, stop),
+            self.values.slice(start, stop),
+            self.headers and self.headers.slice(start, stop),
+            next_offset,
+            self.has_more or stop < count,
+            self.incomplete_size,
         )
 
     def messages(self) -> list[ColumnMessage]:
-        """One light object a record. Keys, values and headers become bytes when the first of them is asked for.
-
-        The objects hold a copy of the bytes between the first and the last record, not the buffer.
-        """
+        """One light object a record. Keys become bytes when the first of them is asked for; each keeps the buffer."""
         return messages_of(self)
 
-    def iterate(self, rows: Iterator[int]) -> Iterator[ColumnMessage]:
-        """The messages of these rows, each made as it is asked for; see messages."""
-        return iterate(self, rows)
+    def portion(self) -> RowPortion:
+        """The messages, each made as it is asked for."""
+        return RowPortion(self)
 
     def to_arrow(self, columns: Collection[str] = ARROW_COLUMNS) -> pa.RecordBatch:
         """The wanted columns, in the order of ARROW_COLUMNS; the others cost nothing. See arrow.py for their types.

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.portions import all_of
+from legacy_consumer.wire.records.cutting import cut
 from legacy_consumer.wire.records.headers import HeaderList, parse_headers
 
 if TYPE_CHECKING:
-    from legacy_consumer.wire.records.columns import Columns, Spans
+    from legacy_consumer.wire.records.columns import Columns
 
 
-class ColumnMessage(tuple["_Rows", int]):
+class ColumnMessage(tuple["_Rows", "bytes | None", int]):
     """One record, with the accessors of legacy_consumer.fetcher.Message.
 
-    A pair of the rows that it belongs to and its number among them: a tuple is the cheapest object to make many of.
-    One that is kept keeps the bytes of its rows, which are those handed out together.
+    The rows that it belongs to, its value, and its number among them: a tuple is the cheapest object to make many of.
+    One that is kept keeps its rows, and with them the buffer that their bytes came in.
     """
 
     __slots__ = ()
@@ -33,26 +34,26 @@ class ColumnMessage(tuple["_Rows", int]):
 
     def offset(self) -> int:
         """The record's offset."""
-        return self[0].offsets[self[1]]
+        return self[0].offsets[self[2]]
 
     def key(self) -> bytes | None:
         """The key, None if it has none."""
-        return self[0].keys[self[1]]
+        return self[0].keys[self[2]]
 
     def value(self) -> bytes | None:
         """The value, None for a deletion in a compacted topic."""
-        return self[0].values[self[1]]
+        return self[1]
 
     def timestamp(self) -> tuple[int, int]:
         """(type, ms since 1970); type 0 = not available, with -1."""
-        return self[0].timestamps[self[1]]
+        return self[0].timestamps[self[2]]
 
     def headers(self) -> HeaderList | None:
         """The headers, None if there are none.
 
         Raises: ValueError if they were left out at decoding; CorruptRecordsError.
         """
-        return self[0].headers_of(self[1])
+        return self[0].headers_of(self[2])
 
     def __repr__(self) -> str:
         return f"<message {self.topic()}/{self.partition()} at offset {self.offset()}>"
@@ -64,11 +65,6 @@ class _Rows:
     def __init__(self, columns: Columns) -> None:
         self.topic, self.partition = columns.topic_partition
         self._columns = columns
-        fields = [spans for spans in (columns.keys, columns.values, columns.headers) if spans is not None]
-        # starts ascend, so the first record's begin the range and the last record's end it
-        self._begin = min(int(spans.starts[0]) for spans in fields)
-        end = max(int(spans.starts[-1]) + max(int(spans.lengths[-1]), 0) for spans in fields)
-        self._bytes = columns.data[self._begin : end].tobytes()
 
     @cached_property
     def offsets(self) -> list[int]:
@@ -76,12 +72,8 @@ class _Rows:
         return offsets
 
     @cached_property
-    def keys(self) -> list[bytes | None]:
-        return self._cut(self._columns.keys)
-
-    @cached_property
-    def values(self) -> list[bytes | None]:
-        return self._cut(self._columns.values)
+    def keys(self) -> tuple[bytes | None, ...]:
+        return cut(self._columns.data, self._columns.keys)
 
     @cached_property
     def timestamps(self) -> list[tuple[int, int]]:
@@ -90,36 +82,36 @@ class _Rows:
 
     def headers_of(self, row: int) -> HeaderList | None:
         """Parsed anew each time: few records have any, and fewer are asked for them twice."""
-        spans = self._columns.headers
+        columns = self._columns
+        spans = columns.headers
         if spans is None:
             msg = "these records were decoded without their headers: decode them with with_headers=True"
             raise ValueError(msg)
-        start, length = int(spans.starts[row]) - self._begin, int(spans.lengths[row])
+        start, length = int(spans.starts[row]), int(spans.lengths[row])
         try:
-            return parse_headers(self._bytes[start : start + length]) or None
+            return parse_headers(columns.data[start : start + length].tobytes()) or None
         except ValueError as error:
-            raise CorruptRecordsError(self._columns.topic_partition, self.offsets[row], str(error)) from error
+            raise CorruptRecordsError(columns.topic_partition, self.offsets[row], str(error)) from error
 
-    def _cut(self, spans: Spans) -> list[bytes | None]:
-        data = self._bytes
-        starts = (spans.starts - self._begin).tolist()
-        if not (spans.lengths < 0).any():
-            ends = (spans.starts + (spans.lengths - self._begin)).tolist()
-            return [data[start:end] for start, end in zip(starts, ends, strict=True)]
-        lengths = spans.lengths.tolist()
-        return [
-            None if length < 0 else data[start : start + length] for start, length in zip(starts, lengths, strict=True)
-        ]
+
+class RowPortion:
+    """Implements Portion: the records of some columns. Their values are cut when the first of them is asked for."""
+
+    __slots__ = ("_columns", "_values", "numbers", "token")
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._values: Iterator[bytes | None] | None = None
+        self.token = _Rows(columns)
+        self.numbers = iter(range(len(columns)))
+
+    def through(self, gate: Iterator[object]) -> Iterator[ColumnMessage]:
+        """See Portion."""
+        if self._values is None:
+            self._values = iter(cut(self._columns.data, self._columns.values))
+        return map(ColumnMessage, zip(gate, self._values, self.numbers, strict=False))  # type: ignore[arg-type]
 
 
 def messages_of(columns: Columns) -> list[ColumnMessage]:
     """One message a record, in order."""
-    return list(iterate(columns, iter(range(len(columns)))))
-
-
-def iterate(columns: Columns, rows: Iterator[int]) -> Iterator[ColumnMessage]:
-    """The messages of these rows, each made as it is asked for."""
-    if not len(columns):
-        return iter(())
-    # ours is asked second: what zip takes from it is handed out
-    return map(ColumnMessage, zip(repeat(_Rows(columns)), rows))
+    return list(all_of(RowPortion(columns)))  # type: ignore[arg-type]

@@ -22,10 +22,18 @@ class TickingClock(FakeClock):
         return self.now
 
 
+class StandingClock(FakeClock):
+    """Moves on only when it is waited for, so that a user is done with any number of messages in no time."""
+
+    def wait(self, event, timeout_s):
+        self.now += timeout_s
+        return event.is_set()
+
+
 class Rig:
     """A stream over in-memory logs, with what it told others."""
 
-    def __init__(self, at_next=False, consumer_timeout_ms=200, fetcher=FakeFetcher):
+    def __init__(self, at_next=False, consumer_timeout_ms=200, fetcher=FakeFetcher, clock=TickingClock):
         self.kafka = FakeKafka()
         self.fetcher = fetcher(self.kafka)
         self.progress = Progress()
@@ -34,7 +42,7 @@ class Rig:
         self.stream = KafkaStream(
             fetcher=self.fetcher,
             progress=self.progress,
-            clock=TickingClock(),
+            clock=clock(),
             consumer_timeout_ms=consumer_timeout_ms,
             at_next=at_next,
             on_drained=self._on_drained,
@@ -368,3 +376,48 @@ def test_a_user_who_is_quick_gets_no_longer_run_than_the_bound_after_a_standstil
     with pytest.raises(ConsumerTimeoutError):
         left.extend(messages)
     assert len(left) <= 128
+
+
+@pytest.fixture
+def swift(fetcher):
+    """A stream whose user takes long runs of messages, and has taken 50 of them."""
+    rig = Rig(fetcher=fetcher, clock=StandingClock)
+    rig.kafka.produce(P0, 300)
+    rig.kafka.produce(P1, 300)
+    rig.begin(P0)
+    rig.messages = iter(rig.stream)
+    assert offsets(next(rig.messages) for _ in range(50)) == list(range(50))
+    return rig
+
+
+def test_shutting_the_gate_ends_a_long_run_at_once(swift):
+    swift.stream.stop([P0])
+    assert swift.stream.undrained([P0]) == {P0}
+    swift.begin(P1, 290)
+    assert [(m.partition(), m.offset()) for m in (next(swift.messages), next(swift.messages))] == [(1, 290), (1, 291)]
+    assert swift.drained == 1
+    assert swift.consumed(P0) == 50
+
+
+def test_end_of_the_stream_ends_a_long_run_at_once(swift):
+    swift.stream.end()
+    assert list(swift.messages) == []
+    assert swift.consumed(P0) == 50
+
+
+def test_acknowledging_within_a_long_run_neither_skips_nor_repeats(swift):
+    swift.stream.acknowledge()
+    assert swift.consumed(P0) == 50
+    assert offsets(next(swift.messages) for _ in range(250)) == list(range(50, 300))
+
+
+def test_two_loops_over_one_stream_share_its_messages(swift):
+    other = iter(swift.stream)
+    taken = [next(loop).offset() for loop in (other, swift.messages, other, swift.messages) for _ in range(5)]
+    assert taken == list(range(50, 70))
+
+
+def test_next_of_a_stream_goes_on_behind_its_loop_and_its_batches(swift):
+    assert offsets([next(swift.stream), next(swift.messages), next(swift.stream)]) == [50, 51, 52]
+    assert offsets(next(swift.stream.batches(10))) == list(range(53, 63))
+    assert next(swift.stream).offset() == 63

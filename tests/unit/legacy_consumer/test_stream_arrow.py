@@ -1,12 +1,11 @@
 """arrow_batches(): the same gate, positions and commits as for messages, over columns and over message objects."""
 
-import operator
-
 import pyarrow as pa
 import pytest
 
 from legacy_consumer.arrow_batches import COLUMNS, HEADERS, LazyMessages, record_batch
 from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.portions import all_of, left
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import KafkaStream
 from legacy_consumer.wire.batch import ColumnarBatch
@@ -187,6 +186,7 @@ def test_lazy_messages_are_a_sequence_like_any_other():
         lazy[6]
     with pytest.raises(IndexError):
         lazy[-7]
-    messages, counters = lazy.counted()
-    next(messages), next(messages), next(messages)
-    assert sum(map(operator.length_hint, counters)) == 3
+    first, second = lazy.portions()
+    assert [message.offset() for message in all_of(first)] == [0, 1]
+    assert next(second.through(iter([second.token]))).offset() == 2
+    assert (left(first), left(second)) == (0, 3)
