@@ -560,21 +560,34 @@ def test_what_an_acl_forbids_changes_nothing(kafka, cluster, store, stopped, tmp
         client.close()
 
 
-def test_without_its_broker_nothing_is_reset_and_the_doctor_says_why(kafka, cluster, store, mixed, stopped, tmp_path):
-    """The last test of this file: the broker stays away."""
-    kafka.brokers[0].kill()
-    before = offsets_of(store, stopped)
-    done = run_program("offsets", "reset", stopped, "--to-latest", "--execute", "--backup-dir", tmp_path, *cluster)
+def test_without_its_broker_nothing_is_reset_and_the_doctor_says_why(tmp_path):
+    with EmbeddedKafka("1.1.1", chroot="/kafka") as kafka:
+        kafka.create_topic("orders", 3)
+        store = KazooStore(ZkSettings(kafka.zookeeper_connect))
+        store.start()
+        try:
+            for number in range(3):
+                store.create(f"/consumers/stopped/offsets/orders/{number}", b"0", make_parents=True)
+            kafka.brokers[0].kill()
+            check_commands_without_a_broker(store, ["--zookeeper", kafka.zookeeper_connect], tmp_path)
+        finally:
+            store.close()
+
+
+def check_commands_without_a_broker(store, cluster, tmp_path):
+    before = offsets_of(store, "stopped")
+    done = run_program("offsets", "reset", "stopped", "--to-latest", "--execute", "--backup-dir", tmp_path, *cluster)
     assert done.code == 1
     assert done.err.splitlines()[-1].startswith("Error: nothing was changed, no broker answers for ")
-    assert offsets_of(store, stopped) == before
+    assert offsets_of(store, "stopped") == before
     assert list(tmp_path.iterdir()) == []
-    described = run_program("groups", "describe", stopped, *cluster)
+    described = run_program("groups", "describe", "stopped", *cluster)
     assert described.code == 0
     assert "Warning: log ends and lag are not known" in described.err
     doctor = json.loads(run_program("doctor", "--json", *cluster).out)
     assert {f["code"] for f in doctor} & {"no_broker", "broker_unreachable"}
     # what asks no broker goes on working
-    assert run_program("offsets", "export", stopped, *cluster).code == 0
-    done = run_program("offsets", "copy", stopped, f"{stopped}-copy", "--execute", "--backup-dir", tmp_path, *cluster)
+    assert run_program("offsets", "export", "stopped", *cluster).code == 0
+    done = run_program("offsets", "copy", "stopped", "copied", "--execute", "--backup-dir", tmp_path, *cluster)
     assert done.code == 0
+    assert offsets_of(store, "copied") == before
