@@ -203,7 +203,11 @@ def _print(modes: Sequence[Mode], found: Sequence[Seen]) -> None:
     row("---", *("---" for _ in modes))
     row("partitions, and those whose offset moved meanwhile", *(f"{s.partitions:,}, {s.moved:,}" for s in found))
     row("refreshes in the time", *(f"{s.refreshes} in {s.seconds:.0f} s" for s in found))
-    row("znodes of a refresh, in batches", *(f"{s.reads // s.refreshes:,}, {s.batches // s.refreshes}" for s in found))
+    # a refresh that has begun is in the reads, and not in the refreshes
+    row(
+        "znodes and batches, for each refresh that ended",
+        *(f"{s.reads // s.refreshes:,}, {s.batches // s.refreshes}" for s in found),
+    )
     row("znodes a second", *(f"{s.reads / s.seconds:,.0f}" for s in found))
     row("processor time for a second", *(f"{s.processor_s / s.seconds:.2f} s" for s in found))
     for kind, title in (("gzip", "a packed scrape"), ("plain", "a plain scrape")):

@@ -124,12 +124,80 @@ def test_the_dashboard_is_one_that_grafana_takes():
     assert names_in(query.replace("label_values(", "absent(").replace(", group)", ")")).keys() <= series().keys()
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed; our own parser has looked")
+G, M, E = "legacy_consumer_group_", "legacy_consumer_member_", "legacy_consumer_exporter_"
+FIRES = {
+    "ConsumerGroupStopped": ({G + "verdict_partitions": {"verdict": "stop"}}, "0x50", "2x50"),
+    "ConsumerGroupStalled": ({G + "verdict_partitions": {"verdict": "stall"}}, "0x50", "2x50"),
+    "ConsumerGroupFallsBehind": ({G + "verdict_partitions": {"verdict": "warning"}}, "0x50", "2x50"),
+    "ConsumerGroupOffsetWentBack": ({G + "verdict_partitions": {"verdict": "rewind"}}, "0x50", "2x50"),
+    "ConsumerGroupOffsetWrong": ({G + "verdict_partitions": {"verdict": "error"}}, "0x50", "2x50"),
+    "ConsumerGroupPartitionsUnowned": ({G + "unowned_partitions": {}, G + "members": {}}, "0x50", "2x50"),
+    "ConsumerGroupUnreadableMember": ({G + "unreadable_members": {}}, "0x50", "2x50"),
+    "ConsumerGroupLostAllMembers": ({G + "members": {}}, "2x50", "2x20 0x29"),
+    "ConsumerGroupExporterBlind": ({E + "up": {"source": "brokers"}}, "1x50", "1x20 0x29"),
+    "ConsumerGroupDataOld": ({E + "data_age_seconds": {"source": "brokers"}}, "30x50", "600x50"),
+    "ConsumerGroupExporterGone": ({E + "info": {}}, None, "1x20 _x29"),
+    "ConsumerMemberNotAlive": ({M + "alive": {}}, "1x50", "1x20 0x29"),
+    "ConsumerMemberDegraded": ({M + "phase": {"phase": "degraded"}}, "0x50", "0x20 1x29"),
+    "ConsumerMemberRebalancesAllTheTime": ({M + "rebalances_total": {"outcome": "moved"}}, "3x50", "0+1x50"),
+    "ConsumerMemberCommitsFail": ({M + "commits_total": {"outcome": "failed"}}, "3x50", "0+1x50"),
+    "ConsumerMemberSessionsExpire": ({M + "session_events_total": {"event": "expired"}}, "3x50", "0+1x50"),
+    "ConsumerMemberForeignCommits": ({M + "foreign_commits_total": {}}, "3x50", "0+1x50"),
+}
+"""{alert: (what it looks at, how that goes where all is well, how it goes where not)}, a value a minute."""
+
+
+def labels_text(metric, given, who):
+    known = (series()[metric] | {"instance"}) - {"job", "le"}
+    return ",".join(f'{label}="{given.get(label, who)}"' for label in sorted(known))
+
+
+def firing(alert, folder):
+    """[(who is named by an alert that fires after 50 minutes, what it says)], as promtool prints them."""
+    metrics, well, sick = FIRES[alert]
+    scraped = [
+        {"series": f"{metric}{{{labels_text(metric, labels, who)}}}", "values": values}
+        for metric, labels in metrics.items()
+        for who, values in (("well", well), ("sick", sick))
+        if values is not None
+    ]
+    expected = [{"eval_time": "50m", "alertname": alert, "exp_alerts": []}]
+    document = {
+        "rule_files": [str(ROOT / "deploy/observe/alerts.yml")],
+        "tests": [{"interval": "1m", "input_series": scraped, "alert_rule_test": expected}],
+    }
+    file = folder / "test.yml"
+    file.write_text(yaml.safe_dump(document))
+    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, timeout=60)
+    printed = (done.stdout + done.stderr).partition("got:[")[2]
+    found = re.findall(r"Labels:\{(.*)\}\s+Annotations:\{(.*)\}", printed)
+    return [((re.search("sick|well", labels) or ["all"])[0], says) for labels, says in found]
+
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed (Debian's prometheus has it); our own parser has looked",
+)
+
+
+@needs_promtool
 def test_promtool_takes_the_rules():
     done = subprocess.run(
         ["promtool", "check", "rules", ROOT / "deploy/observe/alerts.yml"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("alert", sorted(FIRES))
+def test_an_alert_fires_for_the_sick_and_not_for_the_well(alert, tmp_path):
+    [(who, says)] = firing(alert, tmp_path)
+    assert who == ("all" if alert == "ConsumerGroupExporterGone" else "sick")
+    assert not re.search("well|no value|error", says), says
+
+
+def test_every_alert_is_made_to_fire():
+    assert set(FIRES) == {rule["alert"] for rule in rules()}
 
 
 def test_metrics_are_documented_and_documented_ones_exist():
