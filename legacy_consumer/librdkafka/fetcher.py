@@ -185,14 +185,15 @@ class LibrdkafkaFetcher:
             if moved := self._place_found(handle):
                 return LibrdkafkaBatch((), moved)
             messages = handle.consume(min(max_messages, _MOST_AT_ONCE), min(left, _SEARCH_SLICE_S))
+        faults: Sequence[Fault] = ()
         if has_faults(messages):
             messages, faults = take_faults(messages)
-            self._handle_faults(handle, faults)
-            if not messages:
-                return None
         elif self._complaints:
             self._complaints.clear()
-        return LibrdkafkaBatch(messages, handle.next_offsets(messages))
+        # before the faults are handled: what changes the assignment forgets where the messages began
+        next_offsets = handle.next_offsets(messages)
+        self._handle_faults(handle, faults)
+        return LibrdkafkaBatch(messages, next_offsets) if messages else None
 
     def _apply(self, handle: ConsumerHandle, changes: Mapping[TopicPartition, int | None]) -> None:
         self._finder.forget(changes.keys())

@@ -19,7 +19,8 @@ from collections.abc import Callable
 from legacy_consumer.wire.protocol.primitives import Reader, Writer
 from zk_layout.model import TopicPartition
 
-FETCH, LIST_OFFSETS, METADATA = 1, 2, 3
+FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 1, 2, 3, 10
+_NO_COORDINATOR = 15
 HANG_UP = object()
 """As what to send: nothing, the connection is closed."""
 
@@ -35,18 +36,28 @@ def framed(correlation_id, body):
 
 
 class ScriptedBroker:
-    """logs: {partition: its values, offsets count from 0}. errors: what is answered instead, per partition."""
+    """logs: {partition: its values, offsets count from 0}. errors: what is answered instead, per partition.
+
+    recordings: {partition: (record set of any format, the offset behind it)}, of which every fetch gets all.
+    """
 
     def __init__(self, broker_id=0, *, registration_version=1, throttle_ms=0):
         self.broker_id = broker_id
         self.registration_version = registration_version
         self.throttle_ms = throttle_ms
         self.logs: dict[TopicPartition, list[bytes]] = {}
+        self.recordings: dict[TopicPartition, tuple[bytes, int]] = {}
         self.leaders: dict[TopicPartition, int] = {}
         self.fetches: list[dict[TopicPartition, tuple[int, int]]] = []
         """(offset, size) of every partition in every fetch."""
         self.errors: dict[TopicPartition, deque[int]] = {}
         self._faults: deque[Callable[[bytes], object]] = deque()
+        self._answers = {
+            FETCH: self._fetch,
+            LIST_OFFSETS: self._list_offsets,
+            METADATA: self._metadata,
+            FIND_COORDINATOR: self._find_coordinator,
+        }
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._open: set[socket.socket] = set()
@@ -96,8 +107,7 @@ class ScriptedBroker:
                 request = self._read(sock, int.from_bytes(self._read(sock, 4), "big"))
                 key, _, correlation_id, size = struct.unpack_from(">hhih", request)
                 reader = Reader(request[10 + max(size, 0) :], "request")
-                answer = {FETCH: self._fetch, LIST_OFFSETS: self._list_offsets, METADATA: self._metadata}[key](reader)
-                sent = framed(correlation_id, answer)
+                sent = framed(correlation_id, self._answers[key](reader))
                 if key == FETCH and self._faults:
                     sent = self._faults.popleft()(sent)
                 for part in sent if isinstance(sent, tuple) else (sent,):
@@ -139,24 +149,29 @@ class ScriptedBroker:
             writer.int32(1)
             writer.int32(tp.partition)
             writer.int16(error)
-            writer.int64(len(self.logs.get(tp, ())))
+            writer.int64(self._end(tp))
             writer.byte_array(records)
         return writer.done()
 
     def _records(self, tp, offset, size):
         if self.errors.get(tp):
             return self.errors[tp].popleft(), b""
-        if tp not in self.logs:
+        if tp not in self.logs and tp not in self.recordings:
             return 3, b""
-        log = self.logs[tp]
-        if not 0 <= offset <= len(log):
+        if not 0 <= offset <= self._end(tp):
             return 1, b""
+        if tp in self.recordings:
+            return 0, self.recordings[tp][0][:size] if offset < self._end(tp) else b""
+        log = self.logs[tp]
         records = b""
         for number in range(offset, len(log)):
             records += message(number, log[number])
             if len(records) > size:
                 break
         return 0, records[:size]
+
+    def _end(self, tp):
+        return self.recordings[tp][1] if tp in self.recordings else len(self.logs.get(tp, ()))
 
     def _list_offsets(self, reader):
         reader.int32()
@@ -173,7 +188,17 @@ class ScriptedBroker:
                 writer.int32(number)
                 writer.int16(0)
                 writer.int32(1)
-                writer.int64(0 if time == -2 else len(self.logs.get(TopicPartition(topic, number), ())))
+                writer.int64(0 if time == -2 else self._end(TopicPartition(topic, number)))
+        return writer.done()
+
+    @staticmethod
+    def _find_coordinator(reader):
+        """There is none; librdkafka asks for one whatever it is used for."""
+        writer = Writer()
+        writer.int16(_NO_COORDINATOR)
+        writer.int32(-1)
+        writer.string("")
+        writer.int32(-1)
         return writer.done()
 
     def _metadata(self, reader):
@@ -185,7 +210,7 @@ class ScriptedBroker:
         writer.int32(self.port)
         writer.int32(len(topics))
         for topic in topics:
-            numbers = [tp.partition for tp in self.logs if tp.topic == topic]
+            numbers = [tp.partition for tp in (*self.logs, *self.recordings) if tp.topic == topic]
             writer.int16(0)
             writer.string(topic)
             writer.int32(len(numbers))
@@ -193,6 +218,7 @@ class ScriptedBroker:
                 writer.int16(0)
                 writer.int32(number)
                 writer.int32(self.broker_id)
-                writer.int32(0)
-                writer.int32(0)
+                for _ in ("replicas", "in sync"):
+                    writer.int32(1)
+                    writer.int32(self.broker_id)
         return writer.done()
