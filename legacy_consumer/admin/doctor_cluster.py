@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from legacy_consumer.admin.brokers import KAFKA_OF_VERSION, BrokerSummary, read_broker_summaries, read_controller
 from legacy_consumer.admin.findings import Finding, Severity
-from legacy_consumer.admin.reach import try_addresses
+from legacy_consumer.admin.reach import try_addresses, try_servers
 from legacy_consumer.admin.topics import read_topics
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from zk_layout.model import Endpoint
@@ -15,7 +14,6 @@ from zk_layout.paths import BrokerIdsPath
 from zk_layout.store import ZkStore
 
 _REACH_S = 3.0
-_HOST = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^:\[\]]+)):(?P<port>\d+)")
 _SHOWN = 5
 
 
@@ -49,16 +47,13 @@ def examine_config(config: ClusterConfig, session_timeout_ms: int) -> Iterator[F
 
 def examine_zookeeper(config: ClusterConfig) -> Iterator[Finding]:
     """Whether each server named can be reached: with one of three gone nothing is noticed, until the next goes."""
-    hosts = config.zookeeper_connect.partition("/")[0].split(",")
-    named = [(found, host) for host in hosts if (found := _HOST.fullmatch(host.strip()))]
-    addresses = [(found["v6"] or found["name"], int(found["port"])) for found, _ in named]
-    for (host, port), problem in try_addresses(addresses, _REACH_S).items():
+    for server, problem in try_servers(config.zookeeper_connect, _REACH_S).items():
         if problem is not None:
             yield Finding(
                 Severity.WARNING,
                 "zookeeper_unreachable",
-                f"{host}:{port}",
-                f"ZooKeeper at {host}:{port} cannot be reached: {problem}",
+                server,
+                f"ZooKeeper at {server} cannot be reached: {problem}",
                 "start that server, open the way to it, or take it out of zookeeper.connect",
             )
 
@@ -107,21 +102,21 @@ def examine_topics(store: ZkStore) -> Iterator[Finding]:
         Severity.ERROR,
         "no_leader",
         [(t.topic, t.no_leader) for t in topics if t.no_leader and not t.is_going],
-        "have partitions without a leader, which nobody can read",
+        "partitions without a living leader, which nobody can read,",
         "start the brokers that hold them; `legacy-consumer brokers` shows which are there",
     )
     yield from _some_topics(
         Severity.WARNING,
         "under_replicated",
         [(t.topic, t.under_replicated) for t in topics if t.under_replicated and not t.no_leader and not t.is_going],
-        "have partitions with a replica that is not in sync",
+        "partitions with a replica that is not in sync",
         "see which brokers are missing or slow before another one goes",
     )
     yield from _some_topics(
         Severity.WARNING,
         "stuck_deletion",
         [(t.topic, t.partitions) for t in topics if t.is_going],
-        "are marked for deletion and still there",
+        "partitions that are marked for deletion and still there,",
         "set delete.topic.enable=true and start all brokers that hold replicas of them",
     )
 
@@ -201,4 +196,5 @@ def _some_topics(
     if found:
         some = ", ".join(f"{topic} ({many})" for topic, many in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        yield Finding(severity, code, found[0][0], f"{len(found)} topics {what}: {some}{more}", advice)
+        topics = "1 topic" if len(found) == 1 else f"{len(found)} topics"
+        yield Finding(severity, code, found[0][0], f"{what} in {topics}: {some}{more}", advice)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from legacy_consumer.admin.findings import Finding, Severity
 from legacy_consumer.admin.group_list import list_groups
-from legacy_consumer.admin.groups import GroupDescription, Hold, describe_groups
+from legacy_consumer.admin.groups import GroupDescription, Hold, PartitionLag, describe_groups
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
 from legacy_consumer.admin.topic_partitions import list_topic_names
 from legacy_consumer.fetcher import LogOffsets
@@ -18,7 +18,7 @@ DAY_MS = 86_400_000
 _SHOWN = 3
 _ADVICE = {
     "foreign_member": "stop it or give it a group of its own",
-    "unreadable_member": "stop whoever registered it; if nobody did, delete the znode",
+    "unreadable_member": "stop whoever registered it; if nobody did, delete its znode with ZooKeeper's client",
     "kafka_0_7_member": "give it a group of its own",
     "regex_escaped_twice": "write the filter without backslashes in all members",
     "regex_not_escaped": "write the filter without backslashes in all members",
@@ -54,8 +54,7 @@ def _of_group(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
                 "unreadable_znode",
                 found.group,
                 row.error,
-                f"members of the JVM fail over it: `legacy-consumer offsets reset {found.group} --topic "
-                f"{row.topic}:{row.partition} --to-latest` writes a good offset; an owner goes with its session",
+                _mending(found.group, row, exists=row.topic in topics),
             )
     yield from _holds(found)
     yield from _unowned(found)
@@ -70,6 +69,15 @@ def _of_group(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
             f"`legacy-consumer groups delete {found.group} --topic {gone[0]}` removes them; a topic that is made anew "
             "under that name would otherwise be read from the old offset by members of the JVM",
         )
+
+
+def _mending(group: str, row: PartitionLag, *, exists: bool) -> str:
+    if not exists:
+        return f"its topic does not exist: `legacy-consumer groups delete {group} --topic {row.topic}` removes it"
+    return (
+        f"members of the JVM fail over it: `legacy-consumer offsets reset {group} --topic {row.topic}:{row.partition} "
+        "--to-latest` writes a good offset; an owner goes with its session"
+    )
 
 
 def _of_warning(group: str, warning: GroupWarning) -> Finding:

@@ -85,7 +85,8 @@ class UnreadableOffsetsError(ChangeError):
     def __str__(self) -> str:
         return (
             f"offsets of group {self.group!r} cannot be read: {'; '.join(self.problems[:_SHOWN])}; "
-            "`offsets reset` with --topic writes good ones"
+            "`offsets reset` with --topic writes good ones, `groups delete` with --topic removes those of a topic that "
+            "is gone"
         )
 
 

@@ -10,7 +10,7 @@ from legacy_consumer.admin.topic_partitions import list_topic_names
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicAssignment
-from zk_layout.paths import DeleteTopicsPath, OffsetsPath, PartitionStatePath, TopicPath
+from zk_layout.paths import BrokerIdsPath, DeleteTopicsPath, OffsetsPath, PartitionStatePath, TopicPath
 from zk_layout.store import ZkStore
 
 
@@ -18,7 +18,8 @@ from zk_layout.store import ZkStore
 class TopicSummary:
     """One topic.
 
-    replicas: the least of any partition. no_leader, under_replicated: how many partitions. is_going: marked for
+    replicas: the least of any partition. no_leader, under_replicated: how many partitions. A leader that is not
+    registered is none: controllers leave it in the state of a partition whose only replica it has. is_going: marked for
     deletion. groups: those with a committed offset of it. problem: why its znode cannot be read.
     """
 
@@ -33,7 +34,7 @@ class TopicSummary:
 
 
 def read_topics(store: ZkStore) -> list[TopicSummary]:
-    """All topics, sorted. Five requests, however many there are. Raises: ZooKeeperError."""
+    """All topics, sorted. Six requests, however many there are. Raises: ZooKeeperError."""
     names = list_topic_names(store)
     paths = [TopicPath(name).path for name in names]
     [going] = store.get_children_many([DeleteTopicsPath().path])
@@ -47,6 +48,9 @@ def read_topics(store: ZkStore) -> list[TopicSummary]:
                 problems[name] = str(error)
     states = _read_states(store, [(name, number) for name, found in assignments.items() for number in found.partitions])
     readers = _read_readers(store)
+    [registered] = store.get_children_many([BrokerIdsPath().path])
+    living = {int(name) for name in registered or () if name.isdecimal()}
+    states = {tp: (leader if leader in living else -1, in_sync) for tp, (leader, in_sync) in states.items()}
     return [
         _summary(name, assignments.get(name), states, name in (going or ()), readers.get(name, ()), problems.get(name))
         for name in names

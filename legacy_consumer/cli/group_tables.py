@@ -114,6 +114,12 @@ def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]
         Line(f"{v.kind.value}: {printable(str(tp))}: {v.reason}", _STYLES.get(v.kind, BAD))
         for tp, v in bad[:_REASONS_SHOWN]
     ]
+    silent = [tp for tp, v in verdicts.items() if v.kind is Kind.UNKNOWN]
+    if silent and found.no_log_ends is None:
+        some = ", ".join(printable(str(tp)) for tp in silent[:3]) + (" ..." if len(silent) > 3 else "")
+        lines.append(
+            Line(f"unknown: no leader tells where the log of {some} ends: see `topics` for who is away, or gone", ODD)
+        )
     if len(bad) > _REASONS_SHOWN:
         lines.append(Line(f"and {len(bad) - _REASONS_SHOWN} more partitions that are not well", BAD))
     return lines

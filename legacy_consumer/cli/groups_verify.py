@@ -84,7 +84,8 @@ def _show(found: Sequence[Verification]) -> None:
     for one in found:
         what = f"{count(one.members, 'member')}, {count(one.partitions, 'partition')}"
         if one.is_sound:
-            say(f"Group {printable(one.group)} is sound: {what}", GOOD)
+            empty = "" if one.members else "; nobody is in it, so there was nothing to check"
+            say(f"Group {printable(one.group)} is sound: {what}{empty}", GOOD)
             if one.members and one.partitions and not one.divides_by:
                 say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
             continue

@@ -13,7 +13,7 @@ import click
 
 from legacy_consumer.cli.logs import FORMATS, set_log_format, set_up_logging
 from legacy_consumer.config import ClusterConfig
-from zk_layout.errors import ConfigError
+from zk_layout.errors import ConfigError, ConnectTimeoutError
 from zk_layout.kazoo_store import KazooStore
 
 P = ParamSpec("P")
@@ -21,6 +21,7 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., object])
 
 _VERBOSITY = f"{__name__}.verbosity"
+_LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,18 @@ def open_store(config: ClusterConfig) -> Iterator[KazooStore]:
     """A connection to ZooKeeper for the time of a command."""
     store = KazooStore(config.zk_settings())
     try:
-        store.start()
+        try:
+            store.start()
+        except ConnectTimeoutError as error:
+            raise click.ClickException(f"{error} ({_reasons(config.zookeeper_connect)})") from error
         yield store
     finally:
         store.close()
+
+
+def _reasons(connect: str) -> str:
+    """What a look at each server shows, for whoever wonders whether its name, the way to it or the server is wrong."""
+    from legacy_consumer.admin.reach import try_servers
+
+    silent = "something listens there, and does not answer as ZooKeeper does"
+    return ", ".join(f"{server}: {problem or silent}" for server, problem in try_servers(connect, _LOOK_S).items())

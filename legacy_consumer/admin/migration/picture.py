@@ -93,7 +93,9 @@ def look_at(sides: Sides) -> Look:
         TopicPartition(row.topic, row.partition): row
         for row in read_group_partitions(store, [group], include_unclaimed=True)
     }
-    asked = sorted(rows.keys() | _all_partitions(store))
+    existing = _all_partitions(store)
+    topics = {tp.topic for tp in existing}
+    asked = sorted(rows.keys() | existing)
     in_kafka = read_kafka(sides, asked)
     shown = [tp for tp in asked if tp in rows or in_kafka[tp].offset is not None]
     offsets = ZooKeeperOffsetStore(store, group)
@@ -111,7 +113,7 @@ def look_at(sides: Sides) -> Look:
                 _kafka_side(zookeeper, in_kafka[tp]),
                 owner if owner in ids else None,
                 logs.get(tp),
-                problems.get(tp),
+                problems.get(tp) if tp.topic in topics else None,
             )
         )
     return Look(group, tuple(members), sides.kafka_members(), tuple(looks), record)

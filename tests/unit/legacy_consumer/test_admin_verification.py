@@ -181,10 +181,33 @@ def test_topics_are_told_apart_by_what_is_wrong_with_them(store):
     put(store, "/brokers/topics/odd", b"?")
     put(store, "/admin/delete_topics/odd")
     put(store, "/consumers/g/offsets/t/0", b"1")
+    put(store, "/brokers/ids/0", b"{}")
     t, odd = sorted(read_topics(store), key=lambda one: one.topic != "t")
     assert (t.partitions, t.no_leader, t.under_replicated, t.groups, t.problem) == (2, 1, 1, ("g",), None)
     assert odd.is_going
     assert "?" in odd.problem
+
+
+def test_a_leader_that_is_not_registered_is_none(store):
+    # what the controller of 1.1.1 leaves of a partition whose only replica was on a broker that died
+    state = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    put(store, "/brokers/topics/t/partitions/0/state", state)
+    put(store, "/brokers/topics/t/partitions/1/state", state.replace(b'"leader":1', b'"leader":0'))
+    put(store, "/brokers/ids/0", b"{}")
+    assert [topic.no_leader for topic in read_topics(store)] == [1]
+
+
+def test_the_advice_about_an_offset_that_nobody_can_read_fits_its_topic(store):
+    put(store, "/consumers/g/offsets/t/0", b"5\n")
+    put(store, "/consumers/g/offsets/gone/0", b"5\n")
+    found = {
+        finding.text: finding.advice
+        for finding in examine_groups(store, _NoLogs(), now_ms=0)
+        if finding.code == "unreadable_znode"
+    }
+    gone, there = (found[text] for text in sorted(found))
+    assert "`legacy-consumer offsets reset g --topic t:0 --to-latest`" in there
+    assert gone == "its topic does not exist: `legacy-consumer groups delete g --topic gone` removes it"
 
 
 class _NoLogs:

@@ -419,3 +419,12 @@ def test_records_of_all_groups_are_found_and_a_broken_one_is_named(world):
 def test_a_group_that_does_not_exist_is_said_so(world):
     with pytest.raises(NoSuchGroupError):
         look_at(Sides("nobody", world.store, world.kafka, world.logs, tuple))
+
+
+def test_what_nobody_can_read_of_a_topic_that_is_gone_stands_in_no_way(world):
+    path = "/consumers/g/offsets/gone/0"
+    world.store.create(path, b"5\n", make_parents=True)
+    plan = make_plan(look_at(world.sides), Direction.TO_KAFKA)
+    [gone] = [move for move in plan.moves if move.tp.topic == "gone"]
+    assert (gone.action, gone.reason) == (Action.SKIP, "the topic does not exist any more")
+    assert plan.refusals == ()
