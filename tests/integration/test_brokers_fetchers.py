@@ -1,20 +1,28 @@
-"""What both fetchers deliver of the same logs, field by field, from every broker version in every format and codec."""
+"""Both fetchers on every broker version: what they deliver of the same logs, in every format and codec, and from where.
 
+What either of them promises, in detail and on one version, is in test_fetcher.py.
+"""
+
+import logging
 import random
+import subprocess
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka import LibrdkafkaFetchers, Record
 from legacy_consumer.wire import ColumnarFetchers
 from tests.support.broker_cluster import CODECS, FORMAT_VERSIONS, FORMATS, on_every_broker, tp
-from tests.support.fetching import Fetched, fetch, poll_into
+from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from zk_layout.kazoo_store import KazooStore
 
 pytestmark = pytest.mark.kafka
 
 COUNT = 400
+PRODUCE = Path(__file__).parent / "java" / "Produce.java"
 
 
 @pytest.fixture
@@ -78,6 +86,24 @@ def test_both_fetchers_deliver_the_same_of_every_format_and_codec(cluster, store
             assert [row[0] for row in ours[tp(topic)]] == list(range(begin, COUNT)), name
 
 
+@on_every_broker
+def test_both_fetchers_deliver_what_kafka_s_own_producer_of_that_version_wrote(cluster, store):
+    topics = {cluster.new_topic(): codec for codec in ("none", *CODECS[cluster.version])}
+    pairs = [word for pair in topics.items() for word in pair]
+    command = cluster.kafka.java_command(str(PRODUCE), cluster.kafka.bootstrap_servers, str(COUNT), *pairs)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-3000:]
+    written = [
+        (n, None if n % 5 == 0 else b"k%d" % n, None if n % 7 == 0 else b"v%d " % n * (n % 40)) for n in range(COUNT)
+    ]
+    wanted = {tp(topic): 0 for topic in topics}
+    theirs = delivered(LibrdkafkaFetchers, cluster, store, wanted, len(wanted) * COUNT)
+    ours = delivered(ColumnarFetchers, cluster, store, wanted, len(wanted) * COUNT)
+    for topic, codec in topics.items():
+        assert [row[:3] for row in theirs[tp(topic)]] == written, codec
+        assert ours[tp(topic)] == theirs[tp(topic)], codec
+
+
 @pytest.mark.parametrize("broker_version", ["1.1.1", "3.9.1"])
 def test_readers_of_committed_messages_get_no_others_from_either(cluster, store):
     topic = cluster.new_topic()
@@ -104,24 +130,89 @@ def test_readers_of_committed_messages_get_no_others_from_either(cluster, store)
         assert [row[2] for row in got[1]] == [*values, b"last"]
 
 
+# From where, and what follows: on every version by either of them
+
+
+@pytest.fixture(params=[LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+def factory(request):
+    return request.param
+
+
+@pytest.fixture
+def fetchers(factory, cluster, store):
+    made = factory(config_of(cluster, auto_offset_reset="smallest"), store)
+    yield made
+    made.close()
+
+
+def partitions_of(topic, count):
+    return [tp(topic)._replace(partition=number) for number in range(count)]
+
+
 @on_every_broker
-def test_a_log_that_grows_is_followed_and_positions_that_move_with_it_are_exact(cluster, store):
-    """Sessions, from 1.1 on: partitions that come, go, and have nothing to say for a while."""
+def test_log_ends_are_found_and_messages_come_from_any_position_on(cluster, fetchers):
+    topic = cluster.new_topic(partitions=4)
+    parts = partitions_of(topic, 5)
+    cluster.produce(topic, [Record(b"k%d" % n, b"v%d" % n, n % 3) for n in range(900)])
+    lookup, fetcher = fetchers.log_offsets(), fetchers.fetcher()
+    ends = {**dict.fromkeys(parts[:3], 300), parts[3]: 0}
+    assert lookup.latest(parts) == ends, "the fifth does not exist"
+    assert lookup.earliest(parts) == dict.fromkeys(parts[:4], 0)
+    fetcher.assign({parts[0]: 290, parts[1]: EARLIEST, parts[2]: LATEST, parts[3]: EARLIEST})
+    got = fetch(fetcher, 0, until=lambda f: f.count >= 310 and len(f.positions) == 4)
+    assert got.positions == ends
+    assert got.offsets(parts[0]) == list(range(290, 300))
+    assert [(m.offset(), m.key(), m.value()) for m in got.messages[parts[1]]] == [
+        (n, b"k%d" % (3 * n + 1), b"v%d" % (3 * n + 1)) for n in range(300)
+    ]
+
+
+@on_every_broker
+def test_a_log_that_grows_is_followed_and_positions_that_move_with_it_are_exact(cluster, fetchers):
+    """In sessions, from 1.1 on: partitions that come, go, and have nothing to say for a while."""
     topic = cluster.new_topic(partitions=3)
-    parts = [tp(topic)._replace(partition=number) for number in range(3)]
-    fetchers = ColumnarFetchers(config_of(cluster), store)
-    try:
-        fetcher = fetchers.fetcher()
-        fetcher.assign(dict.fromkeys(parts, 0))
-        got, produced = Fetched(), 0
-        for round_ in range(6):
-            cluster.produce(topic, [Record(None, b"%d" % round_, round_ % 3)] * 10)
-            produced += 10
-            while got.count < produced:
-                poll_into(got, fetcher)
-        assert [got.offsets(one) for one in parts] == [list(range(20))] * 3
-        fetcher.unassign(parts[1:])
-        fetcher.assign({parts[0]: 5})
-        assert fetch(fetcher, 15).offsets(parts[0]) == list(range(5, 20))
-    finally:
-        fetchers.close()
+    parts = partitions_of(topic, 3)
+    fetcher = fetchers.fetcher()
+    fetcher.assign(dict.fromkeys(parts, 0))
+    got, produced = Fetched(), 0
+    for round_ in range(6):
+        cluster.produce(topic, [Record(None, b"%d" % round_, round_ % 3)] * 10)
+        produced += 10
+        while got.count < produced:
+            poll_into(got, fetcher)
+    assert [got.offsets(one) for one in parts] == [list(range(20))] * 3
+    fetcher.unassign(parts[1:])
+    fetcher.assign({parts[0]: 5})
+    assert fetch(fetcher, 15).offsets(parts[0]) == list(range(5, 20))
+    cluster.produce(topic, [Record(None, b"not asked for", 1), Record(None, b"asked for", 0)])
+    rest = fetch(fetcher, 1)
+    assert [m.value() for m in rest.messages[parts[0]]] == [b"asked for"]
+    assert is_silent(fetcher, 0.2)
+
+
+@on_every_broker
+def test_a_position_outside_the_log_is_reset_and_others_flow(cluster, fetchers, caplog):
+    topic = cluster.new_topic(partitions=2)
+    outside, other = partitions_of(topic, 2)
+    cluster.produce(topic, [Record(None, b"%d" % n, n % 2) for n in range(40)])
+    fetcher = fetchers.fetcher()
+    with caplog.at_level(logging.WARNING):
+        fetcher.assign({outside: 999, other: 0})
+        got = fetch(fetcher, 40)
+    assert {outside: 0} in got.moves
+    assert (got.offsets(outside), got.offsets(other)) == (list(range(20)), list(range(20)))
+    assert f"{topic}/0: offset 999 is outside the log, which holds 0 to 20; going to 0, by" in caplog.text
+
+
+@on_every_broker
+def test_a_topic_that_is_created_later_is_read_from_then_on(cluster, fetchers):
+    """Nobody creates it by asking for it."""
+    there, later = cluster.new_topic(), f"later-{random.Random().getrandbits(40):x}"
+    fetcher = fetchers.fetcher()
+    fetcher.assign({tp(later): 0, tp(there): 0})
+    cluster.produce(there, [Record(None, b"x", 0)])
+    assert fetch(fetcher, 1).positions == {tp(there): 1}
+    assert later not in cluster.topics()
+    cluster.kafka.create_topic(later)
+    cluster.produce(later, [Record(None, b"y", 0)])
+    assert fetch(fetcher, 1).positions == {tp(later): 1}

@@ -120,6 +120,9 @@ class BrokerCluster:
         path = f"/consumers/{group}/offsets/{topic}"
         return {int(p): int(self._store.get_data(f"{path}/{p}").data or b"") for p in self._store.get_children(path)}
 
+    def topics(self) -> tuple[str, ...]:
+        return self._store.get_children("/brokers/topics")
+
     def members(self, group: str) -> tuple[str, ...]:
         path = f"/consumers/{group}/ids"
         return self._store.get_children(path) if self._store.exists(path) else ()

@@ -62,7 +62,7 @@ def poll_into(fetched: Fetched, fetcher: Fetcher, max_messages: int = 500, timeo
         last[tp] = message.offset()
         fetched.messages[tp].append(message)
     if messages:
-        assert batch.next_offsets == {tp: offset + 1 for tp, offset in last.items()}
+        assert dict(batch.next_offsets) == {tp: offset + 1 for tp, offset in last.items()}
     else:
         fetched.moves.append(dict(batch.next_offsets))
     fetched.positions.update(batch.next_offsets)

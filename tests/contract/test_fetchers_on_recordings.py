@@ -1,0 +1,82 @@
+"""What brokers of five versions once answered, given to both fetchers again: they deliver the same, field by field."""
+
+import json
+import time
+from collections import defaultdict
+
+import pytest
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.embedded import KAFKA_VERSIONS
+from legacy_consumer.librdkafka import LibrdkafkaFetchers
+from legacy_consumer.wire import ColumnarFetchers
+from tests.support.record_sets import recorded
+from tests.support.scripted_broker import ScriptedBroker
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+PATIENCE_S, SILENCE_S = 30.0, 0.2
+# a Fetch of version 0, which is what is spoken here, has no room for the list of aborted transactions
+RECORDED = [recording for recording in recorded() if not recording.options["read_committed"]]
+
+
+@pytest.fixture(params=KAFKA_VERSIONS)
+def replay(request):
+    """A broker that answers as one of this version did, its ZooKeeper, and {partition: the recording}."""
+    recordings = [recording for recording in RECORDED if recording.name.startswith(f"{request.param}/")]
+    by_partition = {TopicPartition("t", number): recording for number, recording in enumerate(recordings)}
+    store = MemoryStore(MemoryZooKeeper())
+    store.start()
+    broker = ScriptedBroker()
+    store.create("/brokers/ids/0", broker.registration(), make_parents=True)
+    state = json.dumps({"leader": 0, "leader_epoch": 0, "isr": [0], "controller_epoch": 1, "version": 1}).encode()
+    for tp, recording in by_partition.items():
+        broker.recordings[tp] = (recording.data, recording.next_offset)
+        store.create(f"/brokers/topics/t/partitions/{tp.partition}/state", state, make_parents=True)
+    yield store, by_partition
+    broker.close()
+    store.close()
+
+
+def fields(message):
+    """As the recordings have them: of a time of kind 0, which is none, librdkafka says 0."""
+    kind, ms = message.timestamp()
+    return (message.offset(), kind, ms if kind else -1, message.key(), message.value(), message.headers())
+
+
+def delivered(fetcher, count):
+    """All that comes, by partition, and where the fetcher says that these stand; count: how much it is to be."""
+    rows, positions = defaultdict(list), {}
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        batch = fetcher.poll(500, SILENCE_S)
+        if batch is not None:
+            for message in batch.messages():
+                rows[TopicPartition(message.topic(), message.partition())].append(fields(message))
+            positions.update(batch.next_offsets)
+        elif (came := sum(map(len, rows.values()))) >= count:
+            return rows, positions
+        else:
+            assert time.monotonic() < deadline, f"{came} of {count} messages"
+
+
+@pytest.mark.parametrize("begins_at", ["the beginning", "the middle"])
+@pytest.mark.parametrize("factory", [LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+def test_a_fetcher_delivers_what_was_recorded_of_every_format_and_codec(replay, factory, begins_at):
+    store, recordings = replay
+    assert len(recordings) >= 7
+    config = ConsumerConfig.load(zookeeper_connect="nowhere:1", group_id="g", fetch_wait_max_ms=20)
+    fetchers = factory(config, store)
+    try:
+        fetcher = fetchers.fetcher()
+        middle = begins_at == "the middle"
+        begin = {tp: recording.rows[len(recording.rows) // 2][0] * middle for tp, recording in recordings.items()}
+        expected = {tp: [row for row in recording.rows if row[0] >= begin[tp]] for tp, recording in recordings.items()}
+        fetcher.assign(begin)
+        rows, positions = delivered(fetcher, sum(map(len, expected.values())))
+    finally:
+        fetchers.close()
+    for tp, recording in recordings.items():
+        assert rows[tp] == expected[tp], recording.name
+        # over what follows the last message, such as the end of a transaction, one goes at once, the other when it can
+        assert rows[tp][-1][0] < positions[tp] <= recording.next_offset
