@@ -14,6 +14,7 @@ import itertools
 import sys
 import threading
 import time
+import zlib
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +45,7 @@ from zk_layout.settings import ZkSettings
 
 ROOT = Path(__file__).parent.parent.parent
 PYTHON = "python"
+FETCHERS = ("columnar", "librdkafka")
 QUIET_S = 0.4
 """Owner znodes that stood still for so long are settled: a JVM member that has more to do does it sooner."""
 SETTLE_TIMEOUT_S = 45.0
@@ -155,8 +157,14 @@ class MixedGroup:
         self.judged: Verdict | None = None
         self._subscriptions: dict[str, Subscription] = {}
         self._forgiven: set[tuple[TopicPartition, int]] = set()
+        self._python_members = 0
         for topic, partitions in self.topics.items():
             cluster.kafka.create_topic(topic, partitions)
+
+    def _next_fetcher(self):
+        """Python members of a group fetch with either by turns; with which the first one does, its name decides."""
+        self._python_members += 1
+        return FETCHERS[(self._python_members + zlib.crc32(self.name.encode())) % 2]
 
     @property
     def partitions(self):
@@ -173,6 +181,7 @@ class MixedGroup:
         label = f"{self.name}-{name}"
         if kind == PYTHON:
             settings["partition.assignment.dialect"] = self.dialect
+            settings.setdefault("fetcher", self._next_fetcher())
             member = PythonMember(programs, label, subscription, settings)
         elif kind.startswith("console "):
             member = ConsoleConsumer(programs, kind.removeprefix("console "), label, subscription, settings)
