@@ -232,11 +232,21 @@ class KafkaStream:
             self._live = {**self._live, **epochs}
             self._fetcher.assign(positions)
 
-    def go_on(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
-        """As begin, after a stop that is taken back: what is in hand counts in the new life as it did in the old."""
+    def go_on(
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+        stopped: Mapping[TopicPartition, int],
+    ) -> None:
+        """As begin, after a stop that is taken back: what is in hand of the stopped epochs counts in the new ones.
+
+        What is in hand of an epoch before those, as of a session that was lost, counts no more than it did.
+        """
         with self._lock:
-            if self._hand is not None:
-                self._hand.credited = {**self._hand.credited, **epochs}
+            hand = self._hand
+            if hand is not None:
+                same = {tp: epoch for tp, epoch in epochs.items() if hand.credited.get(tp) == stopped[tp]}
+                hand.credited = {**hand.credited, **same}
             self._live = {**self._live, **epochs}
             self._fetcher.assign(positions)
 

@@ -126,6 +126,7 @@ class StreamDelivery:
             stream.note_progress()
             positions: dict[TopicPartition, int] = {}
             epochs: dict[TopicPartition, int] = {}
+            stopped: dict[TopicPartition, int] = {}
             for tp in own:
                 known = self._progress.get(tp)
                 if known is None:
@@ -134,8 +135,9 @@ class StreamDelivery:
                 if position is None:
                     position = known.consumed if known.consumed is not None else self._reset_position
                 positions[tp] = position
+                stopped[tp] = known.epoch
                 epochs[tp] = self._progress.begin(tp, known.consumed, known.committed)
-            stream.go_on(positions, epochs)
+            stream.go_on(positions, epochs, stopped)
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
         """Last commit, listener, forget."""

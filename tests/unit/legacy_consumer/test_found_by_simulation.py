@@ -69,6 +69,23 @@ def test_what_is_in_hand_counts_when_its_partition_stays_after_all():
     assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
 
 
+def test_what_is_in_hand_of_a_lost_session_does_not_count_when_the_partition_claimed_anew_stays_after_all():
+    """The committed offset went back: over an operator's reset, and over what another owner had committed meanwhile."""
+    s = Setup()
+    assert s.take() == [0, 1]
+    s.delivery.drop([TP])
+    s.admin.create("/consumers/g/offsets/t/0", b"7", make_parents=True)
+    s.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+    s.delivery.stop([TP])
+    s.delivery.go_on([TP])
+    assert s.take() == [7, 8]
+    s.delivery.commit()
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"7"
+    assert s.take() == [9]
+    s.delivery.commit()
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"9"
+
+
 def test_a_partition_that_is_being_given_up_does_not_flow_again_when_a_foreign_commit_is_adopted():
     s = Setup(adopt=True)
     assert s.take() == [0, 1]
