@@ -45,9 +45,11 @@ class Life:
     unadopted: int | None = None
     """The last of those, until a message from there on was handed out."""
     next_offset: int | None = None
+    """After the last message handed out."""
     blips: int = 0
     """Those of its member when it last handed out a message."""
-    """After the last message handed out."""
+    restarts: set[int] = field(default_factory=set)
+    """Offsets that have stood since the first blip behind that: a release that came to nothing is begun anew there."""
     user: int = 0
     """Who of its member's users was given that message."""
     acked: int | None = None
@@ -131,7 +133,11 @@ class Checker:
     def on_told(self, now, name, kind, session):
         actor = self.actors[name]
         if kind is SessionKind.SUSPENDED:
-            actor.blips += actor.busy or actor.phase is not Phase.STABLE
+            if actor.busy or actor.phase is not Phase.STABLE:
+                actor.blips += 1
+                for (who, tp), life in self.lives.items():
+                    if who == name:
+                        life.restarts.add(self._standing(tp))
             if actor.suspended_at is None:
                 actor.suspended_at = now
         elif kind is SessionKind.CONNECTED:
@@ -185,6 +191,7 @@ class Checker:
             raise Violation("two owners", f"{tp} by {name} and {self.owners[tp].actor}")
         self.owners[tp] = life
         if name in self.actors:
+            life.blips = self.actors[name].blips
             self.lives[name, tp] = life
 
     def on_owner_deleted(self, now, session, tp, how):
@@ -241,9 +248,11 @@ class Checker:
                 raise Violation("zombie delivery", told)
         expected = life.starts if life.next_offset is None else {life.next_offset}
         if actor.blips != life.blips:
-            # a release whose reply was lost is taken back when it turns out that nothing happened
-            expected = {*expected, max(self.offsets.get(tp, (0, ""))[0], 0)}
+            # a release that was lost on its way is taken back when it turns out that nothing happened; what somebody
+            # commits between that and the next message comes too late for it
+            expected = expected | life.restarts
         life.blips = actor.blips
+        life.restarts.clear()
         life.user = user
         if offset == life.unadopted:
             life.unadopted = None
@@ -314,6 +323,12 @@ class Checker:
             ):
                 zombie.foreign.add(offset)
         self.offsets[tp] = (offset, name)
+        for (who, owned), known in self.lives.items():
+            if owned == tp and known.blips != self.actors[who].blips:
+                known.restarts.add(self._standing(tp))
+
+    def _standing(self, tp):
+        return max(self.offsets.get(tp, (0, ""))[0], 0)
 
     def _check_commit(self, now, name, session, tp, offset, before, by):
         life = self.owners.get(tp)
