@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.chaos.running import judge, run_chaos, write_results
+from tests.chaos.world import FETCHERS
 
 EPILOG = """example: python -m tests.chaos --seed 7 --minutes 10 --json chaos.json --svg chaos.svg
 
@@ -29,6 +30,9 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=1, help="which faults, and whom they hit (default: 1)")
     parser.add_argument("--minutes", type=float, help="draw faults for so long (default: the short list, once)")
+    parser.add_argument(
+        "--fetcher", choices=list(FETCHERS), help="with which the Python members fetch (default: drawn from the seed)"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw who owned which partition when")
     parser.add_argument("--history", type=Path, metavar="FOLDER", help="keep the history and the members' logs there")
@@ -45,9 +49,9 @@ def main() -> int:
         given.history.mkdir(parents=True, exist_ok=True)
         if list(given.history.glob("*.jsonl")):
             parser.error(f"{given.history} holds a history already: name another folder")
-        return report(given, given.history, run_chaos(given.history, given.seed, given.minutes, say))
+        return report(given, given.history, run_chaos(given.history, given.seed, given.minutes, say, given.fetcher))
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        return report(given, Path(folder), run_chaos(Path(folder), given.seed, given.minutes, say))
+        return report(given, Path(folder), run_chaos(Path(folder), given.seed, given.minutes, say, given.fetcher))
 
 
 def say(line: str) -> None:

@@ -12,8 +12,9 @@ again           what a member gave up in order is not handed out again. After a 
 two owners      nobody hands out a message of a partition after another member's life of it has begun. A member that a
                 JVM member robbed of its owner znode may until its next audit; members of the JVM are only counted.
 after thaw      a Python member that was stopped for longer than its session hands out nothing of what it owned before,
-                but for what its user was being handed in the very moment when it was stopped: what one call returned
-                that was made just before. No look at a clock can help that; it is counted as in_the_act.
+                but for what its user was being handed in the very moment when it was stopped: what one call returns
+                that had found the lease to hold before the freeze. No further look can help that, for there is always
+                a last one; it is counted as in_the_act.
 zombie commit   no commit succeeds after another member has claimed and read the offset.
 committed ahead no commit passes what its member handed out.
 backwards       no commit of a Python member lies below the offset that stood, unless an operator or a member of the
@@ -34,9 +35,6 @@ from dataclasses import dataclass
 from tests.chaos.history import Event
 from tests.chaos.lives import JVM, OPERATOR, PYTHON, UNSEEN, Delivery, Life, Story
 from tests.chaos.settling import Flow
-
-IN_THE_ACT_S = 0.25
-"""A call made so long before a freeze may have had its answer ready: hands are full then, so calls return at once."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,7 @@ def check(events: Iterable[Event], rules: Rules) -> dict:
         **_check_committed_ahead(story, found),
         **_check_backwards(story, found),
         **_check_settled(story, rules, found),
+        "fetchers": sorted(story.fetchers),
         "sessions_expired": story.expired,
         "degraded": story.degraded,
         "streams_failed": story.failed,
@@ -178,7 +177,7 @@ def _is_moved_by_jvm(story: Story, life: Life, offset: int, since: float) -> boo
 def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
     counted: Counter[str] = Counter()
     latest = 0.0
-    acts: dict[tuple[float, float], float] = {}
+    acts: dict[tuple[str, float], float] = {}
     for delivery in story.deliveries:
         life, count = delivery.life, delivery.last - delivery.first + 1
         if life is None:
@@ -186,7 +185,7 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
         freeze = story.freeze_between(delivery.who, life.began, delivery.at) if life.kind == PYTHON else None
         if freeze is not None:
             frozen, thawed = freeze
-            if frozen - IN_THE_ACT_S < delivery.asked < frozen and acts.setdefault(freeze, delivery.at) == delivery.at:
+            if _was_leased(delivery, thawed) and acts.setdefault((delivery.who, frozen), delivery.at) == delivery.at:
                 counted["in_the_act"] += count
                 continue
             counted["after_thaw"] += count
@@ -210,6 +209,15 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
         "delivered_without_owning": {name: counted[name] for name in names},
         "latest_delivery_after_thaw_ms": round(1000 * latest, 1),
     }
+
+
+def _was_leased(delivery: Delivery, thawed: float) -> bool:
+    """Whether the call that returned these looked at the lease, and did so before its process was stopped.
+
+    Who is stopped looks at nothing, and was thawed only after that was noted: what was seen before that was seen before
+    the freeze.
+    """
+    return delivery.looked is not None and delivery.asked <= delivery.looked < thawed
 
 
 def _check_zombie_commits(story: Story, found: list[str]) -> dict:

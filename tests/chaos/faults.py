@@ -41,13 +41,13 @@ def member_kill(world, random, strike, kind=None):
     member = random.choice(world.awake(kind))
     strike(member.name)
     world.kill(member)
-    return lambda: join(world, member.kind, member.through)
+    return lambda: join(world, member)
 
 
-def join(world, kind, through):
-    """A member joins: a change like any other, so it is noted as one."""
+def join(world, gone):
+    """A member joins in place of one that is gone: a change like any other, so it is noted as one."""
     number = world.next_fault()
-    member = world.join(kind, through)
+    member = world.join(gone.kind, instead_of=gone)
     world.note_fault("member joins", member.name, "begin", number)
     member.process.wait_until(member.is_ready, "joining")
     since = time.monotonic()
@@ -61,7 +61,7 @@ def member_leave(world, random, strike):
     del world.members[member.name]
     world.leave(member)
     world.await_left(member)
-    return lambda: join(world, member.kind, member.through)
+    return lambda: join(world, member)
 
 
 def member_freeze(world, random, strike, kind=None):

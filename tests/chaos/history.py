@@ -5,18 +5,19 @@ which all processes share, so that events of different files can be put in order
 for appending: what a process wrote before it was killed is there.
 
     member    what                details
-    Python    joined              id, session
+    Python    joined              id, session, fetcher
               session             kind, session: as the store tells it
               status              phase, owned
               read                offsets {partition: [offset, version]}: the committed ones, after a claim
               assigned            partitions
               revoked             partitions, how: released, dropped (lost with the session, or stolen)
-              delivered           partition, first, last, and seq, the sequence number of the first; asked
+              delivered           partition, first, last, and seq, the sequence number of the first; asked: when the
+                                  user came for them; looked: when the last look at the lease before them began
               commit              began, session, offsets {partition: [offset, version seen]}, committed {partition:
                                   [offset, version]}, foreign {the same}, unowned [partition], error
               failed, closed
     JVM       joined, delivered   noted by whoever reads its output
-    runner    member              name, kind: it is started
+    runner    member              name, kind; fetcher and how of a Python member: it is started
               killed, frozen, thawed          name
               ended               name, code: it left by itself
               fault               fault, target, phase: begin or end, number

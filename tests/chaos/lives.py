@@ -44,7 +44,11 @@ class Life:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A run of messages handed out; life None if it handed out what it never owned. asked: when they were asked for."""
+    """A run of messages handed out; life None if it handed out what it never owned.
+
+    asked: when the user came for them. looked: when the member last found its lease to hold before it returned them;
+    None of a JVM member, which has none.
+    """
 
     at: float
     who: str
@@ -54,6 +58,7 @@ class Delivery:
     seq: int | None
     life: Life | None
     asked: float
+    looked: float | None
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,8 @@ class Story:
         self.expired = 0
         self.failed: list[str] = []
         self.broken: list[str] = []
+        self.fetchers: set[str] = set()
+        """That Python members said they fetch with."""
         self._names: dict[str, str] = {}
         self._now: dict[tuple[str, int], Life] = {}
         self._read: dict[tuple[str, int], tuple[int | None, int]] = {}
@@ -148,6 +155,9 @@ class Story:
     def _on_member(self, event: Event) -> None:
         self.kinds[event["name"]] = event["kind"]
         self._names[event["id"]] = event["name"]
+
+    def _on_joined(self, event: Event) -> None:
+        self.fetchers |= {event["fetcher"]} if "fetcher" in event.details else set()
 
     def _on_killed(self, event: Event) -> None:
         self._end_all(event["name"], event.at, "killed")
@@ -229,8 +239,10 @@ class Story:
         run = (event.at, event["first"], event["last"])
         if life is not None:
             life.runs.append(run)
-        asked = event.details.get("asked", event.at)
-        self.deliveries.append(Delivery(event.at, event.who, event["partition"], *run[1:], event["seq"], life, asked))
+        asked, looked = event.details.get("asked", event.at), event.details.get("looked")
+        self.deliveries.append(
+            Delivery(event.at, event.who, event["partition"], *run[1:], event["seq"], life, asked, looked)
+        )
 
     def _on_commit(self, event: Event) -> None:
         committed, foreign = event.offsets("committed"), event.offsets("foreign")

@@ -1,6 +1,6 @@
 """A member of a group, in Python, that writes down all that happens to it.
 
-Arguments: FOLDER NAME TOPIC each|batches PROPERTY=VALUE...
+Arguments: FOLDER NAME TOPIC each|batches|arrow PROPERTY=VALUE...
 It says `ready` and `closed` on standard output; `shutdown` on standard input, or the end of it, ends it.
 """
 
@@ -90,28 +90,55 @@ def _pairs(offsets):
     return {tp.partition: [committed.offset, committed.version] for tp, committed in offsets.items()}
 
 
+class Looks:
+    """A stream's lease, and the last look at it that found it to hold: when that began."""
+
+    def __init__(self, holds):
+        self._holds = holds
+        self.at = float("-inf")
+
+    def __call__(self):
+        at = time.monotonic()
+        if not self._holds():
+            return False
+        self.at = at
+        return True
+
+
 def _facts(message):
     return message.partition(), message.offset(), int(message.value()[:20])
 
 
+def _rows(batch):
+    columns = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
+    return [(partition, offset, int(value[:20])) for partition, offset, value in zip(*columns, strict=True)]
+
+
 def consume(stream, how, history, connector):
     """Write down each message before the next one is asked for: what is not written down is not consumed."""
+    looks = stream._may_hand_out = Looks(stream._may_hand_out)
     asked = time.monotonic()
     committed = asked
     working = threading.Event()
+
+    def write(at, messages):
+        for partition, first, last, number in runs_of(messages):
+            history.write(
+                "delivered", at, partition=partition, first=first, last=last, seq=number, asked=asked, looked=looks.at
+            )
+
     try:
         if how == "each":
             for message in stream:
-                at = time.monotonic()
-                partition, offset, number = _facts(message)
-                history.write("delivered", at, partition=partition, first=offset, last=offset, seq=number, asked=asked)
+                write(time.monotonic(), [_facts(message)])
                 working.wait(WORK_S)
                 asked = time.monotonic()
             return
-        for batch in stream.batches(BATCH_MESSAGES, timeout=BATCH_WAIT_S):
+        taken = stream.batches if how == "batches" else stream.arrow_batches
+        facts_of = (lambda batch: map(_facts, batch)) if how == "batches" else _rows
+        for batch in taken(BATCH_MESSAGES, timeout=BATCH_WAIT_S):
             at = time.monotonic()
-            for partition, first, last, number in runs_of(map(_facts, batch)):
-                history.write("delivered", at, partition=partition, first=first, last=last, seq=number, asked=asked)
+            write(at, facts_of(batch))
             working.wait(WORK_S * len(batch))
             if at - committed > COMMIT_EVERY_S:
                 committed = at
@@ -152,7 +179,8 @@ def main(folder, name, topic, how, *properties):
     history.write("joining", id=connector.consumer_id)
     with connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
-        history.write("joined", id=connector.consumer_id, session=store.session_id)
+        fetcher = connector.fetcher_choice.fetcher
+        history.write("joined", id=connector.consumer_id, session=store.session_id, fetcher=fetcher)
         threading.Thread(target=watch_status, args=(connector, history), daemon=True).start()
         consuming = threading.Thread(target=consume, args=(stream, how, history, connector), daemon=True)
         consuming.start()

@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.checker import Rules, check
 from tests.chaos.faults import SHORT, drawn, strike_all
 from tests.chaos.history import load_history
 from tests.chaos.timeline import draw
-from tests.chaos.world import AUDIT_S, SESSION_TIMEOUT_S, NoFlowError, Plan, World
+from tests.chaos.world import AUDIT_S, FETCHERS, SESSION_TIMEOUT_S, NoFlowError, Plan, World
 
 WARM_UP_S = 2.0
 QUIET_S = 1.0
 """Between two rounds of faults: what a fault has broken late shows here."""
 
 
-def run_chaos(folder: Path, seed: int, minutes: float | None = None, say=print) -> dict:
-    """One run; figures with the violations found. minutes: faults drawn for so long; None: the short list, once."""
+def run_chaos(folder: Path, seed: int, minutes: float | None = None, say=print, fetchers: str | None = None) -> dict:
+    """One run; figures with the violations found.
+
+    minutes: faults drawn for so long; None: the short list, once. fetchers: one of FETCHERS; None: drawn from the seed.
+    """
     chosen = random.Random(seed)
-    plan = Plan(conflict=chosen.choice(["adopt", "keep"]))
+    plan = Plan(conflict=chosen.choice(["adopt", "keep"]), fetchers=chosen.choice(list(FETCHERS)))
+    if fetchers is not None:
+        plan = replace(plan, fetchers=fetchers)
     began = time.monotonic()
     failure = None
     with World(folder, plan, chosen) as world:

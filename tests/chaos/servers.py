@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 
 from legacy_consumer.embedded import EmbeddedEnsemble, EmbeddedKafka
 from tests.support.tcp_proxy import TcpProxy
 
-PROXIED = "PROXIED"
-"""A second listener of every broker, which advertises a proxy before it: who begins there never leaves the proxies."""
+PROXIED = "SASL_PLAINTEXT"
+"""A second listener of every broker, which advertises a proxy before it. Either fetcher takes the brokers' addresses
+from ZooKeeper, by security protocol: who speaks this one never leaves the proxies, and nobody else speaks it."""
+USER, PASSWORD = "member", "member-secret"
+THROUGH_PROXIES = {
+    "security.protocol": PROXIED,
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": USER,
+    "sasl.password": PASSWORD,
+}
 
 BROKER_PROPERTIES = {
-    "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{PROXIED}:PLAINTEXT",
-    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
     # what is acknowledged is on two brokers, and only one of them is ever killed at a time
     "min.insync.replicas": "2",
     "unclean.leader.election.enable": "false",
@@ -30,16 +38,16 @@ ENSEMBLE_PROPERTIES = {
 class ProxiedKafka(EmbeddedKafka):
     """Brokers with the second listener; proxies[broker id] stands before each."""
 
-    def __init__(self, zookeeper):
+    def __init__(self, zookeeper, folder):
         self.proxies: dict[int, TcpProxy] = {}
         super().__init__(
-            "1.1.1", brokers=3, zookeeper=zookeeper, listeners=("PLAINTEXT", PROXIED), properties=BROKER_PROPERTIES
+            "1.1.1",
+            brokers=3,
+            zookeeper=zookeeper,
+            listeners=("PLAINTEXT", PROXIED),
+            properties=BROKER_PROPERTIES,
+            flags=(f"-Djava.security.auth.login.config={_login_file(folder)}",),
         )
-
-    @property
-    def proxied_servers(self):
-        """For bootstrap.servers, through the proxies."""
-        return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.proxies.values())
 
     def _new_broker(self, broker_id, ports):
         broker = super()._new_broker(broker_id, ports)
@@ -59,9 +67,10 @@ class ProxiedKafka(EmbeddedKafka):
 
 
 class Servers:
-    """Started on entering, gone on leaving."""
+    """Started on entering, gone on leaving. folder: for what the brokers read."""
 
-    def __init__(self):
+    def __init__(self, folder):
+        self._folder = folder
         self.ensemble = EmbeddedEnsemble(3, properties=ENSEMBLE_PROPERTIES)
         self.zookeeper_proxies: list[TcpProxy] = []
         self._stack = contextlib.ExitStack()
@@ -74,7 +83,7 @@ class Servers:
                 proxy.start()
                 stack.callback(proxy.close)
                 self.zookeeper_proxies.append(proxy)
-            self.kafka = stack.enter_context(ProxiedKafka(self.ensemble))
+            self.kafka = stack.enter_context(ProxiedKafka(self.ensemble, self._folder))
             self._stack = stack.pop_all()
         return self
 
@@ -85,3 +94,10 @@ class Servers:
     def proxied_ensemble(self):
         """For zookeeper.connect, through the proxies."""
         return ",".join(f"127.0.0.1:{proxy.port}" for proxy in self.zookeeper_proxies)
+
+
+def _login_file(folder: Path) -> Path:
+    path = folder.resolve() / "broker.jaas"
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    path.write_text(f'KafkaServer {{\n  {module} required user_{USER}="{PASSWORD}";\n}};\n')
+    return path

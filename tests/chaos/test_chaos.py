@@ -11,6 +11,7 @@ import pytest
 from tests.chaos.faults import SHORT
 from tests.chaos.history import load_history
 from tests.chaos.running import run_chaos, write_results
+from tests.chaos.world import BOTH, FETCHERS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(420)]
 
@@ -24,17 +25,20 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def figures(folder):
-    return run_chaos(folder, SEED)
+    return run_chaos(folder, SEED, fetchers=BOTH)
 
 
 def test_group_keeps_its_promises_through_a_list_of_faults(figures):
     violations = "\n".join(figures["violations"][:10])
-    assert not figures["violations"], f"python -m tests.chaos --seed {SEED} --history FOLDER\n{violations}"
+    assert not figures["violations"], (
+        f"python -m tests.chaos --seed {SEED} --fetcher {BOTH} --history FOLDER\n{violations}"
+    )
 
 
 def test_every_fault_struck_and_forced_something(figures):
     struck = {fault["fault"] for fault in figures["faults"]}
     assert struck >= {name for names in SHORT for name in names}
+    assert figures["fetchers"] == sorted(FETCHERS[BOTH])
     assert figures["acknowledged"] > 5000
     assert figures["sessions_expired"] > 0, "nobody lost a session: nobody was cut off or frozen for long enough"
     assert figures["duplicates"] > 0, "no forced hand-over left anything uncommitted"

@@ -33,9 +33,10 @@ class Told:
         self.note(at - 0.01, who, "read", offsets={"0": [offset, version]})
         return self.note(at, who, "assigned", partitions=[0])
 
-    def takes(self, at, who, first, last, seq=True, asked=None):
+    def takes(self, at, who, first, last, seq=True, asked=None, looked=None):
         number = first if seq else None
-        return self.note(at, who, "delivered", partition=0, first=first, last=last, seq=number, asked=asked or at)
+        told = {"asked": asked or at, "looked": looked or at}
+        return self.note(at, who, "delivered", partition=0, first=first, last=last, seq=number, **told)
 
     def commits(self, at, who, offset, version, began=None, **other):
         outcome = other or {"committed": {"0": [offset, version]}}
@@ -191,19 +192,29 @@ def test_thawed_member_that_goes_on_handing_out_is_found():
     assert figures["latest_delivery_after_thaw_ms"] == 50.0
 
 
-@pytest.mark.parametrize(("asked", "names"), [(2.99, []), (2.0, ["after thaw"]), (5.61, ["after thaw"])])
-def test_only_what_was_handed_over_in_the_moment_of_the_freeze_is_excused(asked, names):
+@pytest.mark.parametrize(
+    ("asked", "looked", "names"),
+    [
+        pytest.param(2.99, 2.995, [], id="leased before the freeze"),
+        pytest.param(3.001, 3.002, [], id="leased between the note of the freeze and the freeze"),
+        pytest.param(2.0, 2.995, [], id="the call had to wait for a message"),
+        pytest.param(2.99, 2.98, ["after thaw"], id="not looked at in this call"),
+        pytest.param(2.99, 5.64, ["after thaw"], id="looked at after the thaw, and found to hold"),
+        pytest.param(5.61, 5.62, ["after thaw"], id="asked for after the thaw"),
+    ],
+)
+def test_only_what_was_leased_when_the_freeze_came_is_excused(asked, looked, names):
     told = first_half().note(3.0, "runner", "frozen", name="p1").note(5.6, "runner", "thawed", name="p1")
-    told.takes(5.65, "p1", 5, 5, asked=asked)
+    told.takes(5.65, "p1", 5, 5, asked=asked, looked=looked)
     told.note(5.7, "p1", "session", kind="expired", session=0).gives_up(5.8, "p1", "dropped")
     figures = second_half(told).judged()
     assert names_of(figures) == names
     assert figures["delivered_without_owning"]["in_the_act"] == (not names)
 
 
-def test_what_follows_the_message_in_the_moment_of_the_freeze_is_found():
+def test_a_second_call_in_the_moment_of_the_freeze_is_found():
     told = first_half().note(3.0, "runner", "frozen", name="p1").note(5.6, "runner", "thawed", name="p1")
-    told.takes(5.65, "p1", 5, 5, asked=2.99).takes(5.66, "p1", 6, 6, asked=2.995)
+    told.takes(5.65, "p1", 5, 5, asked=2.99, looked=2.99).takes(5.66, "p1", 6, 6, asked=2.995, looked=2.996)
     told.note(5.7, "p1", "session", kind="expired", session=0).gives_up(5.8, "p1", "dropped")
     assert names_of(second_half(told).judged()) == ["after thaw"]
 

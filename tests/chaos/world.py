@@ -15,7 +15,7 @@ from legacy_consumer.errors import ServerStartError
 from tests.chaos.history import HistoryFile, Tail
 from tests.chaos.observing import Observer
 from tests.chaos.producing import NumberingProducer
-from tests.chaos.servers import Servers
+from tests.chaos.servers import THROUGH_PROXIES, Servers
 from tests.support.jvm_member import JvmMember, JvmPrograms, LineProcess, Subscription, between_looks
 from zk_layout.codecs import decode_partition_state
 from zk_layout.codecs.cluster import decode_controller
@@ -43,6 +43,15 @@ PROPERTIES = {
 }
 
 
+COLUMNAR, LIBRDKAFKA, BOTH = "columnar", "librdkafka", "both"
+FETCHERS = {COLUMNAR: (COLUMNAR,), LIBRDKAFKA: (LIBRDKAFKA,), BOTH: (COLUMNAR, LIBRDKAFKA)}
+"""With which Python members fetch, in turns."""
+HOW = ("each", "batches", "arrow")
+"""In which form Python members take messages, in turns; see member.py."""
+THROUGH = ({"zookeeper"}, {"brokers"}, {"brokers"}, set())
+"""Which connections of the first Python members lead through proxies."""
+
+
 class NoFlowError(AssertionError):
     """Some partition does not flow again in time."""
 
@@ -63,7 +72,8 @@ def patiently(action, timeout_s=FLOW_TIMEOUT_S):
 class Plan:
     """What a run consists of besides its faults.
 
-    conflict: commit.conflict of the Python members. rate: messages a second for each partition.
+    conflict: commit.conflict of the Python members. fetchers: one of FETCHERS. rate: messages a second for each
+    partition.
     """
 
     partitions: int = 12
@@ -71,16 +81,19 @@ class Plan:
     jvm: int = 2
     rate: float = 25.0
     conflict: str = "adopt"
+    fetchers: str = BOTH
 
 
 @dataclass
 class Member:
-    """A living member; through: which of its connections lead through proxies."""
+    """A living member. through: which of its connections lead through proxies; fetcher, how: if it is a Python one."""
 
     name: str
     kind: str
     process: LineProcess
     through: frozenset[str] = field(default_factory=frozenset)
+    fetcher: str = ""
+    how: str = ""
     frozen: bool = False
 
     @property
@@ -125,7 +138,7 @@ class World:
         self.members: dict[str, Member] = {}
         self.history = HistoryFile(folder, "runner")
         self.acks = HistoryFile(folder, "producer")
-        self.servers = Servers()
+        self.servers = Servers(folder)
         self._seen = HistoryFile(folder, "observer")
         self._tail = Tail(folder)
         self._delivered: dict[int, int] = {}
@@ -171,36 +184,47 @@ class World:
 
     # Members.
 
-    def join(self, kind, through=None):
-        """Start a member without waiting. The first two Python members go through proxies, as do their successors."""
+    def join(self, kind, instead_of=None):
+        """Start a member without waiting. instead_of: the one that it is to be like; None: the next in turn."""
         with self._lock:
             number = self._names[kind] = self._names[kind] + 1
         name = f"{kind[0]}{number}"
-        if through is None:
-            through = frozenset({1: {"zookeeper"}, 2: {"brokers"}}.get(number, ())) if kind == "python" else frozenset()
-        self.history.write("member", name=name, kind=kind, id=f"{GROUP}_{name}")
-        start = self._start_python if kind == "python" else self._start_jvm
-        member = self.members[name] = Member(name, kind, start(name, number, through), through)
+        if kind == "jvm":
+            self.history.write("member", name=name, kind=kind, id=f"{GROUP}_{name}")
+            member = self.members[name] = Member(name, kind, self._start_jvm(name))
+            return member
+        if instead_of is not None:
+            traits = {"through": instead_of.through, "fetcher": instead_of.fetcher, "how": instead_of.how}
+        else:
+            fetchers = FETCHERS[self.plan.fetchers]
+            traits = {
+                "through": frozenset(THROUGH[number - 1]),
+                "fetcher": fetchers[(number - 1) % len(fetchers)],
+                "how": HOW[(number - 1) % len(HOW)],
+            }
+        told = {"fetcher": traits["fetcher"], "how": traits["how"]}
+        self.history.write("member", name=name, kind=kind, id=f"{GROUP}_{name}", **told)
+        member = self.members[name] = Member(name, kind, self._start_python(name, **traits), **traits)
         return member
 
-    def _start_python(self, name, number, through):
+    def _start_python(self, name, through, fetcher, how):
         properties = {
             **PROPERTIES,
             "consumer.id": name,
             "zookeeper.connect": self.servers.ensemble.connect,
             "audit.interval.ms": round(1000 * AUDIT_S),
             "commit.conflict": self.plan.conflict,
+            "fetcher": fetcher,
         }
         if "zookeeper" in through:
             properties["zookeeper.connect"] = self.servers.proxied_ensemble
         if "brokers" in through:
-            properties["rdkafka.bootstrap.servers"] = self.kafka.proxied_servers
-        how = "each" if number % 2 else "batches"
+            properties.update(THROUGH_PROXIES)
         pairs = [f"{key}={value}" for key, value in properties.items()]
         command = [sys.executable, "-m", "tests.chaos.member", str(self.folder), name, TOPIC, how, *pairs]
         return LineProcess(name, command, self.folder, {"PYTHONPATH": str(ROOT)})
 
-    def _start_jvm(self, name, number, through):
+    def _start_jvm(self, name):
         properties = {**PROPERTIES, "consumer.id": name, "zookeeper.connect": self.servers.ensemble.connect}
         subscription = Subscription("static", f"{TOPIC}:1")
         return RecordedJvmMember(self.programs, "1.1.1", name, subscription, properties, history=self.history, who=name)
