@@ -34,6 +34,7 @@ from rebalance.machine import (
     CancelTimer,
     CloseExpired,
     CloseRequested,
+    Deregistered,
     Doubted,
     DoubtOwnership,
     DrainExpired,
@@ -142,7 +143,7 @@ class Coordinator:
             store, registrar.group, exclude_internal_topics=exclude_internal_topics, on_change=self.post
         )
         self._name = registrar.consumer_id
-        self._reconciler = Reconciler(self._name, self._reader, assign, ownership, delivery)
+        self._reconciler = Reconciler(self._name, self._reader, assign, ownership, delivery, self._hear_news)
         self._state = MemberState()
         self._status = Status(Phase.CREATED)
         self.counters = MemberCounters()
@@ -151,6 +152,8 @@ class Coordinator:
         self._obstacle: LegacyConsumerError | None = None
         self._degraded: LegacyConsumerError | None = None
         self._session_id = 0
+        self._missed_in = 0
+        """The session in which the list of members did not show me."""
         self._suspended_at: float | None = None
         self._thread: threading.Thread | None = None
         self._changed = threading.Condition()
@@ -376,6 +379,10 @@ class Coordinator:
         self._ownership.begin_session(self._session_id)
         if not self._registrar.register(self._session_id, self._unblock):
             return RegistrationBlocked()
+        if self._missed_in == self._session_id:
+            # had its session ended, this one would be another
+            logger.warning("%s: somebody deleted my id znode, I have registered again", self._name)
+        self._missed_in = 0
         self._reader.forget_members()
         if self._gathers:
             self._gathers = False
@@ -390,7 +397,7 @@ class Coordinator:
         if self._rebalance_began is None:
             self._rebalance_began = self._clock.monotonic()
         try:
-            return self._reconciler.reconcile(final=action.final)
+            outcome = self._reconciler.reconcile(final=action.final)
         except PartitionOwnedError as error:
             logger.debug("%s: %s", self._name, error)
             self.counters.conflicts += 1
@@ -398,6 +405,18 @@ class Coordinator:
             if not self._ownership.watch_obstacles(error.owners, self._unblock):
                 self.post(Unblocked())
             return Blocked()
+        if isinstance(outcome, Deregistered):
+            # most likely my session has ended, of which I shall hear next
+            logger.info("%s: the list of members does not show me", self._name)
+            self._missed_in = self._session_id
+        return outcome
+
+    def _hear_news(self) -> bool:
+        """Watches may have fired while something was carried out."""
+        fired = self._mailbox.take_watches()
+        for event in fired:
+            self._reader.notice(event)
+        return bool(fired)
 
     def _unblock(self, _: WatchEvent) -> None:
         self.post(Unblocked())

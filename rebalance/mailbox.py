@@ -59,15 +59,26 @@ class Mailbox:
         self._bell.set()
 
     def take(self) -> list[Mail]:
-        """The first that waits; if it is a watch event, all watch events: together one reason to look again."""
+        """The first that waits, errands last; if it is a watch event, all of them: together one reason to look again.
+
+        Errands concern nobody else, and a group that comes together waits for each of its members.
+        """
         self._bell.clear()
         with self._lock:
             if not self._inbox:
                 return []
-            if not isinstance(self._inbox[0], WatchEvent):
-                return [self._inbox.popleft()]
-            fired: list[Mail] = [mail for mail in self._inbox if isinstance(mail, WatchEvent)]
-            self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
+            first = next((mail for mail in self._inbox if not isinstance(mail, Errand)), self._inbox[0])
+            if not isinstance(first, WatchEvent):
+                self._inbox.remove(first)
+                return [first]
+        return [*self.take_watches()]
+
+    def take_watches(self) -> list[WatchEvent]:
+        """All watch events that wait, also those behind something else."""
+        with self._lock:
+            fired = [mail for mail in self._inbox if isinstance(mail, WatchEvent)]
+            if fired:
+                self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
             return fired
 
     def set_alarm(self, alarm: Alarm, delay_ms: int) -> None:

@@ -4,6 +4,9 @@ A claim is one multi of creates, held together with a check that this member is 
 as a whole when one owner znode exists; then the znodes in the way are read. Those of my own session (a claim whose
 reply was lost) are adopted, all others are reported with their owners' names.
 
+A look costs a round trip, so a release does without where it would say nothing new: an owner znode that was seen to be
+mine while it was watched is mine until the watch fires, and whoever was answered since would have heard of that.
+
 A reply that never came leaves it open whether a claim was made. Such partitions are kept in mind as doubtful, and
 their owner znodes are looked at before the next decision.
 """
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 
 from rebalance.errors import PartitionOwnedError
 from zk_layout.codecs import encode_owner
@@ -30,6 +34,14 @@ from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, Watcher, WatchEvent
 logger = logging.getLogger(__name__)
 
 
+class _Outcome(Enum):
+    """What became of an attempt to create owner znodes."""
+
+    DONE = "done"
+    IN_THE_WAY = "owner znodes of somebody are in the way"
+    NO_FOLDER = "the topic's directory under owners is missing"
+
+
 class Ownership:
     """The owner znodes of one member of one group. Used by the coordinator's thread alone."""
 
@@ -41,7 +53,8 @@ class Ownership:
         self._owned: dict[TopicPartition, ConsumerThreadId] = {}
         self._doubtful: dict[TopicPartition, ConsumerThreadId] = {}
         self._watched: set[str] = set()
-        self._known_dirs: set[str] = set()
+        self._seen_since: set[str] = set()
+        """Of those watched, the ones that were seen to be mine after the watch was set."""
         self._session_id = 0
 
     @property
@@ -60,6 +73,7 @@ class Ownership:
         self._owned = {}
         self._doubtful = {}
         self._watched.clear()
+        self._seen_since.clear()
 
     def claim(self, wanted: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Create the owner znodes of all wanted partitions, or of none.
@@ -72,12 +86,15 @@ class Ownership:
         todo = dict(wanted)
         claimed: dict[TopicPartition, ConsumerThreadId] = {}
         try:
-            for _ in range(3):
-                self._ensure_dirs({tp.topic for tp in todo})
-                conflict = self._create_all(todo, claimed)
+            for _ in range(4):
+                outcome = self._create_all(todo, claimed)
                 todo = {tp: thread for tp, thread in todo.items() if tp not in claimed}
-                if not conflict:
+                if outcome is _Outcome.DONE:
                     break
+                if outcome is _Outcome.NO_FOLDER:
+                    # once in the life of a group; most who claim find the folder there
+                    self._make_folders({tp.topic for tp in todo})
+                    continue
                 adopted = self._adopt_or_refuse(todo)
                 claimed.update(adopted)
                 todo = {tp: thread for tp, thread in todo.items() if tp not in adopted}
@@ -92,14 +109,15 @@ class Ownership:
             # each look found them free, each claim found them taken: somebody comes and goes
             raise PartitionOwnedError(dict.fromkeys(todo, "(changing)"))
 
-    def release(self, partitions: Iterable[TopicPartition]) -> None:
+    def release(self, partitions: Iterable[TopicPartition], *, just_asked: bool = False) -> None:
         """Delete the owner znodes of these partitions, those that are still mine.
 
+        just_asked: ZooKeeper has answered something since the caller began, so that watches that fired are known.
         A member of the JVM deletes owner znodes by path alone, so that one of ours may by now be somebody else's.
         """
         going = {tp: self._owned[tp] for tp in partitions if tp in self._owned}
         try:
-            self._delete_owners(going)
+            self._delete_owners(going, trust_watches=just_asked)
         except ConnectionLostError:
             self._doubtful.update(going)
             for tp in going:
@@ -111,6 +129,7 @@ class Ownership:
     def leave(self) -> None:
         """Delete every owner znode that is mine and my registration, in one request if it fits."""
         self._watched.clear()
+        self._seen_since.clear()
         ops: list[tuple[TopicPartition, Op]] = [
             (tp, DeleteOp(self._owner_path(tp))) for tp in self._still_mine(self._owned)
         ]
@@ -135,7 +154,9 @@ class Ownership:
 
     def lost(self) -> set[TopicPartition]:
         """Of what I believe to own, what the owner znodes no longer show as mine; those are owned no more."""
+        watched = frozenset(self._watched)
         mine = self._mine_among(list(self._owned))
+        self._seen_since = {path for path in map(self._owner_path, mine) if path in watched}
         gone = {tp for tp, thread in self._owned.items() if mine.get(tp) != str(thread)}
         for tp in gone:
             del self._owned[tp]
@@ -157,6 +178,7 @@ class Ownership:
                 if event.kind is not WatchKind.LOST:
                     on_gone()
 
+        self._seen_since.difference_update(fresh)
         self._watched.update(fresh)
         try:
             self._store.watch_data_many(fresh, watcher)
@@ -180,17 +202,14 @@ class Ownership:
     def _owner_path(self, tp: TopicPartition) -> str:
         return OwnerPath(self._group, tp.topic, tp.partition).path
 
-    def _ensure_dirs(self, topics: set[str]) -> None:
+    def _make_folders(self, topics: set[str]) -> None:
         for topic in sorted(topics):
-            path = TopicOwnersPath(self._group, topic).path
-            if path not in self._known_dirs:
-                self._store.ensure_path(path)
-                self._known_dirs.add(path)
+            self._store.ensure_path(TopicOwnersPath(self._group, topic).path)
 
     def _create_all(
         self, todo: Mapping[TopicPartition, ConsumerThreadId], claimed: dict[TopicPartition, ConsumerThreadId]
-    ) -> bool:
-        """Create in as few requests as fit, noting what was created; True if something was in the way."""
+    ) -> _Outcome:
+        """Create in as few requests as fit, noting what was created."""
         ops = [
             (tp, CreateOp(self._owner_path(tp), encode_owner(thread), ephemeral=True)) for tp, thread in todo.items()
         ]
@@ -202,14 +221,12 @@ class Ownership:
                     msg = f"{self._id_path} is gone"
                     raise SessionExpiredError(msg) from error
                 if isinstance(error.cause, NoNodeError):
-                    # somebody removed the topic's directory under owners
-                    self._known_dirs.clear()
-                    return True
+                    return _Outcome.NO_FOLDER
                 if isinstance(error.cause, NodeExistsError):
-                    return True
+                    return _Outcome.IN_THE_WAY
                 raise error.cause from error
             claimed.update((tp, todo[tp]) for tp, _ in chunk)
-        return False
+        return _Outcome.DONE
 
     def _adopt_or_refuse(
         self, todo: Mapping[TopicPartition, ConsumerThreadId]
@@ -236,9 +253,11 @@ class Ownership:
         self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in stale])
         return adopted
 
-    def _delete_owners(self, partitions: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        for _ in range(3):
-            mine = self._still_mine(partitions)
+    def _delete_owners(
+        self, partitions: Mapping[TopicPartition, ConsumerThreadId], *, trust_watches: bool = False
+    ) -> None:
+        for attempt in range(3):
+            mine = self._still_mine(partitions, trust_watches=trust_watches and attempt == 0)
             self._watched.difference_update(map(self._owner_path, mine))
             try:
                 self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in mine])
@@ -249,12 +268,20 @@ class Ownership:
             else:
                 return
 
-    def _still_mine(self, partitions: Mapping[TopicPartition, ConsumerThreadId]) -> Sequence[TopicPartition]:
-        mine = self._mine_among(list(partitions))
+    def _still_mine(
+        self, partitions: Mapping[TopicPartition, ConsumerThreadId], *, trust_watches: bool = False
+    ) -> Sequence[TopicPartition]:
+        mine = {tp for tp in partitions if trust_watches and self._is_guarded(tp)}
+        mine.update(self._mine_among([tp for tp in partitions if tp not in mine]))
         for tp in partitions:
             if tp not in mine:
                 logger.warning("%s: the owner znode of %s is not mine any more", self._consumer_id, tp)
         return [tp for tp in partitions if tp in mine]
+
+    def _is_guarded(self, tp: TopicPartition) -> bool:
+        path = self._owner_path(tp)
+        # in this order: a watch that fires takes it out of the second
+        return path in self._seen_since and path in self._watched
 
     def _mine_among(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
         """{partition: owner text} of those whose owner znode belongs to my session."""

@@ -2,7 +2,8 @@
 
 It reads little. A registration never changes while its id lives, so each is read once. There are two exceptions: one
 that cannot be read is watched, because kafka-node creates its znode empty and fills it in later; and an id that was
-configured may live again with another registration, so it is read with every list. The list of ids, the list of topics
+configured may live again with another registration, so it is read again when somebody may have come back: when there
+were more changes to the list of ids than can be seen in it. The list of ids, the list of topics
 and the data of each topic are read again only after their watch fired. So a rebalance after one join reads the
 children of `ids` and one registration, and one after nothing reads nothing and returns the very same snapshot.
 
@@ -24,14 +25,16 @@ from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_re
 from zk_layout.codecs import decode_registration, decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError
 from zk_layout.model import ConsumerRegistration, TopicPartition
-from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicPath, TopicsPath
-from zk_layout.store import WatchEvent, ZkStore
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicOwnersPath, TopicPath, TopicsPath
+from zk_layout.store import Children, WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
 
 _TOPICS = TopicsPath().path
 _LIVES_ONCE = re.compile(r".+-\d{13}-[0-9a-f]{1,8}|.+[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL)
 """Ids that are made up at every start: of Kafka's consumer and of this project, and the UUIDs of other clients."""
+
+_CHANGES_WRAP = 1 << 32
 
 
 class GroupReader:
@@ -60,10 +63,13 @@ class GroupReader:
         self._data: dict[str, bytes | None] = {}
         self._warned: dict[str, str] = {}
         self._ids: tuple[str, ...] | None = None
+        self._listed: Children | None = None
         self._cluster_topics: tuple[str, ...] | None = None
         self._partitions: dict[str, tuple[int, ...]] = {}
         self._created: dict[str, int] = {}
         self._snapshot: GroupSnapshot | None = None
+        self.lists_read = 0
+        """How often the list of members was read."""
 
     def forget(self) -> None:
         """Read everything again next time: watches may have been missed."""
@@ -72,6 +78,7 @@ class GroupReader:
         self._kinds = {}
         self._data = {}
         self._ids = None
+        self._listed = None
         self._cluster_topics = None
         self._partitions = {}
         self._created = {}
@@ -129,17 +136,23 @@ class GroupReader:
         if self._ids is not None:
             return
         try:
-            ids = self._store.get_children(self._ids_path, self._on_change)
+            listed = self._store.list_children(self._ids_path, self._on_change)
         except NoNodeError:
             # nobody has ever joined; the watch is set when I have
-            ids = ()
+            listed = None
+        self.lists_read += 1
+        ids = () if listed is None else listed.names
         for gone in self._kinds.keys() - set(ids):
             self._forget_member(gone)
-        self._read_registrations([name for name in ids if name not in self._kinds or not _LIVES_ONCE.fullmatch(name)])
+        nobody_came_back = _shows_all_changes(self._listed, listed)
+        self._read_registrations(
+            [name for name in ids if name not in self._kinds or not (nobody_came_back or _LIVES_ONCE.fullmatch(name))]
+        )
         if self._on_change is not None:
             # again, so that nothing changes between the read and the watch; they are few, or nothing works anyway
             self._read_registrations([name for name in ids if name in self._unreadable], self._on_change)
         self._ids = ids
+        self._listed = listed
 
     def _read_registrations(self, names: list[str], watcher: Callable[[WatchEvent], None] | None = None) -> None:
         paths = [ConsumerIdPath(self._group, name).path for name in names]
@@ -231,6 +244,13 @@ class GroupReader:
                 self._partitions[topic] = ()
 
 
+def _shows_all_changes(before: Children | None, now: Children | None) -> bool:
+    """Whether what is new and what is missing in the list is all that happened to it."""
+    if before is None or now is None or before.czxid != now.czxid:
+        return False
+    return (now.changes - before.changes) % _CHANGES_WRAP == len(set(before.names) ^ set(now.names))
+
+
 @lru_cache(maxsize=4096)
 def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegistration | None, str | None, MemberKind]:
     """What the bytes of a registration mean: the registration, or why it cannot be read; and who wrote it.
@@ -249,9 +269,15 @@ def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegis
 def read_owners(store: ZkStore, group: GroupSnapshot) -> Mapping[TopicPartition, str]:
     """{partition: text of its owner znode} of the group's topics; those without owner are left out.
 
+    Lists them first: in a group that starts there are few, and each that is missing costs as much as one that is not.
     Raises: ZooKeeperError.
     """
-    partitions = [TopicPartition(topic, number) for topic, numbers in group.partitions.items() for number in numbers]
+    lists = store.get_children_many([TopicOwnersPath(group.group, topic).path for topic in group.partitions])
+    partitions = [
+        TopicPartition(topic, number)
+        for (topic, numbers), owned in zip(group.partitions.items(), lists, strict=True)
+        for number in sorted(set(numbers) & {int(name) for name in owned or () if name.isdecimal()})
+    ]
     znodes = store.get_data_many([OwnerPath(group.group, *tp).path for tp in partitions])
     return {
         tp: (znode.data or b"").decode("utf-8", "backslashreplace")

@@ -21,6 +21,9 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_MOST_LOOKS = 10
+"""In one step, while others come and go faster than one can look; then what was seen last has to do."""
+
 
 class Reconciler:
     """One member's share: reader, assignor, plan, owner znodes and delivery. Used by the coordinator's thread alone."""
@@ -32,12 +35,15 @@ class Reconciler:
         assign: Callable[[GroupSnapshot], Assignment],
         ownership: Ownership,
         delivery: Delivery,
+        hear_news: Callable[[], bool] = lambda: False,
     ) -> None:
+        """hear_news: tells the reader of the watches that fired meanwhile; True if there were any."""
         self._consumer_id = consumer_id
         self._reader = reader
         self._assign = assign
         self._ownership = ownership
         self._delivery = delivery
+        self._hear_news = hear_news
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int] = {}
@@ -57,25 +63,34 @@ class Reconciler:
         if self._doubted:
             self.audit()
             self._doubted = False
-        snapshot = self._reader.read()
-        if self._consumer_id in snapshot.unreadable:
-            raise RebalanceError(f"my own registration is unreadable: {snapshot.unreadable[self._consumer_id]}")
-        if self._consumer_id not in snapshot.members:
-            logger.warning("%s: my id znode is gone, I register again", self._consumer_id)
-            return Deregistered()
-        self._bury_deleted(snapshot)
-        assignment = self._assignment_of(snapshot)
-        plan = make_plan(self._ownership.owned, owned_by(assignment, self._consumer_id))
-        self._take_back(self._stopped & plan.keep.keys())
-        if plan.release:
-            if self._is_held_up(plan.release, final=final):
-                return Draining()
-            self._end(plan.release)
-            self._ownership.release(plan.release)
-        if plan.claim:
-            self._ownership.claim(plan.claim)
+        released = 0
+        for looks_left in reversed(range(_MOST_LOOKS)):
+            lists_before = self._reader.lists_read
+            snapshot = self._reader.read()
+            if looks_left and self._hear_news():
+                # whoever acts on what has been overtaken stands in the way of those who do not
+                continue
+            if self._consumer_id in snapshot.unreadable:
+                raise RebalanceError(f"my own registration is unreadable: {snapshot.unreadable[self._consumer_id]}")
+            if self._consumer_id not in snapshot.members:
+                return Deregistered()
+            self._bury_deleted(snapshot)
+            assignment = self._assignment_of(snapshot)
+            plan = make_plan(self._ownership.owned, owned_by(assignment, self._consumer_id))
+            self._take_back(self._stopped & plan.keep.keys())
+            if plan.release:
+                if self._is_held_up(plan.release, final=final):
+                    return Draining()
+                self._end(plan.release)
+                self._ownership.release(plan.release, just_asked=self._reader.lists_read > lists_before)
+                released += len(plan.release)
+                if looks_left and plan.claim and self._hear_news():
+                    continue
+            if plan.claim:
+                self._ownership.claim(plan.claim)
+            break
         self._begin(assignment)
-        self.moved = (len(plan.keep), len(plan.release), len(plan.claim))
+        self.moved = (len(plan.keep), released, len(plan.claim))
         return Settled()
 
     def give_up(self, *, final: bool) -> Event:

@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from zk_layout.store import (
         Acl,
         CheckOp,
+        Children,
         CreateOp,
         DeleteOp,
         Op,
@@ -132,6 +133,7 @@ __all__ = [
     "BrokerSeqIdPath",
     "BrokersPath",
     "CheckOp",
+    "Children",
     "ClusterFeatures",
     "ClusterIdPath",
     "ClusterPath",

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionDropped, ConnectionHandler
 from kazoo.protocol.serialization import Connect
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
@@ -31,6 +31,11 @@ from zk_layout.sockets import open_socket
 from zk_layout.store import Watcher, WatchEvent, WatchKind
 
 logger = logging.getLogger(__name__)
+
+_RECEIVE_BYTES = 1 << 16
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_INT = struct.Struct(">i")
+_LONG_INT = struct.Struct(">qi")
 
 _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
 
@@ -128,12 +133,60 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
 
     A question proves that the session lived when it was sent, not when its answer is read, which may have waited in the
     socket. One question at a time is remembered: answers come in the order of the questions.
+
+    It reads and writes first and waits only if that would block, and takes what has come at once: kazoo's own makes
+    nine system calls of a question and its answer, this one five. With many members in a process each call is one more
+    turn to wait for.
     """
 
     granted_timeout_ms = 0
     heard: tuple[int, float] = (0, -math.inf)
     """The session, and when the last question that was answered in it was sent, by time.monotonic()."""
     _asked: tuple[int | None, float] | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._received = bytearray()
+
+    def _read(self, length: int, timeout: float) -> bytes:
+        received = self._received
+        with self._socket_error_handling():
+            while len(received) < length:
+                try:
+                    chunk = self._socket.recv(_RECEIVE_BYTES)
+                except _WOULD_BLOCK:
+                    if not self.handler.select([self._socket], [], [], timeout)[0]:
+                        raise self.handler.timeout_exception("no answer in time") from None
+                    continue
+                if not chunk:
+                    raise ConnectionDropped("the server closed the connection")
+                received += chunk
+        part = bytes(received[:length])
+        del received[:length]
+        return part
+
+    def _write(self, message: bytes, timeout: float) -> None:
+        left = memoryview(message)
+        with self._socket_error_handling():
+            while left:
+                try:
+                    sent = self._socket.send(left)
+                except _WOULD_BLOCK:
+                    if not self.handler.select([], [self._socket], [], timeout)[1]:
+                        raise self.handler.timeout_exception("the server takes no more") from None
+                    continue
+                left = left[sent:]
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        """All that came with the first: the socket does not show any more what was taken from it."""
+        while True:
+            response = super()._read_socket(read_timeout)
+            if response == CLOSE_RESPONSE or not self._holds_a_message():
+                return response
+
+    def _holds_a_message(self) -> bool:
+        received = self._received
+        return len(received) >= _INT.size and len(received) - _INT.size >= _INT.unpack_from(received)[0]
 
     def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
         if self._asked is None:
@@ -153,6 +206,7 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
         if connecting:
             # what was asked on the connection before will not be answered
             self._asked = None
+            self._received.clear()
         began = time.monotonic()
         reply = super()._invoke(timeout, request, xid)
         if connecting:
@@ -290,10 +344,6 @@ class WatchMany:
 
     def __repr__(self) -> str:
         return f"watches of {len(self._watches)} znodes"
-
-
-_INT = struct.Struct(">i")
-_LONG_INT = struct.Struct(">qi")
 
 
 def stop_client(client: Any) -> None:

@@ -29,6 +29,7 @@ from typing import Any
 from kazoo.protocol.serialization import (
     Exists,
     GetChildren,
+    GetChildren2,
     GetData,
 )
 from kazoo.protocol.states import KazooState, KeeperState
@@ -66,6 +67,7 @@ from zk_layout.settings import ZkSettings
 from zk_layout.sockets import make_tls_context
 from zk_layout.store import (
     Acl,
+    Children,
     CreateOp,
     DeleteOp,
     Op,
@@ -284,8 +286,12 @@ class KazooStore(ReadsMany):
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
         """The names of the children, sorted; and watch them."""
-        watch = None if watcher is None else Watch("children", path, watcher, self._stopping())
-        return tuple(sorted(self._ask(GetChildren(self._full(path), watch), path)))
+        return tuple(sorted(self._ask(GetChildren(self._full(path), self._child_watch(path, watcher)), path)))
+
+    def list_children(self, path: str, watcher: Watcher | None = None) -> Children:
+        """As get_children, with the count of their changes."""
+        names, stat = self._ask(GetChildren2(self._full(path), self._child_watch(path, watcher)), path)
+        return Children(tuple(sorted(names)), stat.cversion, stat.czxid)
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         """The Stat, or None; the watch is set either way."""
@@ -383,10 +389,14 @@ class KazooStore(ReadsMany):
         prefixes = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
         # looking first, because create is refused on a protected parent even if the znode is there already
         found = self._pipeline((Exists(self._full(prefix), None), prefix) for prefix in prefixes)
-        for prefix, stat in zip(prefixes, found, strict=True):
-            if stat is None:
-                with contextlib.suppress(NodeExistsError):
-                    self._write_one(CreateOp(prefix, None, acl=acl))
+        deadline = self._deadline()
+        ops = [CreateOp(prefix, None, acl=acl) for prefix, stat in zip(prefixes, found, strict=True) if stat is None]
+        writes = [self._write([op], None) for op in ops]
+        # all on their way before the first is answered: the server carries them out in order
+        sent = [self._send(write, deadline) for write in writes]
+        for op, write, result in zip(ops, writes, sent, strict=True):
+            with contextlib.suppress(NodeExistsError):
+                self._written_one(write, result, op, deadline)
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Write."""
@@ -455,6 +465,9 @@ class KazooStore(ReadsMany):
 
     def _data_watch(self, path: str, watcher: Watcher | None) -> Watch | None:
         return None if watcher is None else Watch("data", path, watcher, self._stopping())
+
+    def _child_watch(self, path: str, watcher: Watcher | None) -> Watch | None:
+        return None if watcher is None else Watch("children", path, watcher, self._stopping())
 
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.operation_timeout_ms / 1000

@@ -33,6 +33,7 @@ from zk_layout.errors import (
 from zk_layout.memory_tree import Change, MemoryTree, WatchOn
 from zk_layout.store import (
     Acl,
+    Children,
     CreateOp,
     DeleteOp,
     Op,
@@ -381,6 +382,10 @@ class MemoryStore:
         """The names of the children, sorted; and watch them."""
         return self._request("get_children", lambda: self._get_children(path, watcher))
 
+    def list_children(self, path: str, watcher: Watcher | None = None) -> Children:
+        """As get_children, with the count of their changes."""
+        return self._request("get_children", lambda: self._list_children(path, watcher))
+
     def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         """The Stat, or None; the watch is set either way."""
         return self._request("exists", lambda: self._exists(path, watcher))
@@ -427,10 +432,13 @@ class MemoryStore:
             return None
 
     def _get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
+        return self._list_children(path, watcher).names
+
+    def _list_children(self, path: str, watcher: Watcher | None) -> Children:
         full = self._full(path)
-        names = _named(path, lambda: self._server.tree.children(full))
+        children = _named(path, lambda: self._server.tree.children(full))
         self._watch(WatchOn.CHILDREN, full, watcher)
-        return names
+        return children
 
     def _exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         full = self._full(path)

@@ -14,7 +14,7 @@ from zk_layout.errors import (
     NotEmptyError,
     ZooKeeperError,
 )
-from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, Op, SetOp, Stat, WatchKind, Znode
+from zk_layout.store import Acl, CheckOp, Children, CreateOp, DeleteOp, Op, SetOp, Stat, WatchKind, Znode
 
 
 class WatchOn(Enum):
@@ -43,6 +43,7 @@ class _Node:
     acl: Acl = Acl.OPEN
     version: int = 0
     ephemeral_owner: int = 0
+    child_changes: int = 0
 
     def stat(self, num_children: int) -> Stat:
         return Stat(
@@ -76,10 +77,10 @@ class MemoryTree:
         node = self._node(path)
         return Znode(node.data, self._stat(path))
 
-    def children(self, path: str) -> tuple[str, ...]:
-        """Sorted. Raises: NoNodeError."""
-        self._node(path)
-        return tuple(sorted(self._children[path]))
+    def children(self, path: str) -> Children:
+        """Raises: NoNodeError."""
+        node = self._node(path)
+        return Children(tuple(sorted(self._children[path])), node.child_changes, node.czxid)
 
     def acl(self, path: str) -> Acl:
         """What the znode was created with. Raises: NoNodeError."""
@@ -168,6 +169,7 @@ class MemoryTree:
         self._nodes[op.path] = _Node(op.data, self.zxid, self.zxid, now, now, op.acl, 0, owner)
         self._children[op.path] = set()
         self._children[parent_path].add(name)
+        self._count_change(parent_path)
         changes.append(Change(WatchOn.DATA, op.path, WatchKind.CREATED))
         changes.append(Change(WatchOn.CHILDREN, parent_path, WatchKind.CHILDREN))
         return self._stat(op.path)
@@ -182,9 +184,15 @@ class MemoryTree:
         self._undo.append((path, node))
         del self._nodes[path], self._children[path]
         self._children[parent_path].discard(name)
+        self._count_change(parent_path)
         changes.append(Change(WatchOn.DATA, path, WatchKind.DELETED))
         changes.append(Change(WatchOn.CHILDREN, path, WatchKind.DELETED))
         changes.append(Change(WatchOn.CHILDREN, parent_path, WatchKind.CHILDREN))
+
+    def _count_change(self, parent_path: str) -> None:
+        parent = self._nodes[parent_path]
+        self._undo.append((parent_path, parent))
+        self._nodes[parent_path] = replace(parent, child_changes=parent.child_changes + 1)
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -71,6 +71,18 @@ class WatchEvent:
     path: str
 
 
+class Children(NamedTuple):
+    """The names of a znode's children, sorted, and how many creations and deletions of children it has seen.
+
+    changes: of 32 bits, so it may turn negative. If two lists of the same life of the znode (czxid) differ in as many
+    names as there were changes between them, no child went and came back in between.
+    """
+
+    names: tuple[str, ...]
+    changes: int
+    czxid: int
+
+
 class SessionKind(Enum):
     """Where the session stands."""
 
@@ -182,6 +194,10 @@ class ZkStore(Protocol):
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
         """The names of the children, sorted; and watch them. Raises: NoNodeError (then nothing is watched)."""
+        ...
+
+    def list_children(self, path: str, watcher: Watcher | None = None) -> Children:
+        """As get_children, with the count of their changes."""
         ...
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:

@@ -92,6 +92,46 @@ def test_children_come_sorted(store: ZkStore, root: str):
     assert store.exists(root).num_children == 5
 
 
+def test_a_list_of_children_counts_what_came_and_went_since(store: ZkStore, other: ZkStore, root: str):
+    store.create(f"{root}/a", None)
+    before = store.list_children(root)
+    assert (before.names, before.czxid) == (("a",), store.exists(root).czxid)
+    other.create(f"{root}/b", None)
+    other.set_data(f"{root}/a", b"data")
+    assert store.list_children(root) == (("a", "b"), before.changes + 1, before.czxid)
+    other.delete(f"{root}/a")
+    other.create(f"{root}/a", None)
+    assert store.list_children(root) == (("a", "b"), before.changes + 3, before.czxid), "a came back"
+    with pytest.raises(MultiFailedError):
+        other.multi([CreateOp(f"{root}/c", None), DeleteOp(f"{root}/b"), CreateOp(f"{root}/a", None)])
+    assert store.list_children(root).changes == before.changes + 3, "what was refused as a whole does not count"
+    other.multi([CreateOp(f"{root}/c", None), DeleteOp(f"{root}/b")])
+    assert store.list_children(root) == (("a", "c"), before.changes + 5, before.czxid)
+
+
+def test_a_session_that_ends_counts_in_the_list_of_children(store: ZkStore, other: ZkStore, root: str):
+    other.create(f"{root}/e", None, ephemeral=True)
+    before = store.list_children(root)
+    other.close()
+    eventually(lambda: store.list_children(root).names == ())
+    assert store.list_children(root).changes == before.changes + 1
+
+
+def test_a_list_of_children_watches_them(store: ZkStore, other: ZkStore, root: str):
+    recorder: Recorder[WatchEvent] = Recorder()
+    store.list_children(root, recorder)
+    other.create(f"{root}/a", None)
+    recorder.wait_for(1)
+    assert recorder.events == [WatchEvent(WatchKind.CHILDREN, root)]
+
+
+def test_a_path_that_several_make_at_once_is_made_for_each(store: ZkStore, other: ZkStore, root: str):
+    path = f"{root}/x/y/z"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: (store if n % 2 else other).ensure_path(f"{path}/{n // 4}"), range(16)))
+    assert store.get_children(path) == ("0", "1", "2", "3")
+
+
 def test_an_existing_znode_is_not_created_again(store: ZkStore, root: str):
     store.create(f"{root}/a", b"first")
     with pytest.raises(NodeExistsError) as caught:

@@ -524,7 +524,7 @@ class World:
         tree = self.server.tree
         members = {}
         try:
-            for name in tree.children(IDS):
+            for name in tree.children(IDS).names:
                 path = f"{IDS}/{name}"
                 members[name] = decode_registration(path, tree.read(path).data)
         except NoNodeError:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
-from zk_layout.store import Stat, Watcher, Znode
+from zk_layout.store import Children, Stat, Watcher, Znode
 
 
 class CountedReads:
@@ -38,6 +38,11 @@ class CountingKazooStore(KazooStore):
         """As KazooStore's."""
         self.reads.note(1)
         return super().get_children(path, watcher)
+
+    def list_children(self, path: str, watcher: Watcher | None = None) -> Children:
+        """As KazooStore's."""
+        self.reads.note(1)
+        return super().list_children(path, watcher)
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         """As KazooStore's."""
