@@ -185,6 +185,18 @@ class LeaderReader:
         return Leaders(addresses, {tp: "no broker names a leader" for tp in partitions if tp not in addresses})
 
 
+_LONGEST_BACKOFF = 5
+"""How many times the back-off a pause may be."""
+
+
+def next_pause(pause_s: float, backoff_s: float, *, is_news: bool) -> float:
+    """How long to wait before it is asked again: longer and longer while the answer stays the same.
+
+    So long a wait for a leader is one for a broker to be started, and many members of a host may wait for it.
+    """
+    return backoff_s if is_news else min(2 * pause_s, _LONGEST_BACKOFF * backoff_s)
+
+
 class LeaderFinder:
     """Looks for leaders in the background until they are found; its thread lives only while something is looked for.
 
@@ -194,6 +206,8 @@ class LeaderFinder:
     def __init__(self, reader: LeaderReader, *, backoff_s: float, on_news: Callable[[], None]) -> None:
         self._reader = reader
         self._backoff_s = backoff_s
+        self._pause_s = backoff_s
+        self._answer: Mapping[TopicPartition, str] = {}
         self._on_news = on_news
         self._changed = threading.Condition()
         self._open: dict[TopicPartition, float] = {}
@@ -286,7 +300,10 @@ class LeaderFinder:
                 self._changed.wait(first - now)
 
     def _note(self, leaders: Leaders, asked: list[TopicPartition], error: KafkaError | None = None) -> None:
-        again = time.monotonic() + self._backoff_s
+        is_news = bool(leaders.addresses) or leaders.missing != self._answer
+        self._answer = leaders.missing
+        self._pause_s = next_pause(self._pause_s, self._backoff_s, is_news=is_news)
+        again = time.monotonic() + self._pause_s
         with self._changed:
             for tp in asked:
                 if tp not in self._open:

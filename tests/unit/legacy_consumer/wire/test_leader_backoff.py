@@ -1,0 +1,51 @@
+"""How often it is asked for a leader that is not there."""
+
+import threading
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.wire.connection import BrokerAddress
+from legacy_consumer.wire.leaders import LeaderFinder, Leaders, next_pause
+from zk_layout.model import TopicPartition
+
+TP = TopicPartition("t", 0)
+BROKER = BrokerAddress(1, "localhost", 9092, 4)
+
+
+def pauses(*news):
+    pause = 0.2
+    told = []
+    for is_news in news:
+        pause = next_pause(pause, 0.2, is_news=is_news)
+        told.append(round(pause, 3))
+    return told
+
+
+def test_the_same_answer_again_and_again_is_asked_for_less_and_less_and_news_begin_anew():
+    assert pauses(True, False, False, False, False) == [0.2, 0.4, 0.8, 1.0, 1.0]
+    assert pauses(False, False, False, True, False) == [0.4, 0.8, 1.0, 0.2, 0.4]
+
+
+class ScriptedReader:
+    """Answers with what it is given, one after another; the last stays."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+
+    def read(self, partitions):
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_leader_is_found_after_no_broker_no_leader_and_the_same_again():
+    none = BrokersUnavailableError("no broker is registered")
+    missing = Leaders(missing={TP: "it has no leader"})
+    found = threading.Event()
+    reader = ScriptedReader(none, none, none, missing, missing, Leaders({TP: BROKER}))
+    finder = LeaderFinder(reader, backoff_s=0.001, on_news=found.set)
+    finder.search([TP])
+    assert found.wait(30)
+    assert finder.take() == {TP: BROKER}
+    assert finder.take_reasons() == {TP: "it has no leader"}
+    finder.close()
