@@ -3,7 +3,8 @@
 Each side has all its members in one process: ours in Python, the JVM's over kafka.javaapi.consumer.ConsumerConnector.
 Both processes stay for the whole stage, and what each does first there is not measured: the JVM compiles meanwhile.
 Members have the default settings of their side and one stream each, read by a thread. The group is new and the topic
-empty: each partition's first position is written when it is given up, as a group at work has to write how far it came.
+empty, but the directory for its offsets is there: each partition's first position is written when it is given up, as a
+group at work has to write how far it came. Changes begin two seconds after the one before has settled.
 (A JVM member that finds a partition not yet given up backs off for two seconds: many of its figures are that.)
 Both sides change in the same way:
 
@@ -85,7 +86,7 @@ class GroupScene:
 
     partitions: int
     zookeeper_version: str = "3.9"
-    rounds: int = 3
+    rounds: int = 5
 
     def __str__(self) -> str:
         return f"groups ({self.partitions} partitions, ZooKeeper {self.zookeeper_version})"
@@ -126,6 +127,7 @@ class Changes:
     def _change(self, stage: GroupStage) -> Figures:
         process, observer, count = stage.members(self.side), stage.observer, self.members
         group = stage.new_group(self.side)
+        observer.prepare(group)
 
         before = observer.requests()
         process.tell(f"join {count}")
@@ -176,6 +178,37 @@ class Commits:
         return {COMMITS_PER_S: times / seconds}
 
 
-SIZES = ((1, 500), (4, 500), (16, 500), (50, 500), (16, 2000))
-"""(members, partitions) that groups are measured at."""
-QUICK_SIZES = ((1, 500), (16, 500))
+@dataclass(frozen=True, slots=True)
+class Size:
+    """members and partitions that groups are measured at; plain: on a ZooKeeper without reads of many znodes."""
+
+    members: int
+    partitions: int
+    plain: bool = False
+
+    def name(self, what: str) -> str:
+        """The name of a benchmark at this size."""
+        return f"{what}{'_plain' if self.plain else ''}_vs_jvm_{self.members}_{self.partitions}"
+
+    def __str__(self) -> str:
+        where = ", ZooKeeper without MultiRead" if self.plain else ""
+        return f"{self.members} on {self.partitions} partitions{where}"
+
+    @property
+    def scene(self) -> GroupScene:
+        """Where it is measured."""
+        return GroupScene(self.partitions, _WITHOUT_MULTI_READ) if self.plain else GroupScene(self.partitions)
+
+    @property
+    def in_quick(self) -> bool:
+        """Whether a quick run has time for it."""
+        return not self.plain and self.partitions == 500 and self.members in (1, 16)
+
+
+_WITHOUT_MULTI_READ = "3.5"
+
+SIZES = (
+    *(Size(members, 500) for members in (1, 4, 16, 50)),
+    Size(16, 2000),
+    *(Size(members, 500, plain=True) for members in (16, 50)),
+)

@@ -1,22 +1,28 @@
 """One member joins a group of N on P partitions: how long until every partition has its owner again."""
 
 from benchmarks.comparison import Comparison
-from benchmarks.grouping import JOIN_S, QUICK_SIZES, SIZES, Changes, GroupScene, GroupStage
+from benchmarks.grouping import JOIN_S, SIZES, Changes, GroupStage, Size
 
 
-def _comparison(members: int, partitions: int) -> Comparison[GroupStage]:
+def _target(size: Size) -> float:
+    if size.plain:
+        return 0.12
+    return 0.1 if size.members == 1 else 0.05
+
+
+def _comparison(size: Size) -> Comparison[GroupStage]:
     return Comparison(
-        name=f"join_vs_jvm_{members}_{partitions}",
-        about=f"one member joins a group of {members} on {partitions} partitions: until it has settled",
-        scene=GroupScene(partitions),
-        ours=Changes("ours", members),
-        peer=Changes("jvm", members),
+        name=size.name("join"),
+        about=f"one member joins a group of {size}: until it has settled",
+        scene=size.scene,
+        ours=Changes("ours", size.members),
+        peer=Changes("jvm", size.members),
         figure=JOIN_S,
         unit="s",
         better="lower",
-        target=0.1 if members == 1 else 0.05,
-        in_quick=(members, partitions) in QUICK_SIZES,
+        target=_target(size),
+        in_quick=size.in_quick,
     )
 
 
-COMPARISONS = [_comparison(members, partitions) for members, partitions in SIZES]
+COMPARISONS = [_comparison(size) for size in SIZES]

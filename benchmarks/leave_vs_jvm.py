@@ -1,22 +1,22 @@
 """One member leaves N others on P partitions: how long until every partition has its owner again."""
 
 from benchmarks.comparison import Comparison
-from benchmarks.grouping import LEAVE_S, QUICK_SIZES, SIZES, Changes, GroupScene, GroupStage
+from benchmarks.grouping import LEAVE_S, SIZES, Changes, GroupStage, Size
 
 
-def _comparison(members: int, partitions: int) -> Comparison[GroupStage]:
+def _comparison(size: Size) -> Comparison[GroupStage]:
     return Comparison(
-        name=f"leave_vs_jvm_{members}_{partitions}",
-        about=f"one member leaves {members} others on {partitions} partitions: until they have settled",
-        scene=GroupScene(partitions),
-        ours=Changes("ours", members),
-        peer=Changes("jvm", members),
+        name=size.name("leave"),
+        about=f"one member leaves a group, which is then of {size}: until it has settled",
+        scene=size.scene,
+        ours=Changes("ours", size.members),
+        peer=Changes("jvm", size.members),
         figure=LEAVE_S,
         unit="s",
         better="lower",
-        target=0.12,
-        in_quick=(members, partitions) in QUICK_SIZES,
+        target=0.25 if size.plain else 0.12,
+        in_quick=size.in_quick,
     )
 
 
-COMPARISONS = [_comparison(members, partitions) for members, partitions in SIZES]
+COMPARISONS = [_comparison(size) for size in SIZES]

@@ -2,8 +2,9 @@
 
 Nothing is asked of the members. Every owner znode carries the server's time of its creation, and so does every
 registration: a group has settled when the last of its owner znodes was made that still stands once each partition has
-the owner that it should have and nothing has changed for a second. So it does not matter how often one looks, and
-looking ten times a second disturbs nobody. Times are in ms, the resolution of ZooKeeper's.
+the owner that it should have and nothing has changed for two seconds. So it does not matter how often one looks. To
+disturb nobody it lists owners ten times a second, which also tells how many came and went, and reads them when they
+come to rest. Times are in ms, the resolution of ZooKeeper's.
 
 Requests are counted by the server (zk_packets_received of mntr) less what the observer itself sent (cons). The pings of
 all sessions are among them.
@@ -18,14 +19,16 @@ from dataclasses import dataclass
 from legacy_consumer.embedded import four_letter_word
 from rebalance.assignors import ASSIGNORS
 from rebalance.snapshot import GroupSnapshot
+from zk_layout.errors import NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
-from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.settings import ZkSettings
-from zk_layout.store import Znode
+from zk_layout.store import Children, Znode
 
 _LOOK_EVERY_S = 0.1
-_STILL_FOR_S = 1.0
+_STILL_FOR_S = 2.0
+"""Longer than a member of ours is settled before it watches its owner znodes: the next change finds it at rest."""
 _COUNT_AFTER_MS = 200
 """When requests are counted, after the last owner znode: members look again once more, and then it is quiet."""
 _TIMEOUT_S = 120.0
@@ -54,6 +57,8 @@ class Observer:
         self._store = KazooStore(ZkSettings(zookeeper_connect))
         self._own_line = re.compile("")
         self._four_letter_words = 0
+        self._listed: Children | None = None
+        self._made: list[tuple[int, int]] | None = None
 
     def start(self) -> None:
         """Connect."""
@@ -63,6 +68,10 @@ class Observer:
     def close(self) -> None:
         """Disconnect."""
         self._store.close()
+
+    def prepare(self, group: str) -> None:
+        """Make the directory of a group's offsets, as every group that has ever committed has one."""
+        self._store.ensure_path(TopicOffsetsPath(group, self._topic).path)
 
     def registered_ms(self, group: str, member: int) -> int:
         """When a member wrote its registration."""
@@ -85,10 +94,11 @@ class Observer:
         return four_letter_word(self._port, word)
 
     def wait_until_settled(self, group: str, members: int) -> Settled:
-        """Wait until the group of so many has been right for a second. Raises: NotSettledError."""
+        """Wait until the group of so many has been right and still for a while. Raises: NotSettledError."""
         wanted = self._share(group, members)
         deadline = time.monotonic() + _TIMEOUT_S
         still_since = time.monotonic()
+        self._listed = None
         seen: list[int] = []
         requests: int | None = None
         while time.monotonic() < deadline:
@@ -112,6 +122,20 @@ class Observer:
         ids = self._store.get_children_many([ConsumerIdsPath(group).path])[0]
         if ids is None or set(ids) != {member_id(group, number) for number in range(members)}:
             return None
+        try:
+            listed = self._store.list_children(TopicOwnersPath(group, self._topic).path)
+        except NoNodeError:
+            return None
+        before, self._listed = self._listed, listed
+        if len(listed.names) != self._partitions or before != listed:
+            # it moves: not worth reading yet
+            self._made = None
+            return None
+        if self._made is None:
+            self._made = self._read_owners(group, wanted)
+        return self._made
+
+    def _read_owners(self, group: str, wanted: list[bytes]) -> list[tuple[int, int]] | None:
         paths = [OwnerPath(group, self._topic, number).path for number in range(self._partitions)]
         znodes: list[Znode | None] = self._store.get_data_many(paths)
         made: list[tuple[int, int]] = []
