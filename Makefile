@@ -19,6 +19,7 @@ PYTHON ?= $(shell for python in $(candidates); do $$python -c '$(new_enough)' 2>
 
 QUICKSTART_ARGS ?=
 TESTS ?=
+PYSPARK ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 SEEDS ?= 1000000
@@ -40,6 +41,7 @@ touch $@
 endef
 
 .NOTPARALLEL:
+.PRECIOUS: build/pyspark-%
 .PHONY: help environment .venv quickstart test lint format bench simulate mutants chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
@@ -69,8 +71,16 @@ environment:
 quickstart: .venv/.quickstart ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)
 	@exec $(bin)/legacy-consumer quickstart $(QUICKSTART_ARGS)
 
-test: .venv/.dev ## every tier this machine can run (TESTS=tests/unit for one, PYTEST_ARGS for pytest's options)
-	@exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
+# Another pyspark than the installed one, beside the environment: PYTHONPATH puts it first, in Spark's workers, too.
+build/pyspark-%: .venv/.dev
+	@echo "installing pyspark $* into $@: this downloads about 450 MB" >&2
+	rm -rf $@ $@.part
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --target $@.part pyspark==$* >&2
+	mv $@.part $@
+
+test: .venv/.dev $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run (TESTS=tests/unit for one; PYTEST_ARGS, PYSPARK=4.2.1: see docs/testing.md)
+	@export PYTHONPATH="$(PYSPARK:%=$(CURDIR)/build/pyspark-%)$${PYTHONPATH:+:$$PYTHONPATH}"
+	exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
 
 lint: .venv/.dev ## format, style, types and spelling, checked only
 	@$(bin)/ruff format --check .

@@ -54,7 +54,7 @@ def main(zookeeper: str, group: str, pairs: tuple[str, ...], *, as_json: bool) -
         for row in rows:
             click.echo(json.dumps(row.asDict(), default=_as_json))
     else:
-        _print_table(rows)
+        print_table(rows)
 
 
 def _end(number: int, _: FrameType | None) -> None:
@@ -86,7 +86,8 @@ def _as_json(value: object) -> str:
     raise TypeError(f"{value!r} has no JSON")
 
 
-def _print_table(rows: Sequence[Row]) -> None:
+def print_table(rows: Sequence[Row]) -> None:
+    """For people; below it, what cannot be read and why."""
     table = Table()
     types = {column.name: column.type for column in COLUMNS}
     for name in SHOWN:

@@ -6,10 +6,9 @@ import logging
 from collections.abc import Collection
 
 from legacy_consumer.config import ClusterConfig
-from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
-from legacy_consumer.librdkafka.client import check_settings
-from legacy_consumer.librdkafka.settings import query_settings
+from spark_source.broker_access import check_access
 from spark_source.offsets import Need
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -24,10 +23,12 @@ Offsets = dict[TopicPartition, int]
 def check_brokers(config: ClusterConfig, store: ZkStore) -> None:
     """Refuse, before any task runs, what cannot reach a broker; no broker at all is only worth a warning.
 
-    Raises: ConfigError for a setting that librdkafka does not take, MissingListenerError.
+    Raises: ConfigError for a setting that librdkafka does not take, MissingListenerError, BrokerRefusedError.
     """
     try:
-        check_settings(query_settings(config, read_brokers(store)))
+        check_access(config, read_brokers(store))
+    except BrokerRefusedError:
+        raise
     except BrokersUnavailableError as error:
         logger.warning("log_start, log_end and lag will be null: %s", error)
 

@@ -9,8 +9,7 @@ from contextlib import closing
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from legacy_consumer.librdkafka.client import check_settings
-from legacy_consumer.librdkafka.settings import query_settings
+from spark_source.broker_access import check_access
 from spark_source.errors import DataLossError, Lost, LostLog
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.columns import WantedColumn
@@ -69,14 +68,14 @@ class ZkMessagesReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Find out where to begin and to end, and divide it among tasks. Runs on the driver, once for each query.
 
-        Raises: ZooKeeperError, NoSuchTopicError, BrokersUnavailableError, MissingListenerError, DataLossError,
-        ConfigError; Spark makes them an AnalysisException.
+        Raises: ZooKeeperError, NoSuchTopicError, BrokersUnavailableError, BrokerRefusedError, MissingListenerError,
+        DataLossError, ConfigError; Spark makes them an AnalysisException.
         """
         options = self._options
         log_notes(options)
         with closing(Cluster(options)) as cluster:
             cluster.open()
-            check_settings(query_settings(options.config, cluster.brokers()))
+            check_access(options.config, cluster.brokers())
             partitions = cluster.partitions()
             logs = cluster.logs(partitions)
             starts, ends = (

@@ -25,8 +25,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from legacy_consumer.librdkafka.client import check_settings
-from legacy_consumer.librdkafka.settings import query_settings
+from spark_source.broker_access import check_access
 from spark_source.errors import LiveGroupError, Lost, LostLog
 from spark_source.messages.batch import log_notes, plan_tasks, read_range, report_loss
 from spark_source.messages.cluster import Cluster
@@ -145,7 +144,7 @@ class StreamDriver:
         log_notes(options)
         try:
             self._cluster.open()
-            check_settings(query_settings(options.config, self._cluster.brokers()))
+            check_access(options.config, self._cluster.brokers())
             group = options.group
             if group is not None:
                 if options.claim_ownership:

@@ -95,12 +95,16 @@ class Steps:
                 found[f"{name}, {fetcher}"] = sorted((row["partition"], row["offset"]) for row in rows)
         return found
 
-    def messages_refused(self) -> str:
-        try:
-            self.messages(**{**self.told["security"]["sasl"], "sasl.password": "wrong"}).collect()
-        except PySparkException as error:
-            return f"{type(error).__name__}: {reason_of(error)}"
-        return "not refused"
+    def refused(self) -> list:
+        """What both formats say to a wrong password."""
+        wrong = {**self.told["security"]["sasl"], "sasl.password": "wrong"}
+        complaints = []
+        for frame in (self.messages(**wrong), self.read("zk_offsets", groups=self.told["group"], **wrong)):
+            try:
+                frame.collect()
+            except PySparkException as error:
+                complaints.append(f"{type(error).__name__}: {reason_of(error)}")
+        return complaints
 
     def messages_stream(self) -> list:
         rows = self.read_once(

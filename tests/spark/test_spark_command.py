@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.embedded.waiting import wait_for
+from spark_source.__main__ import print_table
 from spark_source.offsets import COLUMNS
 from tests.spark.conftest import child_environment
 
@@ -39,12 +40,12 @@ def test_a_group_is_printed_as_json_lines_and_nothing_is_left(tree, tmp_path):
     assert abs(datetime.fromisoformat(rows[0]["commit_time"]).timestamp() - now) < 60
 
 
-def test_a_table_for_people_names_broken_znodes_below_it(tree, tmp_path):
+def test_a_table_for_people_names_broken_znodes_below_it(spark, tree, capsys):
     tree.commit("g", "flights", 0, "five")
-    done, left = run(tmp_path, "--zookeeper", tree.connect, "--group", "g")
-    assert (done.returncode, done.stderr, left) == (0, "", [])
-    assert "committed_offset" in done.stdout
-    assert "g flights/0: /consumers/g/offsets/flights/0 holds b'five'" in done.stdout
+    print_table(spark.read.format("zk_offsets").option("zookeeper.connect", tree.connect).load().collect())
+    printed = capsys.readouterr().out
+    assert "committed_offset" in printed
+    assert printed.splitlines()[-1].startswith("g flights/0: /consumers/g/offsets/flights/0 holds b'five'")
 
 
 def test_what_is_wrong_is_one_line(tree, tmp_path):

@@ -1,0 +1,27 @@
+"""Whether the brokers let us in, asked before a question that would wait for an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from legacy_consumer.config import ClusterConfig
+from legacy_consumer.librdkafka.client import check_settings
+from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.librdkafka.settings import query_settings
+from zk_layout.model import Broker
+
+_TIMEOUT_S = 5.0
+
+
+def check_access(config: ClusterConfig, brokers: Sequence[Broker]) -> None:
+    """Refuse what can never work. Brokers that do not answer are no failure yet, and a plain listener refuses nobody.
+
+    Raises: ConfigError for a setting that librdkafka does not take, MissingListenerError; BrokerRefusedError for
+    credentials or certificates.
+    """
+    settings = query_settings(config, brokers)
+    check_settings(settings)
+    if config.security_protocol != "PLAINTEXT":
+        with closing(ConsumerHandle(settings)) as handle:
+            handle.try_access(_TIMEOUT_S)
