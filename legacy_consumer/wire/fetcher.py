@@ -1,13 +1,15 @@
 """Fetcher over connections of its own, one to each broker that leads some of its partitions.
 
-The polling thread does the receiving and the decoding, and needs no other while messages flow: a response is received,
-its batches' heads say where its partitions go on, the next request is sent, and only then is the response decoded and
-handed out. Meanwhile the broker answers into the socket's buffer. Threads of their own, for as long as they are needed,
-look for leaders and positions and open connections, so that no partition waits for another one's trouble.
+The polling thread does the thinking and the decoding: of a response that is whole, the heads of its batches say where
+its partitions go on, the next request is sent, and only then is the response decoded and handed out. Meanwhile the next
+one is received on another processor, by a loop that needs no Python (receiving), or by the polling thread where that
+cannot be: TLS, or a backlog that leaves no room for it. Threads of their own, for as long as they are needed, look for
+leaders and positions and open connections, so that no partition waits for another one's trouble.
 
 Other threads leave their changes under a lock, and the next poll applies them before anything else.
 
-Bounded: one response a broker under way, and no more is received while settings.backlog_bytes wait to be handed out.
+Bounded: one response a broker under way, and no more is received while settings.backlog_bytes wait to be handed out, or
+are being received into.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.wire.protocol.fetch import FetchedPartition, FetchPartition, FetchResponse
+from legacy_consumer.wire.receiving import Receiver
 from legacy_consumer.wire.records import AbortedTransaction, Columns, decode_records
 from legacy_consumer.wire.settings import FetchSettings
 from legacy_consumer.wire.shallow import glance
@@ -47,6 +50,8 @@ from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_LOW_BACKLOG_BYTES = 4 * 1024 * 1024
+"""With less than this waiting the next response is taken in, so that the one after it can be asked for."""
 _SERVICE_S = 0.05
 """So often sockets and searches are looked after while there is enough to hand out."""
 _SEARCH_SLICE_S = 0.005
@@ -72,6 +77,7 @@ class ColumnarFetcher:
         self._finder = finder
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
+        self._freeing = threading.Lock()
         self._changes: dict[TopicPartition, int | None] = {}
         self._woken = False
         self._closed = False
@@ -84,6 +90,8 @@ class ColumnarFetcher:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell_in, selectors.EVENT_READ, None)
         self._pool = BufferPool()
+        self._receiver = Receiver(self._bell_out)
+        self._seen_news = 0
         self._states: dict[TopicPartition, PartitionState] = {}
         self._known_leaders: dict[TopicPartition, BrokerAddress] = {}
         self._life = 0
@@ -167,7 +175,8 @@ class ColumnarFetcher:
 
     def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
         now = time.monotonic()
-        if now >= self._next_service or self._backlog.is_empty:
+        backlog = self._backlog
+        if now >= self._next_service or backlog.is_empty or (self._has_news() and backlog.nbytes < _LOW_BACKLOG_BYTES):
             self._service(now, 0.0)
         while True:
             if self._moves:
@@ -214,6 +223,8 @@ class ColumnarFetcher:
         self._note_found()
         self._note_opened(now)
         self._ask(now)
+        if self._receive_from_elsewhere():
+            wait_s = 0.0
         for key, _ in self._selector.select(wait_s):
             link: BrokerLink | None = key.data
             if link is None:
@@ -224,7 +235,25 @@ class ColumnarFetcher:
                 self._hang_up(link)
             elif self._backlog.nbytes < self._settings.backlog_bytes:
                 self._receive(link)
+        if wait_s > 0:
+            self._receive_from_elsewhere()
         self._drop_overdue()
+
+    def _has_news(self) -> bool:
+        return self._receiver.news != self._seen_news
+
+    def _receive_from_elsewhere(self) -> bool:
+        """Take in what the receiver is done with, as far as there is room; whether there was anything."""
+        if not self._has_news():
+            return False
+        self._seen_news = self._receiver.news
+        for link in list(self._links.values()):
+            if link.connection is not None and link.connection.has_received:
+                if self._backlog.nbytes >= self._settings.backlog_bytes:
+                    self._seen_news = -1  # look again
+                    break
+                self._receive(link)
+        return True
 
     # Changes
 
@@ -301,7 +330,7 @@ class ColumnarFetcher:
             else:
                 if connection is not None:
                     connection.pool = self._pool
-                    self._selector.register(connection, selectors.EVENT_READ, link)
+                    self._watch(link)
 
     def _ask(self, now: float) -> None:
         """Send a request to every broker that none is under way to."""
@@ -336,6 +365,29 @@ class ColumnarFetcher:
             link.send(wanted, asked)
         except (BrokersUnavailableError, MalformedResponseError) as error:
             self._lose(link, str(error), time.monotonic())
+            return
+        connection, backlog_bytes = link.connection, self._settings.backlog_bytes
+        assert connection is not None
+        if self._backlog.nbytes + self._receiver.under_way_bytes + connection.ahead_bytes <= backlog_bytes:
+            connection.receive_ahead(self._receiver)
+        self._watch(link)
+
+    def _watch(self, link: BrokerLink) -> None:
+        """Wait for the socket where nobody else does."""
+        assert link.connection is not None
+        is_ours = not link.connection.is_received_elsewhere
+        if is_ours != link.is_watched:
+            link.is_watched = is_ours
+            if is_ours:
+                self._selector.register(link.connection, selectors.EVENT_READ, link)
+            else:
+                self._selector.unregister(link.connection)
+
+    def _unwatch(self, link: BrokerLink) -> None:
+        if link.is_watched:
+            assert link.connection is not None
+            self._selector.unregister(link.connection)
+            link.is_watched = False
 
     def _send_next(self, link: BrokerLink) -> None:
         """Right behind a response, so that the broker works while it is decoded."""
@@ -364,17 +416,17 @@ class ColumnarFetcher:
                 self._take_in(link, response)
                 if link.is_idle:
                     self._send_next(link)
+            if link.connection is not None:
+                self._watch(link)
 
     def _hang_up(self, link: BrokerLink) -> None:
-        if link.connection is not None:
-            self._selector.unregister(link.connection)
+        self._unwatch(link)
         link.close()
         self._links.pop(link.address, None)
 
     def _lose(self, link: BrokerLink, reason: str, now: float) -> None:
         """The broker is gone: look where its partitions are led now, at once the first time, then with pauses."""
-        if link.connection is not None:
-            self._selector.unregister(link.connection)
+        self._unwatch(link)
         link.close()
         link.failures += 1
         link.ready_at = now + (0.0 if link.failures == 1 else self._settings.backoff_s)
@@ -500,10 +552,12 @@ class ColumnarFetcher:
             logger.warning("%s: waiting: %s", about, reason)
 
     def _free(self) -> None:
-        links, self._links = self._links, {}
-        for link in links.values():
-            link.close(wait=True)
-        self._backlog.clear()
-        self._selector.close()
-        self._bell_in.close()
-        self._bell_out.close()
+        with self._freeing:  # who closes and who was polling may both come here
+            links, self._links = self._links, {}
+            for link in links.values():
+                link.close(wait=True)
+            self._receiver.close()
+            self._backlog.clear()
+            self._selector.close()
+            self._bell_in.close()
+            self._bell_out.close()

@@ -40,6 +40,8 @@ class BrokerLink:
         self._opening: Opening | None = None
         self._sessions = FetchSessions()
         self.connection: Connection | None = None
+        self.is_watched = False
+        """Whether the fetcher waits for the socket itself."""
         self.asked: Mapping[TopicPartition, tuple[int, int]] = {}
         """(life, offset) of every partition in the request under way."""
 

@@ -17,6 +17,7 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, CorruptRecordsError, FetchError, OffsetOutOfRangeError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.wire import ColumnarFetchers, open_fetcher, open_log_offsets
+from legacy_consumer.wire.receiving import FILLED, HEAD_FILLED
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.scripted_broker import HANG_UP, ScriptedBroker
 from zk_layout.errors import ConnectionLostError
@@ -288,6 +289,91 @@ def test_many_partitions_share_a_response_of_a_broker_that_knows_no_limit_for_it
     fetcher.assign(dict.fromkeys(many, 0))
     assert_whole(fetch(fetcher, 100 * COUNT), *many)
     assert max(sum(size for _, size in asked.values()) for asked in broker.fetches) <= 8 * 1024 * 1024
+
+
+# Receiving elsewhere
+
+
+def receiving_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "receive-responses"]
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("sent", [0, 5, 100, None])
+def test_close_ends_the_receiving_thread_wherever_in_a_response_it_is(cluster, sent):
+    broker, go_on = cluster.broker(0, T0), threading.Event()
+    if sent is not None:
+        broker.misbehave(lambda frame: (frame[:sent], go_on))
+    fetcher = cluster.fetcher()
+    fetcher.assign({T0: 0})
+    until(lambda: fetcher.poll(10, 0.001) is not None or broker.fetches)
+    until(receiving_threads)
+    if sent is None:
+        until(lambda: fetcher._receiver.news)
+    else:
+        until(lambda: sum(fetcher._receiver.board[:, [HEAD_FILLED, FILLED]].sum(axis=1)) == sent)
+    fetcher.close()
+    go_on.set()
+    assert receiving_threads() == []
+    assert fetcher.poll(10, 0.001) is None
+
+
+def fetcher_with_a_response_in_store(cluster):
+    """One that has handed out ten messages of each, while the receiver holds the next response."""
+    cluster.broker(0, T0, T1)
+    fetcher = cluster.fetcher(fetch_message_max_bytes=1000)
+    fetcher.assign({T0: 0, T1: 0})
+    got = fetch(fetcher, 20, max_messages=10)
+    until(fetcher._has_news)
+    return fetcher, got
+
+
+def test_nothing_comes_of_a_partition_that_was_taken_away_while_its_response_was_received(cluster):
+    fetcher, got = fetcher_with_a_response_in_store(cluster)
+    fetcher.unassign([T0])
+    before = got.offsets(T0)
+    while len(got.messages[T1]) < COUNT:
+        poll_into(got, fetcher)
+    assert is_silent(fetcher, 0.1)
+    assert got.offsets(T0) == before
+    assert got.offsets(T1) == list(range(COUNT))
+
+
+def test_nothing_comes_from_before_a_position_that_was_set_while_a_response_was_received(cluster):
+    fetcher, _ = fetcher_with_a_response_in_store(cluster)
+    fetcher.assign({T0: 150})
+    assert fetch(fetcher, 50, until=lambda f: len(f.messages[T0]) >= 50).offsets(T0) == list(range(150, COUNT))
+
+
+def test_what_is_received_and_received_into_stays_within_the_backlog(cluster):
+    broker = cluster.broker(0, T0)
+    broker.logs[T0] = [b"x" * 1000] * 2000
+    fetchers = cluster.fetchers(fetch_message_max_bytes=100_000)
+    fetchers._settings = replace(fetchers._settings, backlog_bytes=250_000)
+    fetcher = fetchers.fetcher()
+    fetcher.assign({T0: 0})
+    got, most = Fetched(), 0
+    while got.count < 2000:
+        poll_into(got, fetcher, 20)
+        most = max(most, fetcher._backlog.nbytes + fetcher._receiver.under_way_bytes)
+    assert got.offsets(T0) == list(range(2000))
+    assert 200_000 < most < 250_000 + 110_000, "the last response may go beyond it"
+
+
+def test_without_room_for_the_receiver_the_polling_thread_receives(cluster):
+    cluster.broker(0, T0)
+    fetchers = cluster.fetchers(fetch_message_max_bytes=1000)
+    fetchers._settings = replace(fetchers._settings, backlog_bytes=2000)
+    fetcher = fetchers.fetcher()
+    fetcher.assign({T0: 0})
+    assert_whole(fetch(fetcher, COUNT), T0)
+    assert receiving_threads() == []
 
 
 # Records

@@ -23,6 +23,7 @@ FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 1, 2, 3, 10
 _NO_COORDINATOR = 15
 HANG_UP = object()
 """As what to send: nothing, the connection is closed."""
+_PATIENCE_S = 30
 
 
 def message(offset, value):
@@ -66,7 +67,10 @@ class ScriptedBroker:
         self._threads[0].start()
 
     def misbehave(self, *faults):
-        """Each takes the bytes of an honest response and gives what is sent instead: bytes, HANG_UP or a tuple."""
+        """Each takes the bytes of an honest response and gives what is sent instead.
+
+        That is bytes, HANG_UP, an Event to wait for, or a tuple of these.
+        """
         self._faults.extend(faults)
 
     @property
@@ -113,7 +117,10 @@ class ScriptedBroker:
                 for part in sent if isinstance(sent, tuple) else (sent,):
                     if part is HANG_UP:
                         return
-                    sock.sendall(part)
+                    if isinstance(part, threading.Event):
+                        part.wait(_PATIENCE_S)
+                    else:
+                        sock.sendall(part)
         self._open.discard(sock)
 
     @staticmethod
