@@ -145,3 +145,22 @@ def test_bytes_that_change_later_are_an_error_at_the_headers_not_a_crash():
     with pytest.raises(CorruptRecordsError, match="t/3: the records at offset 0"):
         columns.to_arrow(["headers"])
     assert columns.topic_partition == TP
+
+
+def test_a_record_batch_that_is_held_is_not_written_over_by_later_ones():
+    written = [[Written(n, None, bytes([turn]) * 1000, 1) for n in range(100)] for turn in range(8)]
+    sets = [decoded(batch(records)) for records in written]
+    held, slices = [], []
+    for number, columns in enumerate(sets):
+        made = columns.to_arrow()
+        if number % 2:
+            held.append((number, made))
+        else:
+            slices.append((number, made.column("value").slice(40, 10)))
+        del made
+    for columns in sets:
+        columns.to_arrow()  # nobody holds it
+    for number, made in held:
+        assert set(made.column("value").to_pylist()) == {bytes([number]) * 1000}
+    for number, values in slices:
+        assert set(values.to_pylist()) == {bytes([number]) * 1000}
