@@ -220,7 +220,7 @@ class ColumnarFetcher:
     def _service(self, now: float, wait_s: float) -> None:
         """Look after searches, connections and sockets; wait up to wait_s for the latter."""
         self._next_service = now + _SERVICE_S
-        self._note_found()
+        self._note_found(now)
         self._note_opened(now)
         self._ask(now)
         if self._receive_from_elsewhere():
@@ -292,11 +292,15 @@ class ColumnarFetcher:
         if pause:
             state.not_before = time.monotonic() + self._settings.backoff_s
 
-    def _note_found(self) -> None:
+    def _note_found(self, now: float) -> None:
         for tp, address in self._leaders.take().items():
             state = self._states.get(tp)
-            if state is not None:
-                state.leader = self._known_leaders[tp] = address
+            if state is None:
+                continue
+            if state.leader is not None and state.leader != address:
+                # it was only suspected: what it may still answer must not come on top of what the new one does
+                self._leave(state.leader, f"broker {address.broker_id} leads {tp} now", now)
+            state.leader = self._known_leaders[tp] = address
         for tp, reason in self._leaders.take_reasons().items():
             self._complain(tp, reason)
         error = self._leaders.take_error()
@@ -434,11 +438,22 @@ class ColumnarFetcher:
         lost = [tp for tp, state in self._states.items() if state.leader == link.address]
         self._find_leaders(lost, 0.0 if link.failures == 1 else self._settings.backoff_s)
 
+    def _leave(self, address: BrokerAddress, reason: str, now: float) -> None:
+        link = self._links.get(address)
+        if link is not None and link.connection is not None:
+            self._lose(link, reason, now)
+
     def _drop_overdue(self) -> None:
+        """Give up brokers that say nothing, and meanwhile ask whether others lead what they led."""
         now = time.monotonic()
         for link in list(self._links.values()):
-            if link.is_overdue(now) and not self._is_readable(link):
+            if not (link.is_overdue(now) or link.is_suspect(now)) or self._is_readable(link):
+                continue
+            if link.is_overdue(now):
                 self._lose(link, f"broker {link.address.broker_id} at {link.address} does not answer", now)
+            else:
+                link.suspect(now)
+                self._leaders.search([tp for tp, state in self._states.items() if state.leader == link.address])
 
     def _is_readable(self, link: BrokerLink) -> bool:
         return any(key.data is link for key, _ in self._selector.select(0))

@@ -40,6 +40,7 @@ class BrokerLink:
         self._opening: Opening | None = None
         self._sessions = FetchSessions()
         self.connection: Connection | None = None
+        self._suspected_until = 0.0
         self.is_watched = False
         """Whether the fetcher waits for the socket itself."""
         self.asked: Mapping[TopicPartition, tuple[int, int]] = {}
@@ -125,13 +126,21 @@ class BrokerLink:
         """The broker lost it."""
         self._sessions.broken()
 
+    def is_suspect(self, now: float) -> bool:
+        """Whether the broker has been silent for longer than one is that holds back an empty answer."""
+        return self._silence_s(now) > self._settings.suspicion_s and now >= self._suspected_until
+
+    def suspect(self, now: float) -> None:
+        """Whether others lead by now is being asked: not to be asked again for a while."""
+        self._suspected_until = now + self._settings.suspicion_s
+
     def is_overdue(self, now: float) -> bool:
         """Whether the broker has been silent for too long."""
+        return self._silence_s(now) > self._settings.socket_timeout_s + self._settings.max_wait_ms / 1000
+
+    def _silence_s(self, now: float) -> float:
         connection = self.connection
-        if connection is None or not connection.is_waiting:
-            return False
-        allowed_s = self._settings.socket_timeout_s + self._settings.max_wait_ms / 1000
-        return now - connection.waiting_since > allowed_s
+        return now - connection.waiting_since if connection is not None and connection.is_waiting else 0.0
 
     def close(self, *, wait: bool = False) -> None:
         """Hang up; wait: until a thread that is opening has ended."""

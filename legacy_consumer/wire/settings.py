@@ -12,6 +12,8 @@ _LARGEST_BYTES = 100_000_000
 """librdkafka's receive.message.max.bytes: what a response, or one batch of messages, may have at most."""
 _OVERHEAD_BYTES = 64 * 1024
 _LEAST_PARTITION_BYTES = 64 * 1024
+_SUSPICION_S = 2.0
+"""Also in the midst of a response: a leader is looked up in one batched read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,11 @@ class FetchSettings:
             least_partition_bytes=min(_LEAST_PARTITION_BYTES, size),
             largest_bytes=max(_LARGEST_BYTES, size + _OVERHEAD_BYTES),
         )
+
+    @property
+    def suspicion_s(self) -> float:
+        """A broker from which no byte came for so long may lead no more; whether it does is asked, as often."""
+        return min(_SUSPICION_S + self.max_wait_ms / 1000, self.socket_timeout_s / 2)
 
     def largest_response_bytes(self, asked: Iterable[int]) -> int:
         """What a response to a request for so many bytes of each partition may have."""

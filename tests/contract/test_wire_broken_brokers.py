@@ -103,6 +103,17 @@ def assert_whole(got, *partitions):
         assert [m.value() for m in got.messages[tp]] == VALUES
 
 
+def receiving_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "receive-responses"]
+
+
+def until(condition):
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 def other_id(frame):
     return frame[:4] + struct.pack(">i", 0x7ABCDEF) + frame[8:]
 
@@ -224,6 +235,41 @@ def test_a_broker_that_is_silent_holds_up_nobody_else_and_is_left(cluster):
     assert sound.fetches
 
 
+@pytest.mark.parametrize("sent", [0, 50])
+def test_a_broker_whose_network_vanished_is_left_when_another_one_leads(cluster, sent):
+    vanished, new, comes_back = cluster.broker(1, T0), cluster.broker(2), threading.Event()
+    new.logs[T0] = list(VALUES)
+    vanished.misbehave(lambda frame: (frame[:sent], comes_back, frame[sent:]))
+    fetcher = cluster.fetcher(socket_timeout_ms=600_000)
+    fetcher.assign({T0: 0})
+    until(lambda: fetcher.poll(10, 0.001) is not None or vanished.fetches)
+    cluster.lead(T0, 2)
+    assert_whole(fetch(fetcher, COUNT), T0)
+    comes_back.set()
+    assert is_silent(fetcher, 0.1)
+    assert len(vanished.fetches) == 1
+
+
+def test_a_broker_that_is_slow_and_leads_is_waited_for(cluster):
+    slow, goes_on = cluster.broker(1, T0), threading.Event()
+    slow.misbehave(lambda frame: (frame[:50], goes_on, frame[50:]))
+    fetcher = cluster.fetcher(socket_timeout_ms=600_000)
+    fetcher.assign({T0: 0})
+    got = Fetched()
+
+    def asked_and_told():
+        poll_into(got, fetcher, timeout_s=0.01)
+        (link,) = fetcher._links.values() or [None]
+        return link is not None and link._suspected_until > 0 and not fetcher._leaders._open
+
+    until(asked_and_told)
+    goes_on.set()
+    while got.count < COUNT:
+        poll_into(got, fetcher)
+    assert_whole(got, T0)
+    assert [asked[T0][0] for asked in slow.fetches].count(0) == 1, "not asked for again"
+
+
 def test_leaders_are_asked_of_the_brokers_while_zookeeper_is_out_of_sight(cluster, caplog):
     broker = cluster.broker(0, T0, T1)
     fetchers = cluster.fetchers()
@@ -292,17 +338,6 @@ def test_many_partitions_share_a_response_of_a_broker_that_knows_no_limit_for_it
 
 
 # Receiving elsewhere
-
-
-def receiving_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "receive-responses"]
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("sent", [0, 5, 100, None])
