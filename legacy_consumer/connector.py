@@ -48,7 +48,7 @@ from rebalance.clock import Clock, SystemClock
 from rebalance.coordinator import Coordinator, Periods, Status
 from rebalance.counters import MemberCounters, Vitals
 from rebalance.errors import StrategyMismatchError
-from rebalance.group_strategy import Strategy, find_mismatch
+from rebalance.group_strategy import Strategy, find_mismatch, telling_partitions, tells_of_no_other
 from rebalance.lease import Lease
 from rebalance.machine import Doubted, Drained, Phase, Policy
 from rebalance.mailbox import Errand
@@ -59,7 +59,7 @@ from rebalance.subscription import TopicFilter, subscribed_topics
 from zk_layout.errors import ConfigError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
-from zk_layout.paths import TopicsPath
+from zk_layout.paths import TopicOwnersPath, TopicsPath
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):
@@ -409,6 +409,15 @@ class ConsumerConnector:
         ).read()
         if not group.members.keys() - {self.consumer_id}:
             return None
+        folders = self._store.exists_many([TopicOwnersPath(config.group_id, topic).path for topic in group.partitions])
+        if not any(folder is not None and folder.num_children for folder in folders):
+            # a group that starts: nobody owns anything yet
+            return None
+        telling = telling_partitions(group, strategy, without=self.consumer_id)
+        if telling is not None:
+            few = read_owners(self._store, group, [tp for tp, _ in telling])
+            if tells_of_no_other(telling, few):
+                return None
         return find_mismatch(group, read_owners(self._store, group), strategy, without=self.consumer_id)
 
     def _judge(self, mismatch: StrategyMismatchError) -> None:

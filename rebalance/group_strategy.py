@@ -7,7 +7,7 @@ never gets what it thinks is its own, while partitions that others think are its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from rebalance.assignors import ASSIGNORS, DIALECTS, Dialect
@@ -88,6 +88,41 @@ def find_mismatch(
     if not shown or ours in shown:
         return None
     return StrategyMismatchError(group.group, str(ours), tuple(map(str, shown)), _settings(shown))
+
+
+def telling_partitions(
+    group: GroupSnapshot, ours: Strategy, *, without: str | None = None
+) -> tuple[tuple[TopicPartition, ConsumerThreadId], ...] | None:
+    """A few partitions whose owners can tell that find_mismatch would find none, so that not all have to be read.
+
+    For each strategy that differs from ours a partition, and whom that strategy gives it: see tells_of_no_other.
+    None if there is no such partition for one of them, and all owners have to be read.
+    """
+    try:
+        own = ours.assign(group)
+    except AssignmentRefusedError:
+        own = {}
+    telling: dict[TopicPartition, ConsumerThreadId] = {}
+    for strategy in STRATEGIES:
+        try:
+            other = strategy.assign(group)
+        except AssignmentRefusedError:
+            continue
+        if other == own or any(telling.get(tp) == other[tp] for tp in telling if tp in other):
+            continue
+        differ = (tp for tp, to in other.items() if to.consumer_id != without and own.get(tp) != to)
+        found = next((tp for tp in differ if tp not in telling), None)
+        if found is None:
+            return None
+        telling[found] = other[found]
+    return tuple(telling.items())
+
+
+def tells_of_no_other(
+    telling: Iterable[tuple[TopicPartition, ConsumerThreadId]], owners: Mapping[TopicPartition, str]
+) -> bool:
+    """Whether none of the strategies that would give these partitions to these threads is what the group shows."""
+    return all(owners.get(tp) not in (str(thread), thread.consumer_id) for tp, thread in telling)
 
 
 def _settings(shown: tuple[Strategy, ...]) -> str:

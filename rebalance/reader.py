@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from rebalance.assignors.java_hash import java_sort_key
@@ -25,7 +25,7 @@ from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_re
 from zk_layout.codecs import decode_registration, decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError
 from zk_layout.model import ConsumerRegistration, TopicPartition
-from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicOwnersPath, TopicPath, TopicsPath
+from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicPath, TopicsPath
 from zk_layout.store import Children, WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
@@ -266,18 +266,17 @@ def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegis
     return (registration if reason is None else None), reason, kind
 
 
-def read_owners(store: ZkStore, group: GroupSnapshot) -> Mapping[TopicPartition, str]:
-    """{partition: text of its owner znode} of the group's topics; those without owner are left out.
+def read_owners(
+    store: ZkStore, group: GroupSnapshot, partitions: Sequence[TopicPartition] | None = None
+) -> Mapping[TopicPartition, str]:
+    """{partition: text of its owner znode}, of these or all of the group's topics; those without owner are left out.
 
-    Lists them first: in a group that starts there are few, and each that is missing costs as much as one that is not.
     Raises: ZooKeeperError.
     """
-    lists = store.get_children_many([TopicOwnersPath(group.group, topic).path for topic in group.partitions])
-    partitions = [
-        TopicPartition(topic, number)
-        for (topic, numbers), owned in zip(group.partitions.items(), lists, strict=True)
-        for number in sorted(set(numbers) & {int(name) for name in owned or () if name.isdecimal()})
-    ]
+    if partitions is None:
+        partitions = [
+            TopicPartition(topic, number) for topic, numbers in group.partitions.items() for number in numbers
+        ]
     znodes = store.get_data_many([OwnerPath(group.group, *tp).path for tp in partitions])
     return {
         tp: (znode.data or b"").decode("utf-8", "backslashreplace")

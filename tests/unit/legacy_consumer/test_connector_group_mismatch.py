@@ -166,3 +166,39 @@ def test_an_owner_that_is_merely_in_the_way_is_no_mismatch(cluster):
     assert connector.status.phase is Phase.DEGRADED
     cluster.admin.delete("/consumers/g/owners/t/0")
     eventually(lambda: TopicPartition("t", 0) in connector.status.owned)
+
+
+class CountingStore(MemoryStore):
+    """Notes which owner znodes are read."""
+
+    def __init__(self, server):
+        super().__init__(server)
+        self.owners_read = []
+
+    def get_data_many(self, paths, watcher=None):
+        self.owners_read += [path for path in paths if "/owners/" in path]
+        return super().get_data_many(paths, watcher)
+
+
+def owners_read_by_the_check_of(cluster, **properties):
+    store = CountingStore(cluster.zookeeper)
+    store.start()
+    connector = ConsumerConnector(
+        store=store, fetchers=FakeFetchers(FakeKafka()), zookeeper_connect="memory", group_id="g", **properties
+    )
+    cluster.connectors.append(connector)
+    return connector._find_mismatch(), len(store.owners_read)
+
+
+def test_of_a_group_of_its_own_strategy_a_member_reads_one_owner_and_of_another_one_all(cluster):
+    cluster.register("a", "b", "c")
+    cluster.own(RANGE)
+    assert owners_read_by_the_check_of(cluster, partition_assignment_strategy="range") == (None, 1)
+    mismatch, read = owners_read_by_the_check_of(cluster, partition_assignment_strategy="roundrobin")
+    assert isinstance(mismatch, StrategyMismatchError)
+    assert read == 6, "the one again, and all five"
+
+
+def test_of_a_group_that_owns_nothing_yet_a_member_reads_no_owner(cluster):
+    cluster.register("a", "b")
+    assert owners_read_by_the_check_of(cluster) == (None, 0)

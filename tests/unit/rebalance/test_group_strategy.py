@@ -11,6 +11,8 @@ from rebalance.group_strategy import (
     find_mismatch,
     strategies_of_group,
     strategies_of_members,
+    telling_partitions,
+    tells_of_no_other,
 )
 from rebalance.snapshot import GroupSnapshot
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
@@ -147,3 +149,40 @@ def test_nobody_is_refused_by_a_settled_group_of_its_own_strategy(members, topic
     assert all(strategy in shown for name, shown in strategies_of_members(group, owners).items() if shown)
     if owners:
         assert strategy in strategies_of_group(group, owners)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["g_a", "g_b", "g_c", "g_a-1"]), SUBSCRIPTIONS, min_size=1),
+    st.dictionaries(st.sampled_from(["t", "u", "topic-1"]), st.integers(0, 13)),
+    st.sampled_from(STRATEGIES),
+    st.sampled_from(STRATEGIES),
+    st.sampled_from([None, "g_a", "g_c"]),
+    st.data(),
+)
+def test_what_a_few_owners_tell_is_what_all_would_tell(members, topics, strategy, ours, without, data):
+    group = snapshot(members, topics)
+    try:
+        owners = owners_by(strategy, group)
+    except AssignmentRefusedError:
+        assume(False)
+    for tp in sorted(owners):
+        match data.draw(st.sampled_from(["stays", "stays", "stays", "missing", "another's", "no thread"])):
+            case "missing":
+                del owners[tp]
+            case "another's":
+                owners[tp] = data.draw(st.sampled_from(["g_a-0", "g_b-1", "g_x-0"]))
+            case "no thread":
+                owners[tp] = owners[tp].rpartition("-")[0]
+    telling = telling_partitions(group, ours, without=without)
+    if telling is not None and tells_of_no_other(telling, owners):
+        assert find_mismatch(group, owners, ours, without=without) is None
+
+
+def test_of_a_large_group_of_our_strategy_a_few_owners_tell_it_and_of_another_one_they_do_not():
+    group = snapshot({f"g_{n:02}": {"topic-1": 1} for n in range(50)}, {"topic-1": 500})
+    telling = telling_partitions(group, RANGE)
+    assert len(telling) == 2, "for round-robin from 1.0 on, and before"
+    assert tells_of_no_other(telling, owners_by(RANGE, group))
+    assert tells_of_no_other(telling, {}), "a group that starts"
+    for other in (RR_0_10_2, RR_1_0):
+        assert not tells_of_no_other(telling, owners_by(other, group))
