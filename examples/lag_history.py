@@ -2,10 +2,11 @@
 
     python examples/lag_history.py --zookeeper localhost:2181/kafka --groups 'billing,web-*' --table lag-history
     python examples/lag_history.py --table lag-history --draw billing
+    python examples/lag_history.py --table lag-history --draw billing --svg billing.svg
 
 The first takes a snapshot every --every seconds and appends it to Parquet files, until it is interrupted or --snapshots
 are taken; its checkpoint lies beside the table, so it can be stopped and started again. The second draws a group's lag
-over time as text.
+over time as text, the third also as a picture for a browser, with a line for each topic.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
 
 import click
 
@@ -29,6 +31,15 @@ SCHEMA = (
 )
 BLOCKS = " ▁▂▃▄▅▆▇█"
 WIDTH = 72
+COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b", "#7f7f7f")
+"""Of the lines; with more topics they come again."""
+PICTURE = (900, 360)
+LEFT, RIGHT, TOP, BOTTOM = 90, 24, 24, 40
+"""The margins of a picture, for its title and its scales; on top comes a line for each topic."""
+LINE = 16
+
+History = Sequence[tuple[datetime, int]]
+"""(when, lag) of each snapshot."""
 
 
 @click.command(epilog="Example: python examples/lag_history.py --zookeeper localhost:2181 --table lags --snapshots 9")
@@ -38,15 +49,26 @@ WIDTH = 72
 @click.option("--every", default=10.0, show_default=True, help="Seconds from one snapshot to the next.")
 @click.option("--snapshots", type=int, help="Stop after so many.")
 @click.option("--draw", metavar="GROUP", help="Draw the lag of this group instead.")
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="With --draw: a picture into this file.")
 def main(
-    table: Path, zookeeper: str | None, groups: str, every: float, snapshots: int | None, draw: str | None
+    table: Path,
+    zookeeper: str | None,
+    groups: str,
+    every: float,
+    snapshots: int | None,
+    draw: str | None,
+    svg: Path | None,
 ) -> None:
     """Keep a history of the lag of groups, or draw it."""
-    if (zookeeper is None) == (draw is None):
+    if (zookeeper is None) == (draw is None) or (svg is not None and draw is None):
         raise click.UsageError("give --zookeeper to keep the history, or --draw to look at it")
     with started_spark() as spark:
         if draw is not None:
-            click.echo(drawing(draw, history_of(spark, table, draw)))
+            topics = topics_of(spark, table, draw)
+            click.echo(drawing(draw, total(topics)))
+            if svg is not None and topics:
+                svg.write_text(picture(draw, topics), encoding="utf-8")
+                click.echo(f"drawn into {svg}")
         elif zookeeper is not None:
             keep(spark, table, zookeeper, groups, every, snapshots)
 
@@ -81,22 +103,67 @@ def keep(spark: SparkSession, table: Path, zookeeper: str, groups: str, every: f
         query.stop()
 
 
-def history_of(spark: SparkSession, table: Path, group: str) -> list[tuple[datetime, int]]:
-    """(when, lag of all partitions) of each snapshot; an offset beyond the log's end counts as none."""
+def topics_of(spark: SparkSession, table: Path, group: str) -> dict[str, History]:
+    """{topic: its history} of a group, partitions added up; an offset beyond the log's end counts as no lag."""
     from pyspark.sql import functions as f
 
     rows = (
         spark.read.parquet(str(table / "snapshots"))
         .where((f.col("group") == group) & f.col("lag").isNotNull())
-        .groupBy("read_at")
+        .groupBy("topic", "read_at")
         .agg(f.sum(f.greatest("lag", f.lit(0))).alias("lag"))
-        .orderBy("read_at")
+        .orderBy("topic", "read_at")
         .collect()
     )
-    return [(row["read_at"], row["lag"]) for row in rows]
+    topics: dict[str, list[tuple[datetime, int]]] = {}
+    for row in rows:
+        topics.setdefault(row["topic"], []).append((row["read_at"], row["lag"]))
+    return dict(topics)
 
 
-def drawing(group: str, history: Sequence[tuple[datetime, int]]) -> str:
+def total(topics: Mapping[str, History]) -> History:
+    """All topics together."""
+    sums: dict[datetime, int] = {}
+    for history in topics.values():
+        for when, lag in history:
+            sums[when] = sums.get(when, 0) + lag
+    return sorted(sums.items())
+
+
+def picture(group: str, topics: Mapping[str, History]) -> str:
+    """An SVG with a line for each of at least one topic, over the time of all snapshots, the highest lag at the top."""
+    width, height = PICTURE
+    top = TOP + LINE * len(topics)
+    times = [when for history in topics.values() for when, _ in history]
+    first, last = min(times), max(times)
+    most = max(lag for history in topics.values() for _, lag in history)
+    seconds = (last - first).total_seconds() or 1.0
+
+    def place(when: datetime, lag: int) -> str:
+        x = LEFT + (width - LEFT - RIGHT) * (when - first).total_seconds() / seconds
+        return f"{x:.1f},{height - BOTTOM - (height - top - BOTTOM) * lag / (most or 1):.1f}"
+
+    parts = [f'<text x="{LEFT}" y="{TOP}" font-size="16">lag of {escape(group)}</text>']
+    for share in (0.0, 0.5, 1.0):
+        y = height - BOTTOM - (height - top - BOTTOM) * share
+        parts.append(f'<line x1="{LEFT}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ddd"/>')
+        parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{most * share:,.0f}</text>')
+    for when, x, anchor in ((first, LEFT, "start"), (last, width - RIGHT, "end")):
+        parts.append(f'<text x="{x}" y="{height - 12}" text-anchor="{anchor}">{when:%Y-%m-%d %H:%M:%S}</text>')
+    for number, (topic, history) in enumerate(sorted(topics.items())):
+        colour = COLOURS[number % len(COLOURS)]
+        points = " ".join(place(when, lag) for when, lag in history)
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        label = f'x="{width - RIGHT}" y="{TOP + LINE * number}" text-anchor="end" fill="{colour}"'
+        parts.append(f"<text {label}>{escape(topic)}: {history[-1][1]:,}</text>")
+    inside = "\n".join(parts)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+        f'font-size="12">\n<rect width="{width}" height="{height}" fill="white"/>\n{inside}\n</svg>\n'
+    )
+
+
+def drawing(group: str, history: History) -> str:
     """One line of blocks, the highest lag a full one."""
     if not history:
         return f"no lag of {group} in this table"

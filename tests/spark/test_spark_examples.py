@@ -6,6 +6,7 @@ import sys
 import uuid
 from datetime import datetime
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -48,14 +49,44 @@ def test_a_lag_history_is_kept_and_drawn(spark, kafka, tmp_path, lag_history):
     with store_of(kafka.zookeeper_connect) as store:
         Tree(kafka.zookeeper_connect, store).commit("watched", topic, 0, 25)
     lag_history.keep(spark, tmp_path, kafka.zookeeper_connect, "watched", every=0.1, snapshots=2)
-    history = lag_history.history_of(spark, tmp_path, "watched")
+    topics = lag_history.topics_of(spark, tmp_path, "watched")
+    assert list(topics) == [topic]
+    history = lag_history.total(topics)
     assert len(history) >= 2
     assert {lag for _, lag in history} == {15}
     assert lag_history.drawing("watched", history).startswith("watched: lag 15, at most 15\n|██")
 
 
+TIMES = [datetime(2013, 1, 1, 5, minute) for minute in range(5)]  # noqa: DTZ001
+
+
+def test_a_history_is_a_picture_with_a_line_for_each_topic(lag_history):
+    topics = {"a<b": list(zip(TIMES, (0, 5, 10, 5, 0), strict=True)), "c": [(TIMES[0], 20), (TIMES[4], 20)]}
+    assert lag_history.total(topics) == list(zip(TIMES, (20, 5, 10, 5, 20), strict=True))
+    picture = ET.fromstring(lag_history.picture("g & h", topics))
+    svg = "{http://www.w3.org/2000/svg}"
+    lines = [
+        [tuple(map(float, point.split(","))) for point in line.get("points").split()]
+        for line in picture.iter(f"{svg}polyline")
+    ]
+    top, bottom = lag_history.TOP + 2 * lag_history.LINE, lag_history.PICTURE[1] - lag_history.BOTTOM
+    left, right = lag_history.LEFT, lag_history.PICTURE[0] - lag_history.RIGHT
+    assert [y for _, y in lines[0]] == [
+        bottom,
+        bottom - (bottom - top) / 4,
+        (top + bottom) / 2,
+        bottom - (bottom - top) / 4,
+        bottom,
+    ]
+    assert lines[1] == [(left, top), (right, top)]
+    texts = [text.text for text in picture.iter(f"{svg}text")]
+    assert texts == [
+        "lag of g & h", "0", "10", "20", "2013-01-01 05:00:00", "2013-01-01 05:04:00", "a<b: 0", "c: 20",
+    ]  # fmt: skip
+
+
 def test_a_history_is_drawn_as_blocks_of_the_highest_lag(lag_history):
-    times = [datetime(2013, 1, 1, 5, minute) for minute in range(5)]  # noqa: DTZ001
+    times = TIMES
     drawn = lag_history.drawing("g", list(zip(times, (0, 50, 100, 25, 0), strict=True)))
     assert drawn == "g: lag 0, at most 100\n| ▄█▂ |\n2013-01-01 05:00:00 to 2013-01-01 05:04:00, 5 snapshots"
     assert lag_history.drawing("g", []) == "no lag of g in this table"
