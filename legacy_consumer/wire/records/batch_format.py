@@ -33,6 +33,11 @@ REASONS = {
 }
 
 
+_USUAL_HEAD = 16
+_USUAL_TAIL = 4
+"""Bytes that can be read without a look: up to where the key begins, and from where it ends."""
+
+
 @helper
 def _varint(data: Any, at: Any, end: Any) -> Any:
     """(number, where it ends), or (0, -1) if it is cut or has more than 32 bits."""
@@ -109,54 +114,131 @@ def decode_batches(
             stop = end
             time_delta = offset_delta = header_count = np.int64(0)
             key_start = key_length = value_start = value_length = headers_start = np.int64(0)
-            # in a loop and not in a function: the compiler counts references to an array that is passed on
-            for field in range(1, 7):
-                bits = np.uint64(0)
-                shift = np.uint64(0)
-                byte = np.uint64(0x80)
-                while byte >= np.uint64(0x80):
-                    if at >= stop or shift > np.uint64(63):
-                        error = field
-                        break
-                    byte = np.uint64(data[np.uint64(at)])
-                    bits |= (byte & np.uint64(0x7F)) << shift
-                    shift += np.uint64(7)
+            # What most records are like, straight on: numbers of at most three bytes, no headers, nothing wrong. What
+            # is otherwise in any way is read once more, with everything looked after. Bytes are only read where END is
+            # known to lie behind them; that all fields lie inside of the record shows at its end.
+            is_usual = end - at >= _USUAL_HEAD
+            if is_usual:
+                octet = np.int64(data[np.uint64(at)])
+                at += 1
+                zigzag = octet & 0x7F
+                if octet >= 0x80:
+                    octet = np.int64(data[np.uint64(at)])
                     at += 1
-                if field == BAD_TIME:
-                    if shift == np.uint64(70) and byte > np.uint64(1):
+                    zigzag |= (octet & 0x7F) << 7
+                    if octet >= 0x80:
+                        octet = np.int64(data[np.uint64(at)])
+                        at += 1
+                        zigzag |= octet << 14
+                        is_usual &= octet < 0x80
+                stop = at + (zigzag >> 1)
+                is_usual &= zigzag & 1 == 0 and stop <= end
+                at += 1  # the record's attributes, which mean nothing
+                octet = np.int64(data[np.uint64(at)])
+                at += 1
+                zigzag = octet & 0x7F
+                if octet >= 0x80:
+                    octet = np.int64(data[np.uint64(at)])
+                    at += 1
+                    zigzag |= (octet & 0x7F) << 7
+                    if octet >= 0x80:
+                        octet = np.int64(data[np.uint64(at)])
+                        at += 1
+                        zigzag |= octet << 14
+                        is_usual &= octet < 0x80
+                time_delta = (zigzag >> 1) ^ -(zigzag & 1)
+                octet = np.int64(data[np.uint64(at)])
+                at += 1
+                zigzag = octet & 0x7F
+                if octet >= 0x80:
+                    octet = np.int64(data[np.uint64(at)])
+                    at += 1
+                    zigzag |= (octet & 0x7F) << 7
+                    if octet >= 0x80:
+                        octet = np.int64(data[np.uint64(at)])
+                        at += 1
+                        zigzag |= octet << 14
+                        is_usual &= octet < 0x80
+                offset_delta = zigzag >> 1
+                is_usual &= zigzag & 1 == 0 and offset_delta <= highest - base
+                zigzag = np.int64(data[np.uint64(at)])
+                key_start = at + 1
+                key_length = (zigzag >> 1) ^ -(zigzag & 1)
+                at = key_start + max(key_length, np.int64(0))
+                is_usual &= zigzag < 0x80 and key_length >= -1 and end - at >= _USUAL_TAIL
+            if is_usual:
+                octet = np.int64(data[np.uint64(at)])
+                at += 1
+                zigzag = octet & 0x7F
+                if octet >= 0x80:
+                    octet = np.int64(data[np.uint64(at)])
+                    at += 1
+                    zigzag |= (octet & 0x7F) << 7
+                    if octet >= 0x80:
+                        octet = np.int64(data[np.uint64(at)])
+                        at += 1
+                        zigzag |= octet << 14
+                        is_usual &= octet < 0x80
+                value_start = at
+                value_length = (zigzag >> 1) ^ -(zigzag & 1)
+                at += max(value_length, np.int64(0))
+                headers_start = at
+                # the count of headers is all that may follow
+                is_usual &= value_length >= -1 and at == stop - 1
+                if is_usual:
+                    is_usual = data[np.uint64(at)] == 0
+            if not is_usual:
+                at = record
+                stop = end
+                header_count = np.int64(0)
+                # in a loop and not in a function: the compiler counts references to an array that is passed on
+                for field in range(1, 7):
+                    bits = np.uint64(0)
+                    shift = np.uint64(0)
+                    byte = np.uint64(0x80)
+                    while byte >= np.uint64(0x80):
+                        if at >= stop or shift > np.uint64(63):
+                            error = field
+                            break
+                        byte = np.uint64(data[np.uint64(at)])
+                        bits |= (byte & np.uint64(0x7F)) << shift
+                        shift += np.uint64(7)
+                        at += 1
+                    if field == BAD_TIME:
+                        if shift == np.uint64(70) and byte > np.uint64(1):
+                            error = field
+                    elif shift > np.uint64(35) or bits >> np.uint64(32):
                         error = field
-                elif shift > np.uint64(35) or bits >> np.uint64(32):
-                    error = field
-                number = np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1))
-                left = stop - at
-                if field == BAD_LENGTH:
-                    if number < 1 or number > left:
+                    number = np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1))
+                    left = stop - at
+                    if field == BAD_LENGTH:
+                        if number < 1 or number > left:
+                            error = field
+                        stop = at + number
+                        at += 1  # the record's attributes, which mean nothing
+                    elif field == BAD_TIME:
+                        time_delta = number
+                    elif field == BAD_OFFSET:
+                        if number < 0 or number > highest - base:
+                            error = field
+                        offset_delta = number
+                    elif field == BAD_KEY:
+                        if number < -1 or number > left:
+                            error = field
+                        key_start, key_length = at, number
+                        at += max(number, 0)
+                    elif field == BAD_VALUE:
+                        if number < -1 or number > left:
+                            error = field
+                        value_start, value_length = at, number
+                        at += max(number, 0)
+                    elif number < 0 or (number == 0 and at != stop):
                         error = field
-                    stop = at + number
-                    at += 1  # the record's attributes, which mean nothing
-                elif field == BAD_TIME:
-                    time_delta = number
-                elif field == BAD_OFFSET:
-                    if number < 0 or number > highest - base:
-                        error = field
-                    offset_delta = number
-                elif field == BAD_KEY:
-                    if number < -1 or number > left:
-                        error = field
-                    key_start, key_length = at, number
-                    at += max(number, 0)
-                elif field == BAD_VALUE:
-                    if number < -1 or number > left:
-                        error = field
-                    value_start, value_length = at, number
-                    at += max(number, 0)
-                elif number < 0 or (number == 0 and at != stop):
-                    error = field
-                else:
-                    header_count = number
-                    headers_start = value_start + (value_length if value_length > 0 else np.int64(0))
-                if error:
-                    break
+                    else:
+                        header_count = number
+                        headers_start = value_start + (value_length if value_length > 0 else np.int64(0))
+                    if error:
+                        break
             if header_count and with_headers and error == 0 and not _are_headers(data, at, stop, header_count):
                 error = BAD_HEADERS
             if error:

@@ -1,6 +1,8 @@
 """Record sets of every format, written by an encoder of our own, against a reader of our own."""
 
+import itertools
 import struct
+from dataclasses import replace
 
 import hypothesis.strategies as st
 import pytest
@@ -202,3 +204,20 @@ def test_any_buffer_will_do():
     data = batch([Written(0, b"k", b"v", 0)])
     for buffer in (data, bytearray(data), memoryview(data), memoryview(bytearray(b"x" + data))[1:]):
         assert [m.value() for m in decoded(buffer).messages()] == [b"v"]
+
+
+@pytest.mark.parametrize("headers", [(), (("name", b"value"),)])
+def test_numbers_of_every_length_are_read(headers):
+    """Most records have short numbers and no headers, and are read by another way than the others."""
+    edges = [0, 1, 62, 63, 64, 65, 8190, 8191, 8192, 8193, 2**20 - 1, 2**20, 2**20 + 1]
+    times = [*edges, -1, -64, -65, -8192, -8193, -(2**20), 2**31, -(2**40), 2**62]
+    fields = [None, b"", *(b"%d" % size * (size // 4) for size in (4, 240, 252, 256, 260))]
+    records = [Written(edge, None, b"v", 1000) for edge in edges]
+    records += [Written(2**21 + n, None, b"v", 1000 + time) for n, time in enumerate(times)]
+    records += [
+        Written(2**22 + n, key, value, 1000) for n, (key, value) in enumerate(itertools.product(fields, fields))
+    ]
+    records += [Written(2**23 + n, b"k", bytes(size - 20 + n % 40), 1000) for n, size in enumerate([8192, 2**20] * 20)]
+    written = [replace(record, headers=headers if n % 3 else ()) for n, record in enumerate(records)]
+    wanted = [(w.offset, 1, w.timestamp, w.key, w.value, list(w.headers) or None) for w in written]
+    assert rows_of(decoded(batch(written))) == wanted
