@@ -11,6 +11,7 @@ from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
 from legacy_consumer.admin.topic_partitions import list_topic_names
 from legacy_consumer.fetcher import LogOffsets
 from rebalance.group_warnings import GroupWarning
+from zk_layout.errors import NotPermittedError
 from zk_layout.paths import OffsetPath, OffsetsPath, OwnerPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import ZkStore
 
@@ -33,8 +34,27 @@ _ADVICE = {
 def examine_groups(
     store: ZkStore, log_offsets: LogOffsets, *, now_ms: int, stale_after_ms: int = 30 * DAY_MS
 ) -> Iterator[Finding]:
-    """All groups. Raises: ZooKeeperError."""
+    """All groups; one with a znode that may not be read is named, and the others are examined. ZooKeeperError."""
     names = list_groups(store)
+    try:
+        yield from list(_examine(store, log_offsets, names, now_ms, stale_after_ms))
+    except NotPermittedError:
+        for name in names:
+            try:
+                yield from list(_examine(store, log_offsets, [name], now_ms, stale_after_ms))
+            except NotPermittedError as error:
+                yield Finding(
+                    Severity.ERROR,
+                    "not_permitted",
+                    name,
+                    f"group {name} cannot be examined: {error}",
+                    "give the credentials of its members: --config with zookeeper.auth.digest or zookeeper.sasl.*",
+                )
+
+
+def _examine(
+    store: ZkStore, log_offsets: LogOffsets, names: Sequence[str], now_ms: int, stale_after_ms: int
+) -> Iterator[Finding]:
     use = read_use(store, names)
     topics = set(list_topic_names(store))
     present = [one.group for one in use]

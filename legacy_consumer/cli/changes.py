@@ -167,14 +167,17 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
     try:
         with progress_bar("writing offsets", total) as advance:
             for plan in wanted:
-                before = done.partitions
                 if safety.live and plan.members:
                     _write_live(store, plan, safety, done)
+                    advance(len(plan.to_write))
                 else:
                     if safety.live and safety.backup_dir is not None:
                         _back_up(done, safety.backup_dir, plan.group, {plan.group: plan.backup})
-                    written = write_plan(store, plan, force=safety.force)
-                    done.partitions += len(written.partitions)
+                    start = done.partitions
+                    written = write_plan(
+                        store, plan, force=safety.force, on_progress=functools.partial(_advance, done, start, advance)
+                    )
+                    done.partitions = start + len(written.partitions)
                     if written.joined:
                         click.echo(
                             f"Warning: {', '.join(map(printable, written.joined[:3]))} joined group "
@@ -182,7 +185,6 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                             err=True,
                         )
                 done.groups.append(plan.group)
-                advance(done.partitions - before)
     except LegacyConsumerError:
         if done.groups:
             click.echo(
@@ -191,6 +193,12 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                 err=True,
             )
         raise
+
+
+def _advance(done: _Done, start: int, advance: Callable[[int], None], written: int) -> None:
+    """Of the plan that began at start, so many are written by now."""
+    advance(start + written - done.partitions)
+    done.partitions = start + written
 
 
 def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -> None:

@@ -12,6 +12,7 @@ import click
 
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.migration import (
+    Action,
     Choices,
     Direction,
     Sides,
@@ -25,6 +26,7 @@ from legacy_consumer.admin.migration import (
 )
 from legacy_consumer.admin.migration.backup import backup_name
 from legacy_consumer.admin.migration.finish import finish_refusals
+from legacy_consumer.cli.changes import progress_bar
 from legacy_consumer.cli.migrate_tables import (
     outcome_document,
     plan_document,
@@ -231,7 +233,9 @@ def _step(
             click.echo("Nothing was written: add --execute to do it.", err=True)
             return
         carry_out = apply_migration if direction is Direction.TO_KAFKA else roll_back_migration
-        outcome = carry_out(sides, found, backup or Path(backup_name(group, sides.clock.wall_ms())))
+        file = backup or Path(backup_name(group, sides.clock.wall_ms()))
+        with progress_bar(f"writing offsets to {direction.target}", len(found.having(Action.WRITE))) as advance:
+            outcome = carry_out(sides, found, file, advance)
     if as_json:
         click.echo(json.dumps(outcome_document(group, outcome), indent=2))
     else:

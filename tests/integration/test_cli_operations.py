@@ -22,6 +22,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from legacy_consumer import ConsumerConnector
+from legacy_consumer.admin.deletion import delete_group
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.librdkafka import produce_all
 from tests.support.jvm_member import JvmMember, JvmPrograms, KafkaTools, Subscription
@@ -554,7 +555,14 @@ def test_what_an_acl_forbids_changes_nothing(kafka, cluster, store, stopped, tmp
         assert done.code == 1
         assert done.err == f"Error: {path} may not be accessed with these credentials: an ACL forbids it\n"
         assert offsets_of(store, stopped) == before
+        client.set_acls(path, [make_acl("world", "anyone", admin=True)])
+        store.create(f"/consumers/{stopped}-too/offsets/orders/0", b"99", make_parents=True)
+        found = json.loads(run_program("doctor", "--json", *cluster).out)
+        assert [f["subject"] for f in found if f["code"] == "not_permitted"] == [stopped]
+        assert f"{stopped}-too" in {f["subject"] for f in found if f["code"] == "beyond_the_log"}
     finally:
+        if store.exists(f"/consumers/{stopped}-too") is not None:
+            delete_group(store, f"{stopped}-too")
         client.set_acls(path, [make_acl("world", "anyone", all=True)])
         client.stop()
         client.close()

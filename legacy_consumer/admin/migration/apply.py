@@ -8,7 +8,7 @@ partitions without an owner are written, with consumers on the brokers' side non
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,9 +44,12 @@ class Outcome:
     backup: Path | None = None
 
 
-def apply_migration(sides: Sides, plan: MigrationPlan, backup: Path) -> Outcome:
+def apply_migration(
+    sides: Sides, plan: MigrationPlan, backup: Path, on_progress: Callable[[int], None] = lambda _: None
+) -> Outcome:
     """Write to Kafka what the plan says, after the backup, and note it in the group's record.
 
+    on_progress: told after each request how many partitions it was about.
     Raises: MigrationRefusedError with nothing written; MigrationIncompleteError, saying what stands, after which the
     same command goes on.
     """
@@ -63,6 +66,7 @@ def apply_migration(sides: Sides, plan: MigrationPlan, backup: Path) -> Outcome:
     with unfinished(plan, outcome):
         for chunk in _chunks(todo):
             _write_chunk(sides, plan, chunk, looks, outcome)
+            on_progress(len(chunk))
         end_step(sides, record, outcome)
     return outcome
 

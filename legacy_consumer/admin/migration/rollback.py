@@ -6,6 +6,7 @@ else writes meanwhile stands.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from legacy_consumer.admin.migration.apply import Outcome, begin_step, end_step, refuse, unfinished
@@ -17,10 +18,12 @@ from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
 _CHUNK = 1000
 
 
-def roll_back_migration(sides: Sides, plan: MigrationPlan, backup: Path) -> Outcome:
+def roll_back_migration(
+    sides: Sides, plan: MigrationPlan, backup: Path, on_progress: Callable[[int], None] = lambda _: None
+) -> Outcome:
     """Write to ZooKeeper what the plan says, after the backup, and note it in the group's record.
 
-    Raises: as apply_migration.
+    on_progress, Raises: as apply_migration.
     """
     refuse(plan, Direction.TO_ZOOKEEPER)
     record = begin_step(sides, plan, Phase.ROLLING_BACK, backup)
@@ -42,5 +45,6 @@ def roll_back_migration(sides: Sides, plan: MigrationPlan, backup: Path) -> Outc
             result = offsets.commit(chunk, consumer_id=None, session_id=None)
             outcome.written.update((tp, chunk[tp].offset) for tp in result.committed)
             outcome.passed += sorted(result.foreign)
+            on_progress(len(chunk))
         end_step(sides, record, outcome)
     return outcome

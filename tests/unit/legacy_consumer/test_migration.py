@@ -428,3 +428,15 @@ def test_what_nobody_can_read_of_a_topic_that_is_gone_stands_in_no_way(world):
     [gone] = [move for move in plan.moves if move.tp.topic == "gone"]
     assert (gone.action, gone.reason) == (Action.SKIP, "the topic does not exist any more")
     assert plan.refusals == ()
+
+
+def test_a_step_tells_how_far_it_has_come(world):
+    told = []
+    apply_migration(
+        world.sides, make_plan(look_at(world.sides), Direction.TO_KAFKA), world.folder / "there.json", told.append
+    )
+    world.put_in_kafka(15, 25, 35)
+    roll_back_migration(
+        world.sides, make_plan(look_at(world.sides), Direction.TO_ZOOKEEPER), world.folder / "back.json", told.append
+    )
+    assert (told, world.in_zookeeper()) == ([3, 3], [15, 25, 35])
