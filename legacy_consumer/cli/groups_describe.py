@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
 import click
 from rich.console import RenderableType
-from rich.text import Text
 
 from legacy_consumer.admin.groups import GroupDescription, describe_groups
 from legacy_consumer.admin.lag_verdict import Verdict
 from legacy_consumer.admin.lag_watch import GroupWatch
+from legacy_consumer.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
 from legacy_consumer.admin.topic_partitions import read_topic_lives
 from legacy_consumer.cli.group_documents import PARTITION_FIELDS, group_document, partition_records
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
-from legacy_consumer.cli.group_tables import Line, Part, TableOf, group_parts
+from legacy_consumer.cli.group_tables import Line, group_parts
 from legacy_consumer.cli.kafka_formats import KAFKA_FORMATS, kafka_lines
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import drawn_table, print_table, printable, say
+from legacy_consumer.cli.showing import drawn, print_parts
+from legacy_consumer.cli.tables import printable, say
 from legacy_consumer.cli.watching import interval_option, watch
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.fetchers import choose_fetcher
-from legacy_consumer.librdkafka import open_log_offsets
+from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets
 from rebalance.clock import SystemClock
+from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OwnersPath
 from zk_layout.store import ZkStore
@@ -79,7 +82,8 @@ def describe(
     same. Below the tables stand the strategy that the owners show, what cannot work in this group, and which fetcher a
     member with the settings of this command uses.
 
-    With --watch --json each look is one line. --kafka-format shows the offsets in ZooKeeper.
+    With --watch --json each look is one line. --kafka-format shows what Kafka's tools do: the offset in Kafka where the
+    group has one there (offsets.storage=kafka), otherwise that in ZooKeeper, which all else here is about.
     """
     check_wanted(groups, all_groups=all_groups)
     if kafka_format is not None and output is not Output.TABLE:
@@ -90,7 +94,10 @@ def describe(
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         look = _Look(store, log_offsets, groups, all_groups=all_groups, topics=frozenset(topics))
         fetches_with = str(choose_fetcher(_member_config(cluster)))
-        printer = _Printer(look, output, kafka_format, fetches_with, one=len(groups) == 1, in_a_row=is_watched)
+        in_kafka = _OffsetsInKafka(cluster, store)
+        printer = _Printer(
+            look, output, kafka_format, fetches_with, in_kafka, one=len(groups) == 1, in_a_row=is_watched
+        )
         if not is_watched:
             printer.print()
             return
@@ -125,11 +132,38 @@ class _Look:
 
 
 @dataclass(slots=True)
+class _OffsetsInKafka:
+    """Asks each group's coordinator, until one does not answer; then the offsets in ZooKeeper must do."""
+
+    cluster: ClusterOptions
+    store: ZkStore
+    _is_silent: bool = False
+
+    def read(self, found: GroupDescription, topics: Collection[str]) -> dict[TopicPartition, int]:
+        wanted = [TopicPartition(row.topic, row.partition) for row in found.partitions if row.topic in topics]
+        if self._is_silent:
+            return {}
+        try:
+            config = ConsumerConfig.load(
+                self.cluster.config_file, {**self.cluster.overrides(), "group.id": found.group}
+            )
+        except ConfigError:  # Kafka would not take the group's name either
+            return {}
+        try:
+            return read_offsets_in_kafka(self.store, lambda: open_group_offsets(config, self.store), wanted)
+        except (BrokersUnavailableError, MissingListenerError) as error:
+            self._is_silent = True
+            click.echo(f"Warning: offsets are those in ZooKeeper, Kafka does not tell its own: {error}", err=True)
+            return {}
+
+
+@dataclass(slots=True)
 class _Printer:
     look: _Look
     output: Output
     kafka_format: str | None
     fetches_with: str
+    in_kafka: _OffsetsInKafka
     one: bool = field(kw_only=True)
     in_a_row: bool = field(kw_only=True)
     _warned: str | None = None
@@ -158,18 +192,13 @@ class _Printer:
         self._warn(found)
 
     def draw(self) -> list[RenderableType]:
-        parts = [part for one in self.look.take() for part in [*group_parts(*one), Line("")]]
-        return [_renderable(part) for part in parts]
+        return drawn(part for one in self.look.take() for part in [*group_parts(*one), Line("")])
 
     def _print_tables(self, found: Sequence[tuple[GroupDescription, Mapping[TopicPartition, Verdict]]]) -> None:
         for number, one in enumerate(found):
             if number or (self.in_a_row and self._warned is not None):
                 click.echo()
-            for part in group_parts(*one):
-                if isinstance(part, TableOf):
-                    print_table(part.columns, part.rows)
-                else:
-                    say(part.text, part.style)
+            print_parts(group_parts(*one))
         if not found:
             click.echo("There is no group in /consumers.", err=True)
             return
@@ -179,7 +208,8 @@ class _Printer:
         assert self.kafka_format is not None
         owned = self.look.owned_topics([one.group for one in found])
         for one in found:
-            for line in kafka_lines(self.kafka_format, one, owned[one.group]):
+            seen = seen_from_kafka(one, self.in_kafka.read(one, owned[one.group]))
+            for line in kafka_lines(self.kafka_format, seen, owned[one.group]):
                 click.echo(line)
 
     def _warn(self, found: Sequence[tuple[GroupDescription, object]]) -> None:
@@ -192,7 +222,3 @@ class _Printer:
 def _member_config(cluster: ClusterOptions) -> ConsumerConfig:
     """That of a member with these settings; which group it joins does not matter here."""
     return ConsumerConfig.load(cluster.config_file, {"group.id": "any", **cluster.overrides()})
-
-
-def _renderable(part: Part) -> RenderableType:
-    return drawn_table(part.columns, part.rows) if isinstance(part, TableOf) else Text(part.text, part.style)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
@@ -9,10 +11,12 @@ import click
 from legacy_consumer.admin.groups import GroupDescription, describe_groups
 from legacy_consumer.cli.group_documents import session
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
-from legacy_consumer.cli.group_tables import BAD, MEMBER_COLUMNS, count, member_rows
+from legacy_consumer.cli.group_tables import BAD, MEMBER_COLUMNS, Line, Part, TableOf, count, member_rows
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import print_table, printable, say
+from legacy_consumer.cli.showing import drawn, print_parts
+from legacy_consumer.cli.tables import printable
+from legacy_consumer.cli.watching import interval_option, watch
 from rebalance.clock import SystemClock
 
 _FIELDS = (
@@ -34,30 +38,62 @@ _FIELDS = (
     epilog="""
 
 \b
-Example:
+Examples:
   legacy-consumer groups members billing --zookeeper localhost:2181/kafka
+  legacy-consumer groups members --all-groups --watch --zookeeper localhost:2181/kafka
 """
 )
 @cluster_options
 @output_options
 @click.argument("groups", metavar="GROUP...", nargs=-1)
 @click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
-def members(output: Output, cluster: ClusterOptions, groups: tuple[str, ...], all_groups: bool) -> None:
+@interval_option
+@click.pass_context
+def members(
+    ctx: click.Context,
+    output: Output,
+    cluster: ClusterOptions,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    is_watched: bool,
+    interval: float,
+) -> None:
     """Show who is in a group: the client, its subscription, how many streams and partitions it has, since when.
 
     No broker is asked. A registration that nobody can read is named with the reason: members of the JVM fail every
-    rebalance while it is there.
+    rebalance while it is there. With --watch --json each look is one line.
     """
     check_wanted(groups, all_groups=all_groups)
+    if is_watched and output is Output.CSV:
+        raise click.UsageError("--watch prints tables or JSON, one array for each look.")
     with open_store(load_cluster_config(cluster)) as store:
-        found = describe_groups(store, None, wanted_groups(store, groups, all_groups=all_groups))
+
+        def look() -> list[GroupDescription]:
+            return describe_groups(store, None, wanted_groups(store, groups, all_groups=all_groups))
+
+        if not is_watched:
+            _print(look(), output)
+            return
+
+        def print_look() -> None:
+            found = look()
+            if output is Output.JSON:
+                click.echo(json.dumps([record for one in found for record in _records(one)]))
+            else:
+                _print(found, output)
+
+        title = printable(", ".join(groups)) if groups else "All groups"
+        ctx.exit(watch(lambda: drawn(_parts(look())), print_look, title=title, interval_s=interval))
+
+
+def _print(found: Sequence[GroupDescription], output: Output) -> None:
     records = [record for one in found for record in _records(one)]
     if output is Output.JSON:
         print_json(records)
     elif output is Output.CSV:
         print_csv(_FIELDS, [{**record, "subscription": _in_a_word(record["subscription"])} for record in records])
     else:
-        _show(found)
+        print_parts(_parts(found))
 
 
 def _records(found: GroupDescription) -> list[dict[str, object]]:
@@ -74,15 +110,18 @@ def _in_a_word(subscription: object) -> str:
     return " ".join(f"{topic}:{streams}" for topic, streams in subscription)
 
 
-def _show(found: list[GroupDescription]) -> None:
+def _parts(found: Sequence[GroupDescription]) -> list[Part]:
     now_ms = SystemClock().wall_ms()
+    parts: list[Part] = []
     for number, one in enumerate(found):
         if number:
-            click.echo()
+            parts.append(Line(""))
         unreadable = f" and {len(one.unreadable)} unreadable" if one.unreadable else ""
-        say(f"Group {printable(one.group)}: {count(len(one.members), 'member')}{unreadable}", "bold")
+        heading = f"Group {printable(one.group)}: {count(len(one.members), 'member')}{unreadable}"
+        parts.append(Line(heading, "bold"))
         if one.members or one.unreadable:
-            click.echo()
-            print_table(MEMBER_COLUMNS, member_rows(one, now_ms))
-        for bad in one.unreadable:
-            say(f"unreadable: {printable(bad.problem)}", BAD)
+            parts += [Line(""), TableOf(MEMBER_COLUMNS, member_rows(one, now_ms))]
+        if one.unreadable:
+            parts.append(Line(""))
+        parts += [Line(f"unreadable: {printable(bad.problem)}", BAD) for bad in one.unreadable]
+    return parts

@@ -6,9 +6,9 @@
     0.10.2    of 0.10.2 to 1.0
     1.1       of 1.1
 
-As these do, they show the topics that have a directory under `owners`, and all partitions that those have. Offsets are
-those in ZooKeeper. Up to 0.10.1 OWNER is the text of the owner znode; later CONSUMER-ID is it up to the last dash, and
-members that own nothing get a line of their own.
+As these do, they show the topics that have a directory under `owners`, and all partitions that those have. Up to 0.10.1
+OWNER is the text of the owner znode; later CONSUMER-ID is it up to the last dash, and members that own nothing get a
+line of their own.
 """
 
 from __future__ import annotations

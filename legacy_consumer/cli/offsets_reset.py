@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 
 import click
 
 from legacy_consumer.admin.log_times import BrokerLogTimes
-from legacy_consumer.admin.offset_plans import Standing, choose_partitions, make_plan, read_standings
+from legacy_consumer.admin.offset_plans import OffsetPlan, Standing, choose_partitions, make_plan, read_standings
 from legacy_consumer.admin.offset_targets import (
     ShiftBy,
     Target,
@@ -18,16 +19,26 @@ from legacy_consumer.admin.offset_targets import (
     ToTime,
     resolve,
 )
+from legacy_consumer.admin.offsets_in_kafka import read_offsets_in_kafka
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.offset_sources import load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
+from legacy_consumer.cli.tables import printable
 from legacy_consumer.cli.times import parse_duration_s, parse_time_ms
 from legacy_consumer.cli.topic_choices import parse_topics
-from legacy_consumer.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
+from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers
 from rebalance.clock import SystemClock
+from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 3
 
 
 @click.command(
@@ -82,6 +93,9 @@ def reset(
     --live: they stop handing out messages, say so, and go on from the new offsets, without a restart. Members of the
     JVM must be stopped.
 
+    It changes the offsets in ZooKeeper. That the group has some in Kafka as well (offsets.storage=kafka) is said, for
+    its members go on from those, or from the greater of both.
+
     Nothing is written either when an offset lies outside the log or a broker that has to be asked does not answer.
     """
     check_group(group)
@@ -97,7 +111,27 @@ def reset(
             wanted = choose_partitions(store, standings, chosen)
         after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
         plan = make_plan(store, group, standings, after)
+        _warn_of_kafka(cluster, store, plan)
         carry_out(store, [plan], safety, output, name=group)
+
+
+def _warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plan: OffsetPlan) -> None:
+    """Say which partitions have an offset in Kafka, which this reset does not change."""
+    partitions = [change.partition for change in plan.changes]
+    try:
+        config = ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": plan.group})
+        found = read_offsets_in_kafka(store, lambda: open_group_offsets(config, store), partitions)
+    except (BrokersUnavailableError, MissingListenerError, ConfigError) as error:
+        logger.info("group %s: whether it has offsets in Kafka is not known: %s", plan.group, error)
+        return
+    if found:
+        some = ", ".join(f"{printable(str(tp))} at {found[tp]}" for tp in sorted(found)[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        click.echo(
+            f"Warning: the group has offsets in Kafka too ({some}{more}): members with offsets.storage=kafka go on "
+            "from those, or from the greater of both; only the offsets in ZooKeeper are changed here",
+            err=True,
+        )
 
 
 def _is_chosen(tp: TopicPartition, chosen: dict[str, frozenset[int]]) -> bool:

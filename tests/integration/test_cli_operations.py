@@ -17,6 +17,7 @@ import tempfile
 import termios
 from pathlib import Path
 
+import confluent_kafka
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
@@ -142,6 +143,26 @@ def test_describe_prints_what_consumer_offset_checker_prints(kafka, cluster, mix
     )
     done = run_program("groups", "describe", "mixed", "--kafka-format", "checker", *cluster)
     assert done.out.splitlines() == theirs
+
+
+@pytest.mark.parametrize(("version", "ours"), [("0.10.2.2", "0.10.2"), ("1.1.1", "1.1")])
+def test_offsets_in_kafka_are_shown_as_kafkas_tool_does_and_a_reset_says_that_they_stay(
+    kafka, cluster, store, stopped, tools, version, ours
+):
+    store.ensure_path(f"/consumers/{stopped}/owners/orders")
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": stopped})
+    consumer.commit(offsets=[confluent_kafka.TopicPartition("orders", 1, 9)], asynchronous=False)
+    consumer.close()
+    theirs = tools(version).run(GROUPS_TOOL, "--zookeeper", kafka.zookeeper_connect, "--describe", "--group", stopped)
+    done = run_program("groups", "describe", stopped, "--kafka-format", ours, *cluster)
+    assert (done.code, done.err) == (0, "")
+    assert sorted_lines(done.out.splitlines()) == sorted_lines(theirs)
+    assert [line.split()[2] for line in sorted_lines(done.out.splitlines())[1:]] == ["5", "9", "5"]
+    done = run_program("offsets", "reset", stopped, "--to-latest", *cluster)
+    assert done.code == 0
+    assert "the group has offsets in Kafka too (orders/1 at 9): " in done.err
+    done = run_program("offsets", "reset", stopped, "--to-latest", "--topic", "orders:0,2", *cluster)
+    assert (done.code, done.err) == (0, "")
 
 
 @pytest.mark.parametrize("version", TOOLS)
@@ -529,8 +550,17 @@ def test_the_live_screen_ends_on_ctrl_c_and_leaves_the_terminal_as_it_was(cluste
     assert not shown[shown.index(leave) :].replace(leave, "").replace(show_cursor, "").strip()
 
 
-def test_in_a_pipe_each_look_is_a_line_of_json(cluster, mixed):
-    command = [sys.executable, "-m", "legacy_consumer", "groups", "describe", "mixed", "--json", "--watch"]
+def test_members_are_watched_too(cluster, mixed):
+    shown, code = watched(cluster, "groups", "members", "mixed")
+    assert code == 130
+    assert "Group mixed: 2 members" in shown
+    assert mixed.consumer_id in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize("command", ["describe", "members"])
+def test_in_a_pipe_each_look_is_a_line_of_json(cluster, mixed, command):
+    command = [sys.executable, "-m", "legacy_consumer", "groups", command, "mixed", "--json", "--watch"]
     with subprocess.Popen(
         [*command, "--interval", "0.1", *cluster], stdout=subprocess.PIPE, text=True, cwd=ROOT
     ) as process:
@@ -538,7 +568,8 @@ def test_in_a_pipe_each_look_is_a_line_of_json(cluster, mixed):
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(30) == 130
-    assert {look["group"] for look in looks} == {"mixed"}
+    looks = [one for look in looks for one in (look if isinstance(look, list) else [look])]
+    assert {one["group"] for one in looks} == {"mixed"}
 
 
 # Without a permission, and without a broker.
