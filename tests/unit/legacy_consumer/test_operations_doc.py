@@ -44,3 +44,47 @@ def test_commands_are_found_in_the_text():
 def test_every_complaint_has_a_run_book():
     headings = re.findall(r"(?m)^### (.+)$", TEXT.partition("## Run-books")[2])
     assert len(headings) == len(set(headings)) >= 15
+
+
+COMPLAINTS = {
+    "JVM and other clients in one group read the same": "Both a Python and a JVM member read the same partition",
+    "can't rebalance after N retries": "can't rebalance after N retries",
+    "gave up, stays registered, consumes nothing": "A member is there, owns its share on paper, and reads nothing",
+    "owner conflict with its own dead predecessor": "can't rebalance after N retries",
+    "a session is gone, and fetching goes on": "Messages come twice",
+    "any blip kills the consumer": "Every blip of ZooKeeper stops the consumers",
+    "partitions without owner": "A partition has no owner",
+    "half-made claims left behind": "A partition is owned by nobody alive",
+    "duplicates in rebalance": "Messages come twice",
+    "offsets go back": "Messages come twice",
+    "a slow handler blocks the rebalance": "One slow handler holds up the whole group",
+    "the herd, and unrelated topics": "The group rebalances all the time",
+    "rebalances on a restart of a broker": "The group rebalances all the time",
+    "added partitions not noticed": "A partition has no owner",
+    "topic deleted and made again": "The topic was deleted and made again, and messages are missing",
+    "no brokers, no leader": "A broker is down",
+    "shutdown hangs": "A member does not stop",
+    "lost on an unclean stop": "Messages are missing after a crash",
+    "a bad registration breaks everybody": "One bad registration, and the whole group stands still",
+    "commits hammer ZooKeeper": "ZooKeeper groans under commits",
+    "dead groups, old offsets": "Hundreds of groups that nobody knows",
+    "false alarms": "Monitoring shouts about groups that are dead",
+    "monitors show a lag that only grows": "The lag only grows",
+    "monitors show a negative lag": "The lag is below zero",
+    "no supported migration": "ZooKeeper is to go",
+    "Spark from a group's offsets": "A Spark job is to begin where a group stands",
+    "two dialects of round-robin": "Members own other partitions than they should, or some have no owner for good",
+    "a newline behind an offset": "An offset cannot be read",
+    "secured ensembles": "A command says that an ACL forbids it",
+    "brokers with TLS listeners only": "A client is not allowed into the group's brokers, or only to some",
+}
+"""What users of ZooKeeper groups have complained of in public, and where they are helped."""
+
+
+@pytest.mark.parametrize("complaint", sorted(COMPLAINTS))
+def test_a_known_complaint_has_its_run_book(complaint):
+    run_books = TEXT.partition("## Run-books")[2]
+    found = re.search(rf'(?m)^### "?{re.escape(COMPLAINTS[complaint])}"?$', run_books)
+    assert found is not None
+    text = run_books[found.end() :].partition("\n### ")[0]
+    assert len(text.split()) > 15, "a heading alone helps nobody"
