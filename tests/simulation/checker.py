@@ -162,7 +162,8 @@ class Checker:
             for (who, _), life in self.lives.items():
                 if who == name and life.session != actor.session:
                     life.informed = True
-        if actor.suspended_at is not None and now >= actor.suspended_at + self.settings.suspicion_s - 1e-6:
+        # a turn that is due at another timer, a rounding error earlier, owes nothing yet
+        if actor.suspended_at is not None and now >= actor.suspended_at + self.settings.suspicion_s + 1e-6:
             actor.must_pause = True
         if phase is Phase.STABLE and actor.suspended_at is None:
             self._check_claims(name, actor, owned)
