@@ -1,17 +1,22 @@
-"""shutdown() returns within its deadline in every state of a member, twice is harmless, any thread may call."""
+"""shutdown() returns within its deadline in every state of a member, twice is harmless, any thread may call.
+
+Over the in-memory store and over a real ZooKeeper; brokers play no part in it.
+"""
 
 import threading
 import time
+import uuid
 
 import pytest
 
 from legacy_consumer import ConsumerConnector, Phase
 from legacy_consumer.errors import ConsumerClosedError
+from tests.contract.backends import KazooBackend, MemoryBackend
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_registration, encode_topic
-from zk_layout.errors import ConnectionLostError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.errors import ConnectionLostError, NoNodeError
+from zk_layout.memory_store import MemoryStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssignment, TopicPartition
 
 P0 = TopicPartition("t", 0)
@@ -41,19 +46,57 @@ class HangingStore(MemoryStore):
         super().close()
 
 
+class MemoryStageBackend(MemoryBackend):
+    """The member's store can be made to hang."""
+
+    def new_cuttable_store(self, chroot=""):
+        store = HangingStore(self.server)
+        self._stores.append(store)
+        return store
+
+    def silence(self, store):
+        store.hanging.set()
+
+    def restore(self, store):
+        store.hanging.clear()
+
+
+class KazooStageBackend(KazooBackend):
+    """A chroot for each test."""
+
+    def __init__(self, connect):
+        root = f"/{uuid.uuid4().hex}"
+        super().__init__(connect)
+        maker = self.new_store()
+        maker.start()
+        maker.create(root, None)
+        self.connect, self._chroot = connect + root, root
+
+    def new_cuttable_store(self, chroot=""):
+        return super().new_cuttable_store(self._chroot)
+
+    def silence(self, store):
+        self.proxy(store).pause()
+
+
 class Stage:
     """A group's ZooKeeper and one member of it, that tests bring into a state."""
 
-    def __init__(self):
-        self.server = MemoryZooKeeper()
+    def __init__(self, backend):
+        self.backend = backend
         self.kafka = FakeKafka()
-        self.admin = MemoryStore(self.server)
+        self.admin = backend.new_store()
         self.admin.start()
         data = encode_topic(TopicAssignment(dict.fromkeys(range(2), (0,))))
         self.admin.create("/brokers/topics/t", data, make_parents=True)
-        self.store = HangingStore(self.server)
+        self.store = backend.new_cuttable_store()
+        self.is_out_of_sight = False
         self.threads = []
-        self.connector = ConsumerConnector(
+        self.gates = []
+        self.connector = self.member()
+
+    def member(self, **properties):
+        return ConsumerConnector(
             store=self.store,
             fetchers=FakeFetchers(self.kafka),
             zookeeper_connect="memory",
@@ -61,9 +104,8 @@ class Stage:
             consumer_id="me",
             auto_offset_reset="smallest",
             drain_timeout_ms=60_000,
-            rebalance_max_retries=50,
-            rebalance_backoff_ms=2000,
             group_mismatch="warn",
+            **{"rebalance_max_retries": 50, "rebalance_backoff_ms": 2000, **properties},
         )
 
     def start(self, target):
@@ -87,6 +129,22 @@ class Stage:
     def wait_for(self, *phases):
         eventually(lambda: self.connector.status.phase in phases)
 
+    def leave_to_itself(self, how):
+        """Nothing more that it does in ZooKeeper comes to an end."""
+        self.is_out_of_sight = True
+        how(self.store)
+
+    def ephemerals_of_the_member(self):
+        found = []
+        for folder in ("/consumers/g/ids", "/consumers/g/owners/t"):
+            try:
+                names = self.admin.get_children(folder)
+            except NoNodeError:
+                continue
+            paths = [f"{folder}/{name}" for name in names]
+            found += [path for path in paths if self.admin.get_data(path).stat.ephemeral_owner == self.session_id]
+        return found
+
 
 def created(stage):
     """No streams yet."""
@@ -108,7 +166,17 @@ def waiting(stage):
     """Somebody else's owner znode is in the way."""
     stage.admin.create("/consumers/g/owners/t/0", b"g_ghost-0", ephemeral=True, make_parents=True)
     stage.join_in_background()
-    stage.wait_for(Phase.WAITING, Phase.DEGRADED)
+    stage.wait_for(Phase.WAITING)
+
+
+def degraded(stage):
+    """It was in the way for longer than all tries."""
+    stage.connector.shutdown(0)
+    stage.store = stage.backend.new_cuttable_store()
+    stage.connector = stage.member(rebalance_max_retries=1, rebalance_backoff_ms=50)
+    stage.admin.create("/consumers/g/owners/t/0", b"g_ghost-0", ephemeral=True, make_parents=True)
+    stage.join_in_background()
+    stage.wait_for(Phase.DEGRADED)
 
 
 def draining(stage):
@@ -144,22 +212,41 @@ def held(stage):
 
 def suspended(stage):
     stage.join()
-    stage.server.suspend(stage.store)
+    stage.leave_to_itself(stage.backend.cut)
     eventually(lambda: not stage.connector.vitals.connected)
 
 
-def hanging(stage):
-    """The coordinator waits for an answer of ZooKeeper that does not come."""
+def expired(stage):
+    """The server has just ended its session."""
     stage.join()
-    stage.store.hanging.set()
-    stage.admin.create("/consumers/g/ids/g_you", b"", ephemeral=True)
-    assert stage.store.entered.wait(10)
+    stage.leave_to_itself(stage.backend.expire)
+
+
+def silent(stage):
+    """ZooKeeper answers nothing any more, and nobody has noticed."""
+    stage.join()
+    stage.leave_to_itself(stage.backend.silence)
+
+
+def rebalancing(stage):
+    """The coordinator, in the midst of a rebalance, waits for an answer that does not come."""
+    stage.join()
+    if isinstance(stage.store, HangingStore):
+        stage.leave_to_itself(stage.backend.silence)
+        stage.admin.create("/consumers/g/ids/g_you", b"", ephemeral=True)
+        assert stage.store.entered.wait(10)
+    else:
+        # the answers take longer than the shutdown may
+        stage.is_out_of_sight = True
+        stage.backend.proxy(stage.store).slow(2.0)
+        stage.admin.create("/consumers/g/ids/g_you", b"", ephemeral=True)
+        stage.wait_for(Phase.REBALANCING)
 
 
 def blocked_in_a_hook(stage):
     gate = threading.Event()
     entered = threading.Event()
-    stage.gates = [gate]
+    stage.gates.append(gate)
 
     class Listener:
         def before_releasing_partitions(self, partitions):
@@ -174,16 +261,35 @@ def blocked_in_a_hook(stage):
     assert entered.wait(10)
 
 
-STATES = [created, joining, waiting, draining, held, stable, suspended, hanging, blocked_in_a_hook]
+STATES = [
+    created,
+    joining,
+    waiting,
+    degraded,
+    draining,
+    held,
+    stable,
+    suspended,
+    expired,
+    silent,
+    rebalancing,
+    blocked_in_a_hook,
+]
+
+
+@pytest.fixture(params=["memory", pytest.param("3.9", marks=pytest.mark.zookeeper, id="zookeeper-3.9")])
+def place(request, zookeeper):
+    made = MemoryStageBackend() if request.param == "memory" else KazooStageBackend(zookeeper(request.param).connect)
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=STATES, ids=lambda state: state.__name__)
-def stage(request):
-    stage = Stage()
-    stage.gates = []
+def stage(request, place):
+    stage = Stage(place)
     request.param(stage)
     yield stage
-    stage.store.hanging.clear()
+    place.restore(stage.store)
     stage.connector.shutdown(0)
     for gate in stage.gates:
         gate.set()
@@ -191,7 +297,6 @@ def stage(request):
         thread.join(20)
     left = ("coordinator", "listener")
     eventually(lambda: not [thread.name for thread in threading.enumerate() if thread.name.endswith(left)])
-    stage.admin.close()
 
 
 def seconds_of(call):
@@ -200,16 +305,8 @@ def seconds_of(call):
     return time.monotonic() - began
 
 
-def test_shutdown_returns_within_its_deadline(stage):
-    connected = stage.store.linked
-    assert seconds_of(lambda: stage.connector.shutdown(TIMEOUT_S)) < TIMEOUT_S + MARGIN_S
-    if connected:
-        assert stage.server.tree.ephemerals(stage.store.server_session_id) == []
-    with pytest.raises(ConsumerClosedError):
-        stage.connector.create_message_streams({"t": 1})
-
-
-def test_shutdown_by_several_threads_at_once_returns_to_each_and_once_more_is_harmless(stage):
+def test_shutdown_by_several_threads_at_once_returns_to_each_in_time_and_once_more_is_harmless(stage):
+    stage.session_id = stage.store.session_id if stage.connector.status.phase is not Phase.CREATED else None
     took = []
     threads = [
         threading.Thread(target=lambda: took.append(seconds_of(lambda: stage.connector.shutdown(TIMEOUT_S))))
@@ -223,3 +320,39 @@ def test_shutdown_by_several_threads_at_once_returns_to_each_and_once_more_is_ha
     assert max(took) < TIMEOUT_S + MARGIN_S
     assert seconds_of(stage.connector.shutdown) < 1
     assert stage.connector.status.phase in (Phase.CLOSED, Phase.CREATED)
+    if not stage.is_out_of_sight:
+        assert stage.ephemerals_of_the_member() == []
+    with pytest.raises(ConsumerClosedError):
+        stage.connector.create_message_streams({"t": 1})
+
+
+@pytest.mark.parametrize("which", ["before_starting_fetchers", "before_releasing_partitions"])
+def test_shutdown_inside_either_hook_returns_in_time_and_leaves_the_group(place, which):
+    stage = Stage(place)
+    took = []
+
+    class Leaver:
+        def _leave(self, name):
+            if name == which and not took:
+                took.append(seconds_of(lambda: stage.connector.shutdown(TIMEOUT_S)))
+
+        def before_releasing_partitions(self, partitions):
+            self._leave("before_releasing_partitions")
+
+        def before_starting_fetchers(self, partitions, assignment):
+            self._leave("before_starting_fetchers")
+
+    stage.connector.set_rebalance_listener(Leaver())
+    stage.join_in_background()
+    if which == "before_releasing_partitions":
+        stage.wait_for(Phase.STABLE)
+        registration = ConsumerRegistration(SubscriptionPattern.STATIC, (("t", 2),), 0)
+        stage.admin.create("/consumers/g/ids/g_a", encode_registration(registration), ephemeral=True)
+    eventually(lambda: took)
+    assert took[0] < TIMEOUT_S + MARGIN_S
+    stage.wait_for(Phase.CLOSED)
+    stage.session_id = stage.store.session_id
+    eventually(lambda: "g_me" not in stage.admin.get_children("/consumers/g/ids"))
+    for thread in stage.threads:
+        thread.join(20)
+    assert stage.connector.status.phase is Phase.CLOSED

@@ -89,6 +89,27 @@ def test_a_rebalance_after_one_join_reads_the_list_and_one_registration(group):
     assert dict(group.server.requests) == {"get_children": 1, "multi_read": 2, "multi": 1}
 
 
+def test_brokers_that_come_and_go_and_leaders_that_move_are_no_reason_to_rebalance(group):
+    """Every restart of a broker made the whole group rebalance."""
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.log.clear()
+    group.server.requests.clear()
+    for leader in (1, 2):
+        group.admin.create(f"/brokers/ids/{leader}", b"{}", make_parents=True)
+        state = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":%d,"isr":[1]}' % (leader, leader)
+        group.admin.ensure_path("/brokers/topics/t/partitions/0/state")
+        group.admin.set_data("/brokers/topics/t/partitions/0/state", state)
+        group.settle()
+    group.admin.delete("/brokers/ids/1")
+    by_the_operator = group.server.requests.copy()
+    group.settle()
+    assert a.delivery.log == []
+    assert a.phase is Phase.STABLE
+    assert group.server.requests == by_the_operator
+    assert not set(by_the_operator) & {"get_children", "multi_read", "multi"}, "the member asked for nothing"
+
+
 def test_triggers_that_arrive_together_are_one_rebalance(group):
     a = group.join("a", {"t": 1})
     group.settle()
