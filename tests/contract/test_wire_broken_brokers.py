@@ -20,6 +20,7 @@ from legacy_consumer.wire import ColumnarFetchers, open_fetcher, open_log_offset
 from legacy_consumer.wire.receiving import FILLED, HEAD_FILLED
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.scripted_broker import HANG_UP, ScriptedBroker
+from tests.support.waiting import eventually
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -105,13 +106,6 @@ def assert_whole(got, *partitions):
 
 def receiving_threads():
     return [thread for thread in threading.enumerate() if thread.name == "receive-responses"]
-
-
-def until(condition):
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def other_id(frame):
@@ -242,7 +236,7 @@ def test_a_broker_whose_network_vanished_is_left_when_another_one_leads(cluster,
     vanished.misbehave(lambda frame: (frame[:sent], comes_back, frame[sent:]))
     fetcher = cluster.fetcher(socket_timeout_ms=600_000)
     fetcher.assign({T0: 0})
-    until(lambda: fetcher.poll(10, 0.001) is not None or vanished.fetches)
+    eventually(lambda: fetcher.poll(10, 0.001) is not None or vanished.fetches)
     cluster.lead(T0, 2)
     assert_whole(fetch(fetcher, COUNT), T0)
     comes_back.set()
@@ -262,7 +256,7 @@ def test_a_broker_that_is_slow_and_leads_is_waited_for(cluster):
         (link,) = fetcher._links.values() or [None]
         return link is not None and link._suspected_until > 0 and not fetcher._leaders._open
 
-    until(asked_and_told)
+    eventually(asked_and_told)
     goes_on.set()
     while got.count < COUNT:
         poll_into(got, fetcher)
@@ -347,12 +341,12 @@ def test_close_ends_the_receiving_thread_wherever_in_a_response_it_is(cluster, s
         broker.misbehave(lambda frame: (frame[:sent], go_on))
     fetcher = cluster.fetcher()
     fetcher.assign({T0: 0})
-    until(lambda: fetcher.poll(10, 0.001) is not None or broker.fetches)
-    until(receiving_threads)
+    eventually(lambda: fetcher.poll(10, 0.001) is not None or broker.fetches)
+    eventually(receiving_threads)
     if sent is None:
-        until(lambda: fetcher._receiver.news)
+        eventually(lambda: fetcher._receiver.news)
     else:
-        until(lambda: sum(fetcher._receiver.board[:, [HEAD_FILLED, FILLED]].sum(axis=1)) == sent)
+        eventually(lambda: sum(fetcher._receiver.board[:, [HEAD_FILLED, FILLED]].sum(axis=1)) == sent)
     fetcher.close()
     go_on.set()
     assert receiving_threads() == []
@@ -365,7 +359,7 @@ def fetcher_with_a_response_in_store(cluster):
     fetcher = cluster.fetcher(fetch_message_max_bytes=1000)
     fetcher.assign({T0: 0, T1: 0})
     got = fetch(fetcher, 20, max_messages=10)
-    until(fetcher._has_news)
+    eventually(fetcher._has_news)
     return fetcher, got
 
 

@@ -4,11 +4,11 @@ import select
 import socket
 import struct
 import threading
-import time
 
 import pytest
 
 from legacy_consumer.wire.receiving import MOST_CONNECTIONS, Receiver
+from tests.support.waiting import eventually
 
 ANSWER = bytes(range(256)) * 4
 FRAME = struct.pack(">ii", len(ANSWER) + 4, 77) + ANSWER
@@ -36,12 +36,6 @@ class Rig:
         self.pairs.append(Pair())
         return self.pairs[-1]
 
-    def until(self, condition):
-        deadline = time.monotonic() + 30
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
-
     def ring(self):
         assert select.select([self.bell], [], [], 30)[0]
 
@@ -63,22 +57,23 @@ def rig():
 def test_a_response_that_comes_byte_by_byte_is_whole(rig):
     pair, room = rig.pair(), bytearray(2000)
     reception = rig.receiver.begin(pair.ours, memoryview(room))
-    for at, byte in enumerate(FRAME):
-        rig.until(lambda at=at: reception.received == at)
+    frame = struct.pack(">ii", 4 + 20, 77) + ANSWER[:20]
+    for at, byte in enumerate(frame):
+        eventually(lambda at=at: reception.received == at)
         assert reception.is_under_way
         pair.broker.sendall(bytes([byte]))
     rig.ring()
     assert not reception.is_under_way
     assert rig.receiver.news == 1
-    assert reception.end() == (FRAME[:8], len(ANSWER))
-    assert room[: len(ANSWER)] == ANSWER
+    assert reception.end() == (frame[:8], 20)
+    assert room[:20] == ANSWER[:20]
 
 
 def test_what_follows_a_response_stays_in_the_socket(rig):
     pair = rig.pair()
     pair.broker.sendall(FRAME + b"next")
     reception = rig.receiver.begin(pair.ours, memoryview(bytearray(2000)))
-    rig.until(lambda: not reception.is_under_way)
+    eventually(lambda: not reception.is_under_way)
     reception.end()
     assert pair.ours.recv(100) == b"next"
 
@@ -90,7 +85,7 @@ def test_each_of_several_connections_fills_its_own_buffer(rig):
     for part in range(0, len(FRAME), 300):
         for number, pair in enumerate(pairs):
             pair.broker.sendall(FRAME[part : part + 300].replace(b"\x10", bytes([number])))
-    rig.until(lambda: not any(reception.is_under_way for reception in receptions))
+    eventually(lambda: not any(reception.is_under_way for reception in receptions))
     assert [reception.end()[1] for reception in receptions] == [len(ANSWER)] * 5
     assert [bytes(room[: len(ANSWER)]) for room in rooms] == [ANSWER.replace(b"\x10", bytes([n])) for n in range(5)]
 
@@ -112,7 +107,7 @@ def test_a_body_is_received_behind_a_head_that_is_known(rig):
     pair, room = rig.pair(), bytearray(len(ANSWER))
     reception = rig.receiver.begin(pair.ours, memoryview(room), FRAME[:8])
     pair.broker.sendall(ANSWER)
-    rig.until(lambda: not reception.is_under_way)
+    eventually(lambda: not reception.is_under_way)
     assert reception.end() == (FRAME[:8], len(ANSWER))
     assert room == ANSWER
 
@@ -121,13 +116,13 @@ def test_a_buffer_that_was_taken_back_is_not_written_any_more(rig):
     pair, room = rig.pair(), bytearray(2000)
     reception = rig.receiver.begin(pair.ours, memoryview(room))
     pair.broker.sendall(FRAME[:100])
-    rig.until(lambda: reception.received == 100)
+    eventually(lambda: reception.received == 100)
     assert reception.end() == (FRAME[:8], 92)
     other = rig.pair()
     other.broker.sendall(FRAME)
     turn = rig.receiver.begin(other.ours, memoryview(bytearray(2000)))
     pair.broker.sendall(FRAME[100:])
-    rig.until(lambda: not turn.is_under_way)
+    eventually(lambda: not turn.is_under_way)
     assert room[92:] == bytes(2000 - 92)
     assert pair.ours.recv(5000) == FRAME[100:]
 
@@ -157,7 +152,7 @@ def test_closing_ends_the_thread_also_in_the_middle_of_a_response(rig):
     before = threading.active_count()
     reception = rig.receiver.begin(pair.ours, memoryview(bytearray(2000)))
     pair.broker.sendall(FRAME[:500])
-    rig.until(lambda: reception.received == 500)
+    eventually(lambda: reception.received == 500)
     assert threading.active_count() == before + 1
     rig.receiver.close()
     rig.receiver.close()
