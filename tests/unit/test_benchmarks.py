@@ -6,10 +6,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
+from benchmarks import growth
 from benchmarks.comparison import Comparison, Result, summarise
+from benchmarks.growth_picture import draw
+from benchmarks.kill import DeliveryLog
 from benchmarks.registry import BENCHMARKS
 from benchmarks.report import LATEST, merged, table
 
@@ -81,3 +85,42 @@ def test_the_table_has_a_row_for_each_result():
     assert len(rows) == 3
     assert rows[2].startswith(f"| `{name}` |")
     assert "**21.5**" in rows[2]
+
+
+def point(side, members, partitions, seconds=0.5):
+    return growth.Point(side, members, partitions, seconds, seconds, seconds, 100)
+
+
+def test_the_table_of_growth_puts_both_sides_into_one_row_and_says_what_was_not_measured():
+    rows = growth.table([point("ours", 16, 500), point("jvm", 16, 500, 2.0), point("ours", 100, 5000)]).splitlines()
+    assert rows[2:] == [
+        "| 500 | 16 | 0.50 (2.00) | 0.50 (2.00) | 0.50 (2.00) | 100 (100) |",
+        "| 5,000 | 100 | 0.50 (-) | 0.50 (-) | 0.50 (-) | 100 (-) |",
+    ]
+
+
+def test_the_picture_of_growth_has_a_dot_for_each_change_of_each_point():
+    points = [point(side, members, 500) for side in ("ours", "jvm") for members in (1, 16)]
+    picture = ET.fromstring(draw([*points, point("ours", 16, 5000), point("ours", 100, 5000)]))
+    dots = [dot for dot in picture if dot.tag.endswith("circle")]
+    # by members: 4 points, by partitions: 3, which have 16 members
+    assert len(dots) == 3 * (4 + 3)
+    assert {dot[0].text for dot in dots} >= {"ours, one joins: 0.5 s", "jvm, all start: 0.5 s"}
+
+
+def test_the_picture_in_the_documents_is_of_the_points_that_were_measured():
+    assert growth.PICTURE.read_text(encoding="utf-8") == draw(growth.read())
+
+
+def test_a_log_of_deliveries_is_read_line_by_line_as_it_grows(tmp_path):
+    path = tmp_path / "log"
+    path.write_bytes(b"1.5 3\nsomething to say\n2.5 4\n3.")
+    log = DeliveryLog(path)
+    assert log.news() == [(1.5, 3), (2.5, 4)]
+    with path.open("ab") as end:
+        end.write(b"5 5\n")
+    assert log.news() == [(3.5, 5)]
+    assert log.news() == []
+    path.write_bytes(path.read_bytes() + b"4.5 6\n")
+    log.skip()
+    assert log.news() == []

@@ -1,0 +1,139 @@
+"""How the cost of a change grows with partitions and members: python -m benchmarks.growth [--partitions N ...]
+
+Each point is a group that starts, is joined by one and left by one, as in grouping.py. The points are written to
+results/growth.json, where those of earlier runs stay, drawn as docs/growth.svg, and put into docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.comparison import Effort
+from benchmarks.grouping import JOIN_REQUESTS, JOIN_S, LEAVE_S, START_S, Changes, GroupScene
+from benchmarks.growth_picture import draw
+from benchmarks.observer import NotSettledError
+from benchmarks.processes import Side
+from zk_layout.errors import LegacyConsumerError
+
+_HERE = Path(__file__).resolve().parent
+RESULTS = _HERE / "results" / "growth.json"
+DOCS = _HERE.parent / "docs" / "benchmarks.md"
+PICTURE = _HERE.parent / "docs" / "growth.svg"
+
+POINTS = {50: (16,), 500: (1, 4, 16, 50, 100), 1000: (16,), 2000: (16,), 5000: (16, 100)}
+"""{partitions: members}."""
+
+_BEGIN, _END = "<!-- growth: written by `python -m benchmarks.growth` -->", "<!-- end of growth -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Medians of some rounds: seconds, and ZooKeeper's requests for a join."""
+
+    side: Side
+    members: int
+    partitions: int
+    start_s: float
+    join_s: float
+    leave_s: float
+    join_requests: float
+
+    @property
+    def key(self) -> tuple[int, int, str]:
+        """What is measured; also the order of the table."""
+        return self.partitions, self.members, self.side
+
+
+def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], rounds: int) -> list[Point]:
+    """The points of one topic."""
+    points = []
+    with GroupScene(partitions).open(Effort(None, False)) as stage:
+        for count in members:
+            for side in sides:
+                figures = [Changes(side, count).measure(stage) for _ in range(rounds)]
+                medians = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
+                point = Point(
+                    side,
+                    count,
+                    partitions,
+                    round(medians[START_S], 3),
+                    round(medians[JOIN_S], 3),
+                    round(medians[LEAVE_S], 3),
+                    medians[JOIN_REQUESTS],
+                )
+                print(asdict(point), file=sys.stderr, flush=True)
+                points.append(point)
+    return points
+
+
+def read() -> list[Point]:
+    """The points of earlier runs."""
+    if not RESULTS.exists():
+        return []
+    return [Point(**entry) for entry in json.loads(RESULTS.read_text(encoding="utf-8"))]
+
+
+def table(points: list[Point]) -> str:
+    """In Markdown: ours, and the JVM's in brackets."""
+    known = {point.key: point for point in points}
+    rows = [
+        "| Partitions | Members | Start, s | Join, s | Leave, s | Requests of a join |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for partitions, members in sorted({point.key[:2] for point in points}):
+        cells = [f"{partitions:,}", str(members)]
+        for name in ("start_s", "join_s", "leave_s", "join_requests"):
+            shown = [
+                f"{getattr(known[partitions, members, side], name):{',.0f' if name == 'join_requests' else '.2f'}}"
+                if (partitions, members, side) in known
+                else "-"
+                for side in ("ours", "jvm")
+            ]
+            cells.append(f"{shown[0]} ({shown[1]})")
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def write(points: list[Point]) -> None:
+    """The file, the picture and the document."""
+    points = sorted(points, key=lambda point: point.key)
+    RESULTS.write_text(json.dumps([asdict(point) for point in points], indent=2) + "\n", encoding="utf-8")
+    PICTURE.write_text(draw(points), encoding="utf-8")
+    text = f"{_BEGIN}\n{table(points)}\n{_END}"
+    document = DOCS.read_text(encoding="utf-8")
+    between = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
+    DOCS.write_text(between.sub(lambda _: text, document), encoding="utf-8")
+
+
+def main() -> int:
+    """Measure what was asked for, and write all that is known."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__.partition("\n")[0])
+    parser.add_argument("--partitions", type=int, nargs="*", choices=POINTS, help="only these (default: all)")
+    parser.add_argument("--members", type=int, nargs="*", help="only these of each")
+    parser.add_argument("--side", choices=("ours", "jvm"), help="only this one")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of each point (default %(default)s)")
+    parser.add_argument("--draw", action="store_true", help="measure nothing, draw what is known")
+    options = parser.parse_args()
+    chosen = list(POINTS) if options.partitions is None else options.partitions
+    try:
+        for partitions in [] if options.draw else chosen:
+            members = tuple(n for n in POINTS[partitions] if not options.members or n in options.members)
+            sides: tuple[Side, ...] = (options.side,) if options.side else ("ours", "jvm")
+            new = measure(partitions, members, sides, options.rounds)
+            write(list({point.key: point for point in (*read(), *new)}.values()))
+        if options.draw:
+            write(read())
+    except (LegacyConsumerError, NotSettledError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
