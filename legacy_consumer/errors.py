@@ -8,6 +8,7 @@ LegacyConsumerError (zk_layout.errors)
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
       BrokerRefusedError            the brokers do not let us in with these credentials or certificates
+      GroupRefusedError             the brokers let us in, but not into this group
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
       CorruptRecordsError           what lies in the log is not what Kafka writes
@@ -99,6 +100,23 @@ class BrokerRefusedError(BrokersUnavailableError):
 
     def __str__(self) -> str:
         return f"brokers {self.brokers} refuse us: {self.reason}; check security.protocol, sasl.* and ssl.*"
+
+
+class GroupRefusedError(BrokersUnavailableError):
+    """The brokers do not let us into the group: asking again does not help; reason as librdkafka says it."""
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, group: str, reason: str) -> None:
+        super().__init__(reason)
+        self.args = (group, reason)
+        self.group = group
+
+    def __str__(self) -> str:
+        return (
+            f"the brokers do not let us into group {self.group!r}: {self.reason}; allow our principal Read on the "
+            "group and on its topics, or give the credentials of its members"
+        )
 
 
 class MissingListenerError(KafkaError):

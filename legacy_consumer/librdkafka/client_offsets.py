@@ -9,11 +9,14 @@ from collections.abc import Collection, Mapping
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.errors import BrokersUnavailableError, GroupRefusedError
 from legacy_consumer.librdkafka.client import Callbacks, Client, Settings, open_handle
 from zk_layout.model import TopicPartition
 
 _Code = confluent_kafka.KafkaError
+
+_SLICE_S = 1.0
+"""A refusal comes beside the answer that is waited for, so wait in slices and look for it in between."""
 
 
 class OffsetsHandle(Client):
@@ -26,6 +29,7 @@ class OffsetsHandle(Client):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        self._group = str(settings["group.id"])
         self._answers: list[str | None] = []
         callbacks: Callbacks = {"error_cb": self.on_error, "on_commit": self._on_commit}
         self._consumer = open_handle(confluent_kafka.Consumer, settings, callbacks)
@@ -35,15 +39,20 @@ class OffsetsHandle(Client):
     ) -> dict[TopicPartition, tuple[int | None, str]]:
         """(offset, metadata) of each partition; offset None = there is none.
 
-        Raises: BrokersUnavailableError if the coordinator does not answer, or says that it cannot.
+        Raises: BrokersUnavailableError if the coordinator does not answer, or says that it cannot; GroupRefusedError.
         """
         wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition) for tp in partitions]
-        try:
-            answered = self._consumer.committed(wanted, timeout_s)
-        except KafkaException as error:
-            raise BrokersUnavailableError(self._reason(error.args[0], timeout_s)) from error
-        finally:
-            self._consumer.poll(0)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            try:
+                answered = self._consumer.committed(wanted, max(0.0, min(left_s, _SLICE_S)))
+                break
+            except KafkaException as error:
+                if error.args[0].code() != _Code._TIMED_OUT or left_s <= _SLICE_S:
+                    raise BrokersUnavailableError(self._reason(error.args[0], timeout_s)) from error
+            finally:
+                self._serve()
         found: dict[TopicPartition, tuple[int | None, str]] = {}
         for one in answered:
             # 0.8.2 says so of a partition without an offset
@@ -74,6 +83,13 @@ class OffsetsHandle(Client):
         except KafkaException as error:
             raise BrokersUnavailableError(self._reason(error.args[0], timeout_s)) from error
         return self._answers.pop(0)
+
+    def _serve(self) -> None:
+        """Have callbacks called. Raises: GroupRefusedError if the coordinator does not let us in."""
+        said = self._consumer.poll(0)
+        error = None if said is None else said.error()
+        if error is not None and error.code() == _Code.GROUP_AUTHORIZATION_FAILED:
+            raise GroupRefusedError(self._group, error.str())
 
     def _on_commit(self, error: confluent_kafka.KafkaError | None, _: object) -> None:
         self._answers.append(None if error is None else error.str())

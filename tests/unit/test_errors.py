@@ -80,6 +80,7 @@ SAMPLES = [
     consumer.ProduceError("t", 1, 2, "timed out"),
     consumer.BrokersUnavailableError("no broker is registered"),
     consumer.BrokerRefusedError("h:9093", "authentication failed"),
+    consumer.GroupRefusedError("g", "group authorization failed"),
     consumer.MissingListenerError("PLAINTEXT", ("SSL", "SASL_SSL")),
     consumer.FetchError(TP, "the message is corrupt"),
     consumer.FetchError(None, "the message is corrupt"),
