@@ -30,6 +30,8 @@ _REFUSED = {_Code._AUTHENTICATION, _Code.SASL_AUTHENTICATION_FAILED, _Code._SSL}
 _REFUSALS_IN_A_ROW = 3
 """So often a broker must have refused us for that to be final: one that is shutting down may break off a handshake."""
 _STATE = re.compile(r" ?\(after \d+ms in state [^)]*\)")
+_HUSHED = {"CONFWARN", "AUTOCREATE"}
+"""Settings that old brokers need are deprecated; brokers before 0.11 create topics as they are set to, whatever we say."""
 _SAME_AGAIN_S = 30.0
 _LINES_REMEMBERED = 64
 
@@ -41,9 +43,9 @@ class _Log:
         self._said: dict[str, float] = {}
 
     def log(self, level: int, message: str, *args: object) -> None:
-        # CONFWARN only repeats that settings which old brokers need are deprecated; a lost connection is no error yet
+        # a lost connection is no error yet
         facility = str(args[0]) if args else ""
-        hushed = facility == "CONFWARN" or self._was_said(_STATE.sub("", str(args)))
+        hushed = facility in _HUSHED or self._was_said(_STATE.sub("", str(args)))
         logger.log(logging.DEBUG if hushed else min(level, logging.WARNING), message, *args)
 
     def _was_said(self, line: str) -> bool:

@@ -224,7 +224,7 @@ def test_a_stopped_group_goes_on_in_kafka_and_back_in_zookeeper_and_nothing_is_l
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("broker_version", ["1.1.1", "3.9.1"])
+@pytest.mark.parametrize("broker_version", VERSIONS)
 def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
     dual = {"offsets_storage": "kafka", "dual_commit_enabled": "true"}
     first, second = group.jvm_member(), group.jvm_member()
@@ -237,7 +237,7 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
     producing = threading.Thread(target=keep_producing)
     producing.start()
     try:
-        with Ratchet(group):
+        with contextlib.ExitStack() as cleanup, Ratchet(group):
             eventually(lambda: first.consumed and second.consumed, timeout_s=60)
             code, output = group.migrate("apply", "--rolling", "--execute")
             assert (code, "The migration is rolling" in output) == (0, True), output
@@ -249,6 +249,7 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
             eventually(lambda: third.consumed, timeout_s=60)
             group.end(second)
             ours = Ours(group, **dual)
+            cleanup.callback(ours.end)
             eventually(lambda: ours.consumed, timeout_s=60)
             eventually(lambda: group.migrate("verify")[0] == 0, timeout_s=30)
             code, output = group.migrate("verify", "--json")
