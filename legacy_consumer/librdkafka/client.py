@@ -31,7 +31,7 @@ _REFUSALS_IN_A_ROW = 3
 """So often a broker must have refused us for that to be final: one that is shutting down may break off a handshake."""
 _STATE = re.compile(r" ?\(after \d+ms in state [^)]*\)")
 _HUSHED = {"CONFWARN", "AUTOCREATE"}
-"""Settings that old brokers need are deprecated; brokers before 0.11 create topics as they are set to, whatever we say."""
+"""That settings which old brokers need are deprecated; that brokers before 0.11 create topics as they are set to."""
 _SAME_AGAIN_S = 30.0
 _LINES_REMEMBERED = 64
 

@@ -31,6 +31,7 @@ from legacy_consumer.errors import (
     MalformedResponseError,
 )
 from legacy_consumer.librdkafka.positions import PositionFinder, Search
+from legacy_consumer.wire.answers import have_failed_again, take_answers
 from legacy_consumer.wire.backlog import Backlog, RecordSet
 from legacy_consumer.wire.batch import ColumnarBatch
 from legacy_consumer.wire.buffers import BufferPool
@@ -41,11 +42,10 @@ from legacy_consumer.wire.opening import Opening
 from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
-from legacy_consumer.wire.protocol.fetch import FetchedPartition, FetchPartition, FetchResponse
+from legacy_consumer.wire.protocol.fetch import FetchPartition, FetchResponse
 from legacy_consumer.wire.receiving import Receiver
-from legacy_consumer.wire.records import AbortedTransaction, Columns, decode_records
+from legacy_consumer.wire.records import Columns, decode_records
 from legacy_consumer.wire.settings import FetchSettings
-from legacy_consumer.wire.shallow import glance
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -465,36 +465,18 @@ class ColumnarFetcher:
             self._handle_response_error(link, response.error)
             return
         asked, link.asked = link.asked, {}
-        outdated: list[TopicPartition] = []
-        lost: list[TopicPartition] = []
-        for tp, answer in response.partitions.items():
-            life, offset = asked.get(tp, (0, -1))
-            if not self._is_live(tp, life):
-                continue
-            state = self._states[tp]
-            if answer.error == error_codes.NONE:
-                state.failures = 0
-                if answer.records:
-                    self._take_records(tp, state, offset, answer)
-                continue
-            state.failures += 1
-            match remedy(answer.error):
-                case Remedy.FIND_POSITION:
-                    state.is_placed = False
-                    outdated.append(tp)
-                case Remedy.FIND_LEADER:
-                    self._complain(tp, error_name(answer.error))
-                    lost.append(tp)
-                case Remedy.TELL_USER:
-                    state.not_before = time.monotonic() + self._settings.backoff_s
-                    self._errors.append(FetchError(tp, f"offset {offset}: the broker says {error_name(answer.error)}"))
-                case Remedy.AGAIN | Remedy.NEW_SESSION:
-                    self._complain(tp, error_name(answer.error))
-                    state.not_before = time.monotonic() + self._settings.backoff_s
-        self._search(outdated)
-        if lost:
-            again = any(self._states[tp].failures > 1 for tp in lost)
-            self._find_leaders(lost, self._settings.backoff_s if again else 0.0)
+        found = take_answers(response.partitions, asked, self._states, self._settings, time.monotonic())
+        for records in found.records:
+            self._backlog.add(records)
+        if found.flows and self._complaints:
+            self._complaints.clear()
+        for tp, reason in found.complaints:
+            self._complain(tp, reason)
+        self._errors += found.errors
+        self._search(found.outdated)
+        if found.moved:
+            again = have_failed_again(found.moved, self._states)
+            self._find_leaders(found.moved, self._settings.backoff_s if again else 0.0)
 
     def _handle_response_error(self, link: BrokerLink, code: int) -> None:
         match remedy(code):
@@ -507,41 +489,6 @@ class ColumnarFetcher:
             case _:
                 link.ready_at = time.monotonic() + self._settings.backoff_s
                 self._complain(link.address, error_name(code))
-
-    def _take_records(self, tp: TopicPartition, state: PartitionState, offset: int, answer: FetchedPartition) -> None:
-        records = answer.records
-        assert records is not None
-        seen = glance(records, offset)
-        if seen.incomplete_bytes:
-            self._enlarge(tp, state, offset, seen.incomplete_bytes)
-            return
-        aborted = tuple(AbortedTransaction(*one) for one in answer.aborted)
-        self._backlog.add(RecordSet(tp, state.life, offset, records, aborted, answer.last_stable_offset))
-        state.larger_bytes = 0
-        if seen.next_offset == offset:
-            # nothing that could be read; decoding says why, and until then there is no sense in asking again
-            state.not_before = time.monotonic() + self._settings.backoff_s
-            self._complain(tp, f"nothing to be had at offset {offset} of {len(records)} bytes")
-            return
-        state.position = seen.next_offset
-        if self._complaints:
-            self._complaints.clear()
-
-    def _enlarge(self, tp: TopicPartition, state: PartitionState, offset: int, needed: int) -> None:
-        """A batch of messages is larger than what was asked for: ask for as much, as far as that is allowed."""
-        largest = self._settings.largest_bytes
-        if needed > largest:
-            state.not_before = time.monotonic() + self._settings.backoff_s
-            self._errors.append(
-                FetchError(
-                    tp,
-                    f"offset {offset}: messages of {needed} bytes together are more than the {largest} that are "
-                    "allowed: raise fetch.message.max.bytes",
-                )
-            )
-            return
-        state.larger_bytes = min(max(needed, 2 * state.larger_bytes), largest)
-        logger.debug("%s: a batch of %d bytes at offset %d: asks for as much", tp, needed, offset)
 
     def _find_leaders(self, partitions: Collection[TopicPartition], delay_s: float) -> None:
         for tp in partitions:
