@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import Progress
 
 from legacy_consumer.admin.backups import write_backups
 from legacy_consumer.admin.live_resets import write_live
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.admin.offset_writes import write_plan
+from legacy_consumer.cli.execution import Execution, execution_options
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.outputs import Output, print_csv, print_json
+from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.cli.tables import Cell, Column, number, print_table, printable, say
 from legacy_consumer.errors import ActiveGroupError
 from rebalance.member_kinds import MemberKind
@@ -44,25 +42,18 @@ _FIELDS = ("group", "topic", "partition", "before", "after", "owner")
 
 
 @dataclass(frozen=True, slots=True)
-class Safety:
-    """How a change is to be made.
+class Safety(Execution):
+    """How a change is to be made: force, also while members live; live, running members follow, for up to timeout_s."""
 
-    execute: or only shown. force: also while members live. live: have running members follow, for up to timeout_s.
-    backup_dir: where what stands there is written first; None = nowhere.
-    """
-
-    execute: bool
     force: bool
     live: bool
     timeout_s: float
-    backup_dir: Path | None
 
 
 def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, R]:
     """--execute and its kin; the command gets a Safety first."""
 
-    @click.option("--execute", is_flag=True, help="Do it. Without, the plan is shown and nothing is written.")
-    @click.option("--dry-run", is_flag=True, help="Only show the plan, which is what happens anyway.")
+    @execution_options(without="the plan is shown and nothing is written", dry_run="show the plan")
     @click.option(
         "--live",
         is_flag=True,
@@ -78,36 +69,16 @@ def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, 
         help="With --live: how long members may take to answer.",
     )
     @click.option("--force", is_flag=True, help="Write while members live, who will commit over it.")
-    @click.option(
-        "--backup-dir",
-        metavar="DIR",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path(),
-        help="Where to write the backup; the current folder otherwise.",
-    )
-    @click.option("--no-backup", is_flag=True, help="Write no backup.")
     @functools.wraps(command)
-    def with_safety(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = {name: kwargs.pop(name) for name in _GIVEN}
-        if given["execute"] and given["dry_run"]:
-            raise click.UsageError("Give either --execute or --dry-run.")
-        if given["live"] and given["force"]:
+    def with_safety(execution: Execution, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        live, force, timeout_s = bool(kwargs.pop("live")), bool(kwargs.pop("force")), kwargs.pop("timeout_s")
+        if live and force:
             raise click.UsageError("Give either --live or --force.")
-        folder = given["backup_dir"]
-        assert isinstance(folder, Path)
-        safety = Safety(
-            execute=bool(given["execute"]),
-            force=bool(given["force"]),
-            live=bool(given["live"]),
-            timeout_s=float(str(given["timeout_s"])),
-            backup_dir=None if given["no_backup"] else folder,
-        )
+        assert isinstance(timeout_s, float)
+        safety = Safety(execution.execute, execution.backup_dir, force, live, timeout_s)
         return command(safety, *args, **kwargs)
 
     return with_safety
-
-
-_GIVEN = ("execute", "dry_run", "live", "timeout_s", "force", "backup_dir", "no_backup")
 
 
 @dataclass(slots=True)
@@ -219,17 +190,6 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -
 def _back_up(done: _Done, folder: Path, name: str, groups: Mapping[str, Mapping[TopicPartition, int | None]]) -> None:
     done.backup = write_backups(folder, name, groups)
     click.echo(f"Backup: {done.backup} (legacy-consumer offsets import puts it back)", err=True)
-
-
-@contextmanager
-def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, if that is a terminal; hands out what moves it on."""
-    if not sys.stderr.isatty() or total == 0:
-        yield lambda _: None
-        return
-    with Progress(console=Console(file=sys.stderr), transient=True) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda steps: progress.advance(task, steps)
 
 
 def _show(plans: Sequence[OffsetPlan]) -> None:

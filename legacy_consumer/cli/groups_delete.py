@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from legacy_consumer.admin.pruning import GroupUse, read_use
+from legacy_consumer.cli.execution import Execution
 from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
-from legacy_consumer.cli.removals import Removal, delete_all, removal_options
+from legacy_consumer.cli.removals import delete_all, removal_options
 from legacy_consumer.cli.tables import printable, say
 from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError
 from zk_layout.paths import ConsumerIdsPath
@@ -28,7 +29,7 @@ Example:
 @click.option("--topic", metavar="TOPIC", help="Only what the groups keep of this topic.")
 @removal_options
 def delete(
-    removal: Removal,
+    execution: Execution,
     cluster: ClusterOptions,
     groups: tuple[str, ...],
     topic: str | None,
@@ -46,14 +47,14 @@ def delete(
         if missing:
             raise NoSuchGroupError(missing[0])
         refuse_active(store, use)
-        if not removal.execute:
+        if not execution.execute:
             of_topic = f" of topic {printable(topic)}" if topic is not None else ""
             for one in use:
                 many = sum(topic is None or tp.topic == topic for tp in one.offsets)
                 say(f"Group {printable(one.group)} would go with {count(many, 'offset')}{of_topic}")
             say("Dry run: nothing was deleted. Add --execute to do it.", "bold")
             return
-        delete_all(store, use, topic=topic, backup_dir=removal.backup_dir)
+        delete_all(store, use, topic=topic, backup_dir=execution.backup_dir)
 
 
 def refuse_active(store: ZkStore, use: list[GroupUse]) -> None:

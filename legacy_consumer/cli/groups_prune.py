@@ -8,9 +8,10 @@ import click
 
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
+from legacy_consumer.cli.execution import Execution
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.removals import Removal, delete_all, removal_options
+from legacy_consumer.cli.removals import delete_all, removal_options
 from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say
 from legacy_consumer.cli.times import parse_duration_s
 from rebalance.clock import SystemClock
@@ -41,7 +42,7 @@ Examples:
 @click.option("--name", "names", metavar="PATTERN", multiple=True, help="Only groups of that name; * and ? allowed.")
 @removal_options
 def prune(
-    removal: Removal,
+    execution: Execution,
     output: Output,
     cluster: ClusterOptions,
     older_than: str,
@@ -61,11 +62,11 @@ def prune(
         groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
         unused = find_unused(read_use(store, groups), now_ms=now_ms, older_than_ms=older_than_ms)
         _show(unused, output, now_ms)
-        if removal.execute and unused:
-            delete_all(store, unused, topic=None, backup_dir=removal.backup_dir)
+        if execution.execute and unused:
+            delete_all(store, unused, topic=None, backup_dir=execution.backup_dir)
     if output is Output.TABLE and not unused:
         click.echo(f"No group of {len(groups)} was unused for so long.", err=True)
-    elif output is Output.TABLE and not removal.execute:
+    elif output is Output.TABLE and not execution.execute:
         say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
 
 

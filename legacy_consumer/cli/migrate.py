@@ -26,7 +26,6 @@ from legacy_consumer.admin.migration import (
 )
 from legacy_consumer.admin.migration.backup import backup_name
 from legacy_consumer.admin.migration.finish import finish_refusals
-from legacy_consumer.cli.changes import progress_bar
 from legacy_consumer.cli.migrate_tables import (
     outcome_document,
     plan_document,
@@ -44,6 +43,7 @@ from legacy_consumer.cli.options import (
     missing_zookeeper_is_misuse,
     open_store,
 )
+from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers

@@ -2,58 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
 from legacy_consumer.admin.backups import write_backups
 from legacy_consumer.admin.deletion import delete_group, delete_topic_of_group
 from legacy_consumer.admin.pruning import GroupUse
-from legacy_consumer.cli.changes import progress_bar
+from legacy_consumer.cli.execution import execution_options
 from legacy_consumer.cli.group_tables import GOOD
+from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.cli.tables import printable, say
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.store import ZkStore
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """How to remove. execute: or only say what would go. backup_dir: where offsets go first; None = nowhere."""
-
-    execute: bool
-    backup_dir: Path | None
-
-
-def removal_options(command: Callable[Concatenate[Removal, P], R]) -> Callable[P, R]:
-    """--execute and its kin; the command gets a Removal first."""
-
-    @click.option("--execute", is_flag=True, help="Do it. Without, it is said what would go.")
-    @click.option("--dry-run", is_flag=True, help="Only say what would go, which is what happens anyway.")
-    @click.option(
-        "--backup-dir",
-        metavar="DIR",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=Path(),
-        help="Where to write the backup; the current folder otherwise.",
-    )
-    @click.option("--no-backup", is_flag=True, help="Write no backup.")
-    @functools.wraps(command)
-    def with_removal(*args: P.args, **kwargs: P.kwargs) -> R:
-        execute, dry_run = bool(kwargs.pop("execute")), bool(kwargs.pop("dry_run"))
-        if execute and dry_run:
-            raise click.UsageError("Give either --execute or --dry-run.")
-        folder, no_backup = kwargs.pop("backup_dir"), kwargs.pop("no_backup")
-        assert isinstance(folder, Path)
-        return command(Removal(execute, None if no_backup else folder), *args, **kwargs)
-
-    return with_removal
+removal_options = execution_options(without="it is said what would go", dry_run="say what would go")
 
 
 def delete_all(store: ZkStore, use: list[GroupUse], *, topic: str | None, backup_dir: Path | None) -> None:

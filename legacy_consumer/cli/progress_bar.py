@@ -1,0 +1,21 @@
+"""How far long work has come, for the person who waits for it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+
+
+@contextmanager
+def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, if that is a terminal; hands out what moves it on."""
+    if not sys.stderr.isatty() or total == 0:
+        yield lambda _: None
+        return
+    with Progress(console=Console(file=sys.stderr), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda steps: progress.advance(task, steps)
