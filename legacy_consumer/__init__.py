@@ -9,8 +9,9 @@ A name is imported when it is first used: commands and Spark's workers need a pa
 binding alone takes a third of a second.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from zk_layout.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from legacy_consumer.config import ClusterConfig, ConsumerConfig
@@ -67,43 +68,23 @@ __all__ = [
     "ZooKeeperError",
 ]
 
-_PLACES = {
-    "legacy_consumer.config": ("ClusterConfig", "ConsumerConfig"),
-    "legacy_consumer.connector": ("ConsumerConnector",),
-    "legacy_consumer.errors": (
-        "BrokersUnavailableError",
-        "CommitFailedError",
-        "ConsumerClosedError",
-        "ConsumerTimeoutError",
-        "FetchError",
-        "MessageStreamsExistError",
-        "MissingListenerError",
-        "OffsetOutOfRangeError",
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    (
+        "zk_layout.errors",
+        "zk_layout.model",
+        "rebalance.machine",
+        "rebalance.subscription",
+        "rebalance.coordinator",
+        "legacy_consumer.errors",
+        "legacy_consumer.config",
+        "legacy_consumer.fetcher",
+        "legacy_consumer.listener",
+        "legacy_consumer.offsets",
+        "legacy_consumer.progress",
+        "legacy_consumer.stream",
+        "legacy_consumer.simple_consumer",
+        "legacy_consumer.connector",
     ),
-    "legacy_consumer.fetcher": ("Message",),
-    "legacy_consumer.listener": ("RebalanceListener",),
-    "legacy_consumer.offsets": ("CommitResult",),
-    "legacy_consumer.progress": ("Committed", "PartitionProgress"),
-    "legacy_consumer.simple_consumer": ("SimpleConsumer",),
-    "legacy_consumer.stream": ("KafkaStream",),
-    "rebalance.coordinator": ("Status",),
-    "rebalance.machine": ("Phase",),
-    "rebalance.subscription": ("Blacklist", "Whitelist"),
-    "zk_layout.errors": ("ConfigError", "LegacyConsumerError", "ZooKeeperError"),
-    "zk_layout.model": ("ConsumerThreadId", "TopicPartition"),
-}
-_MODULES = {name: module for module, names in _PLACES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    module = _MODULES.get(name)
-    if module is None:
-        msg = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(msg)
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+)

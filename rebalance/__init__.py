@@ -3,8 +3,9 @@
 A name is imported when it is first used: a command that needs one znode does not wait for all that is known of others.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from zk_layout.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from rebalance.assignors import ASSIGNORS, DIALECTS, Assignor, Dialect, range_assign, roundrobin_assign
@@ -69,32 +70,21 @@ __all__ = [
     "subscribed_topics",
 ]
 
-_MODULES = (
-    "errors",
-    "clock",
-    "snapshot",
-    "plan",
-    "subscription",
-    "delivery",
-    "assignors",
-    "ownership",
-    "reader",
-    "registrar",
-    "machine",
-    "coordinator",
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    (
+        "rebalance.errors",
+        "rebalance.clock",
+        "rebalance.snapshot",
+        "rebalance.plan",
+        "rebalance.subscription",
+        "rebalance.delivery",
+        "rebalance.assignors",
+        "rebalance.ownership",
+        "rebalance.reader",
+        "rebalance.registrar",
+        "rebalance.machine",
+        "rebalance.coordinator",
+    ),
 )
-
-
-def __getattr__(name: str) -> object:
-    if name in __all__:
-        for module in _MODULES:
-            found = vars(import_module(f"{__name__}.{module}"))
-            if name in found:
-                globals()[name] = found[name]
-                return found[name]
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

@@ -3,8 +3,9 @@
 A name is imported when it is first used: a command that needs one znode does not wait for all that is known of others.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from zk_layout.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from zk_layout.codecs import (
@@ -228,19 +229,14 @@ __all__ = [
     "parse_path",
 ]
 
-_MODULES = ("errors", "model", "store", "paths", "codecs")
-
-
-def __getattr__(name: str) -> object:
-    if name in __all__:
-        for module in _MODULES:
-            found = vars(import_module(f"{__name__}.{module}"))
-            if name in found:
-                globals()[name] = found[name]
-                return found[name]
-    msg = f"module {__name__!r} has no attribute {name!r}"
-    raise AttributeError(msg)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    __all__,
+    (
+        "zk_layout.errors",
+        "zk_layout.model",
+        "zk_layout.store",
+        "zk_layout.paths",
+        "zk_layout.codecs",
+    ),
+)
