@@ -163,10 +163,10 @@ def _partition_row(
         notes[_BEYOND] = None
     owner: Cell | str = Cell("-", ODD)
     if row.owner is not None:
-        owner = printable(row.owner)
+        owner = Cell(printable(row.owner), elides=row.owner_is_member)
         if row.hold in _HOLDS:
             mark, note = _HOLDS[row.hold]
-            owner = Cell(f"{owner} {mark}", ODD)
+            owner = Cell(f"{owner.text} {mark}", ODD)
             notes[note] = None
     committed: Cell | str = number(row.committed)
     if row.error is not None:

@@ -37,6 +37,8 @@ class Cell:
 
     text: str
     style: str = ""
+    elides: bool = False
+    """Its beginning may be left out on a narrow terminal: a name that stands whole elsewhere."""
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
@@ -69,6 +71,8 @@ def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
 def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
     from rich.text import Text
 
+    from legacy_consumer.cli.elided import Elided, telling_length
+
     for column in columns:
         table.add_column(
             column.title,
@@ -76,8 +80,16 @@ def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell 
             no_wrap=not column.folds,
             overflow="fold",
         )
+    elided = [[c.text for c in column if isinstance(c, Cell) and c.elides] for column in zip(*rows, strict=True)]
+    telling = list(map(telling_length, elided))
     for row in rows:
-        table.add_row(*(Text(c.text, c.style) if isinstance(c, Cell) else Text(c) for c in row))
+        texts = [Text(c.text, c.style) if isinstance(c, Cell) else Text(c) for c in row]
+        table.add_row(
+            *(
+                Elided(text, length) if isinstance(c, Cell) and c.elides else text
+                for c, text, length in zip(row, texts, telling, strict=True)
+            )
+        )
 
 
 def say(text: str, style: str = "") -> None:

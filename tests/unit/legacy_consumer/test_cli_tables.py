@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import io
 
-from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, printable
+import pytest
+from rich.console import Console
+
+from legacy_consumer.cli.elided import telling_length
+from legacy_consumer.cli.tables import Cell, Column, drawn_table, duration, number, print_table, printable
 
 
 @pytest.mark.parametrize(
@@ -47,3 +51,31 @@ def test_a_table_in_a_pipe_is_aligned_and_takes_no_text_for_markup(capsys):
         f"{'[red]x[/red]' * 20}  {'5':>7}  -",
         f"{'y :smile:':240}  1234567  o",
     ]
+
+
+def drawn(width, owners):
+    """The cells of a table of topic and owner, as a terminal of this width shows them."""
+    console = Console(width=width, color_system=None, file=io.StringIO())
+    columns = [Column("TOPIC", folds=True), Column("OWNER", folds=True)]
+    console.print(drawn_table(columns, [["a-topic", Cell(owner, elides=True)] for owner in owners]))
+    return [line.split() for line in console.file.getvalue().splitlines()[2:]]
+
+
+def test_an_owner_gives_way_from_the_left_as_long_as_its_end_tells_it_from_the_others():
+    owners = ["g_host-1795298116695-87bb4124-0", "g_host-1795298116699-746ff1f6-10"]
+    assert drawn(50, owners) == [["a-topic", owner] for owner in owners]
+    assert drawn(24, owners) == [["a-topic", "…695-87bb4124-0"], ["a-topic", "…99-746ff1f6-10"]]
+
+
+def test_an_owner_whose_end_tells_nothing_is_folded_and_whole():
+    owners = ["g_first-of-the-members-0", "g_other-of-the-members-0"]
+    rows = drawn(24, owners)
+    assert ["".join(row[-1] for row in part) for part in (rows[:2], rows[2:])] == owners
+
+
+def test_names_are_told_apart_by_as_much_of_their_ends_as_differs():
+    assert telling_length([]) == 0
+    assert telling_length(["a-0"]) == 3
+    assert telling_length(["host-12345678-0", "host-12345678-0"]) == 8
+    assert telling_length(["host-a-12345678-0", "host-b-12345678-0"]) == len("a-12345678-0")
+    assert telling_length(["0", "a-0", "b-a-0"]) == 5
