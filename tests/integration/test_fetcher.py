@@ -6,7 +6,7 @@ On all versions: test_brokers_fetchers.py.
 import logging
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,6 +28,7 @@ from legacy_consumer.librdkafka.positions import PositionFinder
 from legacy_consumer.librdkafka.settings import fetcher_settings
 from legacy_consumer.wire import ColumnarFetchers
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
+from tests.support.log_start import delete_records
 from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import Broker, Endpoint, TopicPartition
@@ -39,8 +40,7 @@ PER_PARTITION = 2000
 
 @pytest.fixture(scope="module")
 def kafka():
-    properties = {"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "100"}
-    with EmbeddedKafka(properties=properties) as cluster:
+    with EmbeddedKafka(properties={"log.cleaner.backoff.ms": "100"}) as cluster:
         yield cluster
 
 
@@ -288,26 +288,20 @@ def test_a_position_behind_the_log_is_reset_and_told(fetching, kafka, store, top
     assert said in caplog.text
 
 
-@pytest.mark.parametrize("reset", ["smallest", "largest"])
-def test_a_position_before_the_log_is_reset_and_told(own, factory, kafka, store, reset):
-    name = own(f"shortened-{reset}")
-    kafka.create_topic(name, config={"segment.bytes": "2000", "retention.ms": "1000", "file.delete.delay.ms": "100"})
-    tp = TopicPartition(name, 0)
-    old = int(time.time() * 1000) - 3_600_000
-    for i in range(50):
-        produce(kafka, name, [Record(None, b"x" * 100, 0, old + i) for _ in range(10)])
-    produce(kafka, name, [Record(None, b"x" * 100)])
-    fetchers = factory(config_of(kafka, auto_offset_reset=reset), store)
-    try:
-        lookup = fetchers.log_offsets()
-        eventually(lambda: lookup.earliest([tp])[tp] > 0, 60)
-        fetcher = fetchers.fetcher()
+@pytest.mark.parametrize(("reset", "goes_to"), [("smallest", 60), ("largest", 100)])
+def test_a_position_before_the_log_is_reset_and_told(own, factory, kafka, store, reset, goes_to, caplog):
+    tp = TopicPartition(own(f"shortened-{reset}"), 0)
+    kafka.create_topic(tp.topic)
+    produce(kafka, tp.topic, ((None, b"%d" % n) for n in range(100)))
+    delete_records(kafka.bootstrap_servers, tp, before=60)
+    with closing(factory(config_of(kafka, auto_offset_reset=reset), store)) as fetchers:
+        lookup, fetcher = fetchers.log_offsets(), fetchers.fetcher()
+        assert (lookup.earliest([tp]), lookup.latest([tp])) == ({tp: 60}, {tp: 100})
         fetcher.assign({tp: 0})
-        got = fetch(fetcher, 0, until=lambda f: bool(f.moves))
-        ends = (lookup.earliest([tp])[tp], lookup.latest([tp])[tp])
-        assert got.moves == [{tp: ends[0] if reset == "smallest" else ends[1]}]
-    finally:
-        fetchers.close()
+        got = fetch(fetcher, 0, until=lambda f: f.positions.get(tp) == 100)
+    assert got.moves == [{tp: goes_to}]
+    assert got.offsets(tp) == list(range(goes_to, 100))
+    assert f"{tp.topic}/0: offset 0 is outside the log, which holds 60 to 100; going to {goes_to}, by" in caplog.text
 
 
 def test_without_a_policy_a_position_outside_the_log_is_an_error(kafka, topic):

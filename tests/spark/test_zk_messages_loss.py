@@ -4,8 +4,6 @@ import logging
 import uuid
 
 import pytest
-from confluent_kafka import TopicPartition as RdPartition
-from confluent_kafka.admin import AdminClient
 
 from legacy_consumer.librdkafka import Record
 from spark_source.errors import DataLossError
@@ -14,6 +12,7 @@ from spark_source.messages.columns import request_message_columns
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.stream import StreamDriver, ZkMessagesStreamReader
 from tests.spark.conftest import store_of
+from tests.support.log_start import delete_records
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
@@ -48,10 +47,7 @@ def topic(cluster):
 
 
 def cut(cluster, topic, offset):
-    """Have the broker delete all messages before the offset."""
-    client = AdminClient({"bootstrap.servers": cluster.kafka.bootstrap_servers})
-    for done in client.delete_records([RdPartition(topic, 0, offset)]).values():
-        done.result(30)
+    delete_records(cluster.kafka.bootstrap_servers, TopicPartition(topic, 0), offset)
 
 
 # --- gaps

@@ -1,0 +1,20 @@
+"""Moves the start of a log, by the broker's own request for it: at once, to an exact offset, and only there.
+
+Retention would get there, too, but goes on by itself while a test looks. Brokers know the request from 0.11 on.
+"""
+
+from __future__ import annotations
+
+from confluent_kafka import TopicPartition as RdPartition
+from confluent_kafka.admin import AdminClient
+
+from zk_layout.model import TopicPartition
+
+_TIMEOUT_S = 30
+
+
+def delete_records(bootstrap_servers: str, tp: TopicPartition, before: int) -> None:
+    """Have the leader delete all messages before the offset: the log begins there from now on."""
+    client = AdminClient({"bootstrap.servers": bootstrap_servers})
+    for done in client.delete_records([RdPartition(tp.topic, tp.partition, before)]).values():
+        assert done.result(_TIMEOUT_S).low_watermark == before
