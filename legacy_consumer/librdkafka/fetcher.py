@@ -188,10 +188,10 @@ class LibrdkafkaFetcher:
         faults: Sequence[Fault] = ()
         if has_faults(messages):
             messages, faults = take_faults(messages)
-        elif self._complaints:
-            self._complaints.clear()
         # before the faults are handled: what changes the assignment forgets where the messages began
         next_offsets = handle.next_offsets(messages)
+        if messages and self._complaints:
+            self._have_mended([None, *next_offsets])
         self._handle_faults(handle, faults)
         return LibrdkafkaBatch(messages, next_offsets) if messages else None
 
@@ -206,7 +206,7 @@ class LibrdkafkaFetcher:
             self._lives[tp] = self._life
         handle.assign({tp: position for tp, position in starting.items() if position >= 0})
         self._search({tp: position for tp, position in starting.items() if position < 0})
-        self._complaints.clear()
+        self._have_mended(changes.keys())
 
     def _search(self, positions: Mapping[TopicPartition, int]) -> None:
         if positions:
@@ -249,10 +249,13 @@ class LibrdkafkaFetcher:
                     self._errors.append(FetchError(tp, fault.reason))
 
     def _complain(self, tp: TopicPartition | None, reason: str) -> None:
-        """Log what librdkafka mends by itself, once until messages flow again."""
+        """Log what librdkafka mends by itself, once until it has: one partition may wait for long while others flow."""
         if (tp, reason) not in self._complaints:
             self._complaints.add((tp, reason))
             logger.warning("%s: waiting: %s", tp or "brokers", reason)
+
+    def _have_mended(self, those: Collection[TopicPartition | None]) -> None:
+        self._complaints = {(tp, reason) for tp, reason in self._complaints if tp not in those}
 
     def _free(self) -> None:
         with self._lock:

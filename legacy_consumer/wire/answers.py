@@ -32,8 +32,8 @@ class Findings:
     moved: list[TopicPartition] = field(default_factory=list)
     errors: list[FetchError] = field(default_factory=list)
     complaints: list[tuple[TopicPartition, str]] = field(default_factory=list)
-    flows: bool = False
-    """Whether something came that can be read on from."""
+    well: list[TopicPartition] = field(default_factory=list)
+    """Partitions with nothing to complain of: what came of them can be read on from, or nothing has come yet."""
 
 
 def take_answers(
@@ -59,6 +59,8 @@ def take_answers(
         state.failures = 0
         if answer.records:
             taking.records(tp, state, offset, answer, answer.records)
+        else:
+            taking.found.well.append(tp)
     return taking.found
 
 
@@ -102,7 +104,7 @@ class _Taking:
             self.found.complaints.append((tp, f"nothing to be had at offset {offset} of {len(records)} bytes"))
             return
         state.position = seen.next_offset
-        self.found.flows = True
+        self.found.well.append(tp)
 
     def _enlarge(self, tp: TopicPartition, state: PartitionState, offset: int, needed: int) -> None:
         """A batch of messages is larger than what was asked for: ask for as much, as far as that is allowed."""

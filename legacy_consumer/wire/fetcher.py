@@ -263,7 +263,7 @@ class ColumnarFetcher:
         for tp in changes:
             self._states.pop(tp, None)
             self._moves.pop(tp, None)
-        self._complaints.clear()
+        self._have_mended(changes.keys())
         for tp, position in changes.items():
             if position is not None:
                 self._life += 1
@@ -468,8 +468,8 @@ class ColumnarFetcher:
         found = take_answers(response.partitions, asked, self._states, self._settings, time.monotonic())
         for records in found.records:
             self._backlog.add(records)
-        if found.flows and self._complaints:
-            self._complaints.clear()
+        if found.well and self._complaints:
+            self._have_mended([link.address, *found.well])
         for tp, reason in found.complaints:
             self._complain(tp, reason)
         self._errors += found.errors
@@ -508,10 +508,13 @@ class ColumnarFetcher:
         )
 
     def _complain(self, about: object, reason: str) -> None:
-        """Log what mends itself, once until messages flow again."""
+        """Log what mends itself, once until it has: one partition may wait for long while others flow."""
         if (about, reason) not in self._complaints:
             self._complaints.add((about, reason))
             logger.warning("%s: waiting: %s", about, reason)
+
+    def _have_mended(self, those: Collection[object]) -> None:
+        self._complaints = {(about, reason) for about, reason in self._complaints if about not in those}
 
     def _free(self) -> None:
         with self._freeing:  # who closes and who was polling may both come here

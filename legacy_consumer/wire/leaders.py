@@ -239,6 +239,7 @@ class LeaderFinder:
             for tp in partitions:
                 self._open.pop(tp, None)
                 self._found.pop(tp, None)
+                self._reasons.pop(tp, None)
             self._changed.notify_all()
 
     def take(self) -> dict[TopicPartition, BrokerAddress]:

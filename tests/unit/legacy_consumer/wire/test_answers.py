@@ -46,15 +46,20 @@ def test_records_are_read_on_from_behind_their_last():
     assert [(one.partition, one.life, one.position, bytes(one.records)) for one in found.records] == [
         (T0, 1, 5, RECORDS)
     ]
-    assert found.flows
+    assert found.well == [T0]
     assert (states[T0].position, states[T0].failures, states[T0].larger_bytes) == (7, 0, 0)
 
 
 def test_what_was_asked_in_a_life_that_has_ended_changes_nothing():
     states = {T0: state(position=90, life=2)}
     found = take(states, {T0: answer(records=RECORDS), T1: answer(1)}, {T0: (1, 5), T1: (1, 0)})
-    assert (found.records, found.outdated, found.flows) == ([], [], False)
+    assert (found.records, found.outdated, found.well) == ([], [], [])
     assert (states[T0].position, states[T0].failures) == (90, 0)
+
+
+def test_each_partition_is_well_or_not_by_itself():
+    states = {T0: state(), T1: state(failures=1)}
+    assert take(states, {T0: answer(6), T1: answer()}).well == [T1]
 
 
 def test_a_partition_that_nobody_asked_for_is_passed_over():
@@ -115,7 +120,7 @@ def test_what_cannot_be_read_waits_for_the_decoder_to_say_why():
     damaged = RECORDS[:8] + b"\0\0\0\5" + RECORDS[12:]  # no batch is so small
     found = take(states, {T0: answer(records=damaged)})
     assert len(found.records) == 1
-    assert not found.flows
+    assert found.well == []
     assert states[T0].position == 6
     assert states[T0].not_before == NOW + 0.2
     assert "nothing to be had at offset 6" in found.complaints[0][1]

@@ -49,3 +49,15 @@ def test_a_leader_is_found_after_no_broker_no_leader_and_the_same_again():
     assert finder.take() == {TP: BROKER}
     assert finder.take_reasons() == {TP: "it has no leader"}
     finder.close()
+
+
+def test_of_what_is_not_looked_for_any_more_nothing_is_told():
+    other = TopicPartition("t", 1)
+    told = threading.Event()
+    both = Leaders({other: BROKER}, missing={TP: "it has no leader"})
+    finder = LeaderFinder(ScriptedReader(both), backoff_s=60, on_news=told.set)
+    finder.search([TP, other])
+    assert told.wait(30)
+    finder.forget([TP])
+    assert (finder.take(), finder.take_reasons()) == ({other: BROKER}, {})
+    finder.close()
