@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.embedded import EmbeddedZooKeeper
+from legacy_consumer.embedded.ports import free_port
 from tests.contract.backends import KazooBackend
 from tests.support.recorder import Recorder
 from tests.support.tcp_proxy import TcpProxy
@@ -53,12 +54,6 @@ def silent_port() -> Iterator[int]:
     """Takes connections and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def new_root() -> str:
@@ -131,10 +126,11 @@ def test_sasl_names_the_package_it_needs(monkeypatch: pytest.MonkeyPatch):
 # ---------------------------------------------------------------------- starting and closing
 
 
-def test_a_start_without_a_server_times_out_and_names_the_address(free_port: int):
-    store = KazooStore(ZkSettings(f"127.0.0.1:{free_port}/kafka", connection_timeout_ms=300))
+def test_a_start_without_a_server_times_out_and_names_the_address():
+    connect = f"127.0.0.1:{free_port()}/kafka"
+    store = KazooStore(ZkSettings(connect, connection_timeout_ms=300))
     started = time.monotonic()
-    with pytest.raises(ConnectTimeoutError, match=f"127.0.0.1:{free_port}/kafka within 300 ms"):
+    with pytest.raises(ConnectTimeoutError, match=f"{connect} within 300 ms"):
         store.start()
     assert time.monotonic() - started < 3
 
@@ -186,7 +182,8 @@ def test_a_failed_start_leaves_a_store_that_can_be_started_again(kazoo: KazooBac
     with pytest.raises(ConnectTimeoutError):
         store.start()
     kazoo.restore(store)
-    store.start()
+    # the same short time-out may pass on a busy machine: then it is one more failed start
+    eventually(lambda: store.start() is None)
     assert store.exists("/") is not None
 
 
@@ -525,8 +522,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def tls_connect(keys: Path) -> Iterator[str]:
     """A ZooKeeper that speaks TLS, and only to clients with a certificate."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = free_port()
     properties = {
         "secureClientPort": str(port),
         "secureClientPortAddress": "127.0.0.1",

@@ -38,7 +38,8 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_up_says_in_json_what_to_connect_to_and_leaves_nothing(run, tmp_path, end):
-    zookeeper_port, kafka_port = free_port(), free_port()
+    taken = set()
+    zookeeper_port, kafka_port = free_port(taken), free_port(taken)
     process = run(
         "up", "--json", "--topic", "orders:6", "--topic", "other",
         "--zookeeper-port", str(zookeeper_port), "--kafka-port", str(kafka_port),
