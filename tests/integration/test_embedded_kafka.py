@@ -1,6 +1,7 @@
 import contextlib
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -14,7 +15,7 @@ from zk_layout.errors import ConfigError, ConnectTimeoutError, NodeExistsError, 
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 
 
 def client_settings(kafka):
@@ -52,10 +53,28 @@ def zookeeper_of(kafka):
         store.close()
 
 
-@pytest.fixture(scope="module", params=KAFKA_VERSIONS)
-def kafka(request):
-    with EmbeddedKafka(request.param, chroot="/kafka", properties={"property.of.no.version": "1"}) as started:
-        yield started
+def side_by_side(do, each):
+    """A JVM that starts keeps one processor busy for a part of the time: some start at once."""
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(do, each))
+
+
+@pytest.fixture(scope="module")
+def of_each_version():
+    with contextlib.ExitStack() as stack:
+        made = {
+            version: EmbeddedKafka(version, chroot="/kafka", properties={"property.of.no.version": "1"})
+            for version in KAFKA_VERSIONS
+        }
+        for kafka in made.values():
+            stack.callback(kafka.close)
+        side_by_side(EmbeddedKafka.start, made.values())
+        yield made
+
+
+@pytest.fixture(params=KAFKA_VERSIONS)
+def kafka(request, of_each_version):
+    return of_each_version[request.param]
 
 
 def test_each_version_keeps_messages_in_a_topic_of_several_partitions(kafka):
@@ -103,19 +122,23 @@ def test_each_version_refuses_a_topic_that_exists_and_misses_one_that_does_not(k
         kafka.add_partitions("never", 2)
 
 
-def test_each_version_comes_back_with_its_data_after_stop_and_after_kill(kafka):
-    kafka.create_topic("lasting")
-    produce(kafka, "lasting", 0, b"lasting")
-    broker = kafka.brokers[0]
-    port, pids = broker.port, {broker.pid}
-    for end in (broker.stop, broker.kill):
-        end()
-        assert not broker.is_running
-        broker.start()
-        pids.add(broker.pid)
-        assert consume(kafka, "lasting", 0) == b"lasting"
-    assert broker.port == port
-    assert len(pids) == 3
+def test_each_version_comes_back_with_its_data_after_stop_and_after_kill(of_each_version):
+    def come_back(kafka):
+        kafka.create_topic("lasting")
+        produce(kafka, "lasting", 0, b"lasting")
+        broker = kafka.brokers[0]
+        port, pids = broker.port, {broker.pid}
+        for end in (broker.stop, broker.kill):
+            end()
+            assert not broker.is_running
+            broker.start()
+            pids.add(broker.pid)
+            assert consume(kafka, "lasting", 0) == b"lasting"
+        assert broker.port == port
+        assert len(pids) == 3
+        return kafka.version
+
+    assert side_by_side(come_back, of_each_version.values()) == list(KAFKA_VERSIONS)
 
 
 def test_each_version_runs_programs_on_its_jars(kafka, tmp_path):

@@ -428,7 +428,7 @@ def test_a_broker_restart_in_the_middle_loses_nothing(own, fetching, kafka, stor
         produce(kafka, name, ((None, b"after", p) for p in range(4)))
         deadline = time.monotonic() + 60
         while got.count < 4 * (PER_PARTITION + 1):
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, (got.count, got.positions)
             poll_into(got, fetcher)
     for tp in partitions:
         assert got.offsets(tp) == list(range(PER_PARTITION + 1))

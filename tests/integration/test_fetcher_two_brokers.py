@@ -1,6 +1,8 @@
 """What one of two brokers cannot answer, and brokers that come back elsewhere."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
@@ -15,62 +17,69 @@ from zk_layout.model import TopicPartition
 pytestmark = pytest.mark.kafka
 
 
-on_both_fetchers = pytest.mark.parametrize("make", [LibrdkafkaFetchers, ColumnarFetchers])
+BOTH = (LibrdkafkaFetchers, ColumnarFetchers)
+"""Side by side on the same brokers: what takes its time is that a session ends and a broker starts."""
 
 
-def open_fetchers(make, connect):
+@contextmanager
+def open_fetchers(connect):
+    """(store, [what each of them made])."""
     config = ConsumerConfig.load(zookeeper_connect=connect, group_id="g", auto_offset_reset="smallest")
-    store = KazooStore(config.zk_settings())
-    store.start()
-    return store, make(config, store)
+    with ExitStack() as stack:
+        store = KazooStore(config.zk_settings())
+        stack.callback(store.close)
+        store.start()
+        yield store, [stack.enter_context(closing(make(config, store))) for make in BOTH]
 
 
-@on_both_fetchers
-def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow(make):
+def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow():
     with EmbeddedKafka(brokers=2) as kafka:
         kafka.create_topic("t", partitions=2)
         both = [TopicPartition("t", 0), TopicPartition("t", 1)]
         produce_all("t", ((None, b"x", i % 2) for i in range(200)), {"bootstrap.servers": kafka.bootstrap_servers})
-        store, fetchers = open_fetchers(make, kafka.zookeeper_connect)
-        try:
-            lookup, fetcher = fetchers.log_offsets(), fetchers.fetcher()
-            assert lookup.latest(both) == dict.fromkeys(both, 100)
+        with open_fetchers(kafka.zookeeper_connect) as (_, made):
+            lookups, reading = [one.log_offsets() for one in made], [one.fetcher() for one in made]
+            for lookup in lookups:
+                assert lookup.latest(both) == dict.fromkeys(both, 100)
             kafka.brokers[1].kill()
-            begun = time.monotonic()
-            (alive,) = lookup.latest(both).items()
-            assert time.monotonic() - begun < 8
-            assert alive[1] == 100
-            fetcher.assign(dict.fromkeys(both, 0))
-            assert set(fetch(fetcher, 100).messages) == {alive[0]}
+
+            def ask(lookup):
+                begun = time.monotonic()
+                (left,) = lookup.latest(both).items()
+                return left, time.monotonic() - begun < 8
+
+            with ThreadPoolExecutor(len(lookups)) as pool:  # both, before the broker's session is over
+                answers = list(pool.map(ask, lookups))
+            alive = answers[0][0][0]
+            assert answers == [((alive, 100), True)] * 2
+            for fetcher in reading:
+                fetcher.assign(dict.fromkeys(both, 0))
+                assert set(fetch(fetcher, 100).messages) == {alive}
             kafka.brokers[1].start()
-            assert set(fetch(fetcher, 100).messages) == set(both) - {alive[0]}
-        finally:
-            fetchers.close()
-            store.close()
+            for fetcher in reading:
+                assert set(fetch(fetcher, 100).messages) == set(both) - {alive}
 
 
-@on_both_fetchers
-def test_brokers_that_come_back_at_other_addresses_are_followed(make):
+def test_brokers_that_come_back_at_other_addresses_are_followed():
     tp = TopicPartition("t", 0)
-    with EmbeddedZooKeeper() as zookeeper:
+    with EmbeddedZooKeeper() as zookeeper, ExitStack() as stack:
         with EmbeddedKafka(zookeeper=zookeeper) as first:
             first.create_topic("t")
             produce_all("t", [(None, b"%d" % i) for i in range(10)], {"bootstrap.servers": first.bootstrap_servers})
-            store, fetchers = open_fetchers(make, first.zookeeper_connect)
-            fetcher = fetchers.fetcher()
-            fetcher.assign({tp: 0})
-            assert fetch(fetcher, 10).offsets(tp) == list(range(10))
+            store, made = stack.enter_context(open_fetchers(first.zookeeper_connect))
+            reading = [one.fetcher() for one in made]
+            for fetcher in reading:
+                fetcher.assign({tp: 0})
+                assert fetch(fetcher, 10).offsets(tp) == list(range(10))
             old = first.bootstrap_servers
-        try:
-            deadline = time.monotonic() + 30
-            while store.get_children("/brokers/ids"):
-                assert time.monotonic() < deadline
+        deadline = time.monotonic() + 30
+        while store.get_children("/brokers/ids"):
+            assert time.monotonic() < deadline
+            for fetcher in reading:
                 fetcher.poll(10, 0.1)
-            with EmbeddedKafka(zookeeper=zookeeper) as second:
-                assert second.bootstrap_servers != old
-                # its log begins anew, so the position lies behind its end: reset to the smallest
-                produce_all("t", [(None, b"new")] * 3, {"bootstrap.servers": second.bootstrap_servers})
+        with EmbeddedKafka(zookeeper=zookeeper) as second:
+            assert second.bootstrap_servers != old
+            # its log begins anew, so the position lies behind its end: reset to the smallest
+            produce_all("t", [(None, b"new")] * 3, {"bootstrap.servers": second.bootstrap_servers})
+            for fetcher in reading:
                 assert fetch(fetcher, 3, patience_s=60).offsets(tp) == [0, 1, 2]
-        finally:
-            fetchers.close()
-            store.close()
