@@ -10,46 +10,23 @@ import pytest
 
 from legacy_consumer import ConsumerConnector, Phase, TopicPartition
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import CommitFailedError, GroupOffsetsUnavailableError
-from legacy_consumer.librdkafka import open_group_offsets, produce_all, read_brokers
-from legacy_consumer.librdkafka.settings import client_settings
+from legacy_consumer.librdkafka import open_group_offsets, produce_all
 from legacy_consumer.offsets import KafkaOffset
+from tests.support.broker_cluster import on_every_broker
 from tests.support.jvm_member import JvmMember, JvmPrograms, Subscription
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError
-from zk_layout.kazoo_store import KazooStore
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
-ALL = ["0.8.2.2", "0.10.2.2", "1.1.1", "2.8.2", "3.9.1"]
 IN_KAFKA = {"offsets_storage": "kafka", "dual_commit_enabled": False}
 IN_BOTH = {"offsets_storage": "kafka", "dual_commit_enabled": True}
 IN_ZOOKEEPER = {"offsets_storage": "zookeeper"}
 
 
-class Cluster:
-    def __init__(self, kafka):
-        self.kafka = kafka
-        self.config = ConsumerConfig.load(zookeeper_connect=kafka.zookeeper_connect, group_id="admin")
-        self.store = KazooStore(self.config.zk_settings())
-        self.store.start()
-        self.settings = client_settings(self.config, read_brokers(self.store))
-
-
-@pytest.fixture(scope="module")
-def cluster(request):
-    """One broker of the version that a test is given; the tests of a version run together."""
-    with EmbeddedKafka(
-        request.param, properties={"auto.create.topics.enable": "false", "delete.topic.enable": "true"}
-    ) as kafka:
-        opened = Cluster(kafka)
-        yield opened
-        opened.store.close()
-
-
 def on(*versions):
-    return pytest.mark.parametrize("cluster", versions, indirect=True, scope="module")
+    return pytest.mark.parametrize("broker_version", versions)
 
 
 class Topic:
@@ -77,7 +54,7 @@ class Topic:
     def produce(self, count):
         numbers = range(self.next, self.next + count)
         self.next += count
-        produce_all(self.name, [(b"k", b"%d" % n, n % 2) for n in numbers], self.cluster.settings)
+        produce_all(self.name, [(b"k", b"%d" % n, n % 2) for n in numbers], self.cluster.producer_settings)
         return list(numbers)
 
     def stream(self, **properties):
@@ -95,20 +72,20 @@ class Topic:
     def in_zookeeper(self):
         path = f"/consumers/{self.group}/offsets/{self.name}"
         try:
-            return {int(p): int(self.cluster.store.get_data(f"{path}/{p}").data) for p in self.children(path)}
+            return {int(p): int(self.cluster._store.get_data(f"{path}/{p}").data) for p in self.children(path)}
         except NoNodeError:
             return {}
 
     def children(self, path):
-        return self.cluster.store.get_children(path)
+        return self.cluster._store.get_children(path)
 
     def set_in_zookeeper(self, offset):
         for partition in (0, 1):
-            self.cluster.store.set_data(f"/consumers/{self.group}/offsets/{self.name}/{partition}", b"%d" % offset)
+            self.cluster._store.set_data(f"/consumers/{self.group}/offsets/{self.name}/{partition}", b"%d" % offset)
 
     def in_kafka(self):
         config = ConsumerConfig.load(zookeeper_connect=self.cluster.kafka.zookeeper_connect, group_id=self.group)
-        offsets = open_group_offsets(config, self.cluster.store)
+        offsets = open_group_offsets(config, self.cluster._store)
         try:
             found = offsets.read([self.tp(0), self.tp(1)], 10.0)
         finally:
@@ -117,7 +94,7 @@ class Topic:
 
     def set_in_kafka(self, offset):
         config = ConsumerConfig.load(zookeeper_connect=self.cluster.kafka.zookeeper_connect, group_id=self.group)
-        offsets = open_group_offsets(config, self.cluster.store)
+        offsets = open_group_offsets(config, self.cluster._store)
         try:
             offsets.read([self.tp(0)], 10.0)
             assert offsets.write({self.tp(n): KafkaOffset(offset) for n in (0, 1)}, 10.0) is None
@@ -148,7 +125,7 @@ def is_silent(stream):
     return list(next(stream.batches(timeout=0.3))) == []
 
 
-@on(*ALL)
+@on_every_broker
 def test_offsets_are_kept_in_kafka_alone_and_the_next_consumer_goes_on_there(topic):
     first = topic.produce(100)
     connector, stream = topic.stream(**IN_KAFKA)
@@ -162,7 +139,7 @@ def test_offsets_are_kept_in_kafka_alone_and_the_next_consumer_goes_on_there(top
     assert take(stream, 10) == second
 
 
-@on(*ALL)
+@on_every_broker
 def test_offsets_are_kept_in_both_and_the_greater_one_counts(topic):
     topic.produce(100)
     connector, stream = topic.stream(**IN_BOTH)
@@ -184,7 +161,7 @@ def test_offsets_are_kept_in_both_and_the_greater_one_counts(topic):
 
 
 @pytest.mark.parametrize("storage", [IN_ZOOKEEPER, IN_KAFKA, IN_BOTH], ids=["zookeeper", "kafka", "both"])
-@on(*ALL)
+@on_every_broker
 def test_a_topic_created_again_while_no_consumer_runs_is_read_from_its_beginning(topic, caplog, storage):
     topic.produce(100)
     connector, stream = topic.stream(**storage)
@@ -194,7 +171,7 @@ def test_a_topic_created_again_while_no_consumer_runs_is_read_from_its_beginning
     fresh = topic.produce(120)
     with caplog.at_level(logging.WARNING):
         connector, stream = topic.stream(**{**storage, "auto_offset_reset": "largest"})
-        if storage is IN_KAFKA and topic.cluster.kafka.version != "0.8.2.2":
+        if storage is IN_KAFKA and topic.cluster.version != "0.8.2.2":
             # from 0.10 on the broker itself forgets the offsets of a deleted topic: nothing is left to tell by
             assert "deleted" not in caplog.text
             return
@@ -277,7 +254,7 @@ def test_without_a_coordinator_nobody_joins(topic):
             topic.stream(**IN_KAFKA, **IMPATIENT)
     finally:
         broker.start()
-    assert not topic.cluster.store.exists(f"/consumers/{topic.group}")
+    assert not topic.cluster._store.exists(f"/consumers/{topic.group}")
 
 
 @on("1.1.1")
@@ -314,10 +291,7 @@ def test_an_offset_that_somebody_else_set_in_kafka_is_told_and_adopted_if_wanted
 # a member of 1.1.1 cannot fetch from a broker of 0.8.2.2
 @pytest.mark.interop
 @pytest.mark.parametrize(
-    ("cluster", "member"),
-    [("0.8.2.2", "0.8.2.2"), ("1.1.1", "0.8.2.2"), ("1.1.1", "1.1.1")],
-    indirect=["cluster"],
-    scope="module",
+    ("broker_version", "member"), [("0.8.2.2", "0.8.2.2"), ("1.1.1", "0.8.2.2"), ("1.1.1", "1.1.1")]
 )
 def test_a_jvm_member_goes_on_where_ours_stopped_and_ours_where_it_stopped(topic, member):
     properties = {

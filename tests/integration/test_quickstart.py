@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 RUN = "LEGACY_CONSUMER_QUICKSTART_TEST"
 COMMAND = [sys.executable, "-c", "import sys; from legacy_consumer.cli import main; sys.exit(main())", "quickstart"]
 GONE_S = 15
+SIDE_BY_SIDE = 3
 AT_SPARK = "has consumed and committed the rest"
 
 
@@ -26,6 +28,7 @@ class Quickstart:
     """A run in a session and a temporary folder of its own, which its processes are known by."""
 
     def __init__(self, folder: Path, *arguments: str, **environment: str):
+        folder.mkdir()
         self.folder = folder
         self.mark = uuid.uuid4().hex
         self.lines: list[str] = []
@@ -75,7 +78,7 @@ def quickstart(tmp_path):
     started = []
 
     def start(*arguments, **environment):
-        started.append(Quickstart(tmp_path, *arguments, **environment))
+        started.append(Quickstart(tmp_path / f"run-{uuid.uuid4().hex}", *arguments, **environment))
         return started[-1]
 
     yield start
@@ -115,27 +118,33 @@ def test_it_proves_that_every_flight_was_delivered_and_that_the_fourth_member_id
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        "starting ZooKeeper",
-        "ZooKeeper at",
-        "grows to",
-        "member-1 joined",
-        "member-4 joined",
-        "killed with -9",
-        AT_SPARK,
+def side_by_side(look, moments):
+    """{moment: what look answers of it}, a few at a time: a run mostly waits, for a session's end or for its brakes."""
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        return dict(zip(moments, pool.map(look, moments), strict=True))
+
+
+@pytest.mark.timeout(400)
+def test_ctrl_c_leaves_nothing_at_any_moment(quickstart):
+    moments = [
         "Spark read",
-    ],
-)
-def test_ctrl_c_leaves_nothing_at_any_moment(quickstart, moment):
-    running = quickstart()
-    running.read_until(moment)
-    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
-    said = running.read_rest()
-    assert running.process.wait(GONE_S) == 130
-    assert "Traceback" not in said
-    assert running.left() == []
+        AT_SPARK,
+        "killed with -9",
+        "member-4 joined",
+        "member-1 joined",
+        "grows to",
+        "ZooKeeper at",
+        "starting ZooKeeper",
+    ]
+
+    def interrupted(moment):
+        running = quickstart()
+        running.read_until(moment)
+        os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
+        said = running.read_rest()
+        return running.process.wait(GONE_S), "Traceback" in said, running.left()
+
+    assert side_by_side(interrupted, moments) == dict.fromkeys(moments, (130, False, []))
 
 
 def test_impatient_ctrl_c_does_not_end_the_cleaning_up(quickstart):
@@ -161,13 +170,17 @@ def test_sigterm_leaves_nothing(quickstart):
     assert running.left() == []
 
 
-@pytest.mark.parametrize("moment", ["grows to", "member-2 joined", AT_SPARK])
-def test_kill_9_leaves_nothing(quickstart, moment):
-    running = quickstart()
-    running.read_until(moment)
-    running.process.kill()
-    running.process.wait()
-    wait_for(lambda: not running.left(), GONE_S, lambda: AssertionError(f"left: {running.left()}"))
+def test_kill_9_leaves_nothing(quickstart):
+    def killed(moment):
+        running = quickstart()
+        running.read_until(moment)
+        running.process.kill()
+        running.process.wait()
+        wait_for(lambda: not running.left(), GONE_S, lambda: AssertionError(f"left: {running.left()}"))
+        return True
+
+    moments = [AT_SPARK, "member-2 joined", "grows to"]
+    assert side_by_side(killed, moments) == dict.fromkeys(moments, True)
 
 
 def test_without_java_one_line_says_so(quickstart, tmp_path):
