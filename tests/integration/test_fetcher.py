@@ -6,7 +6,8 @@ On all versions: test_brokers_fetchers.py.
 import logging
 import threading
 import time
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,10 @@ def produce(kafka, topic, records):
     return produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
 
 
-@pytest.fixture(params=[LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+BOTH = (LibrdkafkaFetchers, ColumnarFetchers)
+
+
+@pytest.fixture(params=BOTH, ids=["librdkafka", "columnar"])
 def factory(request):
     """The claims below are those of the seam: both fetchers have to keep them."""
     return request.param
@@ -434,28 +438,37 @@ def test_a_broker_restart_in_the_middle_loses_nothing(own, fetching, kafka, stor
         assert got.offsets(tp) == list(range(PER_PARTITION + 1))
 
 
-def test_log_offsets_say_so_when_no_broker_answers(factory, kafka, store, topic):
-    fetchers = factory(config_of(kafka), store)
-    try:
-        lookup = fetchers.log_offsets()
-        assert lookup.latest(topic)
-        kafka.brokers[0].kill()
+def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
+    """Both at the same time: the broker takes longer than they do."""
+
+    def ask(lookup):
         begun = time.monotonic()
         with pytest.raises(BrokersUnavailableError, match="no answer from the brokers"):
             lookup.latest(topic)
-        assert time.monotonic() - begun < 10
+        return time.monotonic() - begun < 10
+
+    with ExitStack() as stack:
+        made = [stack.enter_context(closing(factory(config_of(kafka), store))) for factory in BOTH]
+        lookups = [fetchers.log_offsets() for fetchers in made]
+        assert all(lookup.latest(topic) for lookup in lookups)
+        kafka.brokers[0].kill()
+        stack.callback(kafka.brokers[0].start)  # harmless when it runs
+        with ThreadPoolExecutor(len(lookups)) as pool:
+            assert list(pool.map(ask, lookups)) == [True, True]
         kafka.brokers[0].start()
-        eventually(lambda: len(lookup.latest(topic)) == len(topic), 30)
-    finally:
-        if not kafka.brokers[0].is_running:
-            kafka.brokers[0].start()
-        fetchers.close()
+        for lookup in lookups:
+            eventually(lambda lookup=lookup: len(lookup.latest(topic)) == len(topic), 30)
 
 
-def test_a_fetcher_made_without_brokers_begins_when_one_is_there(fetching, kafka, store, topic):
+def test_a_fetcher_made_without_brokers_begins_when_one_is_there(kafka, store, topic):
+    """Both, one after the other, while the same broker is away."""
     kafka.brokers[0].stop()
-    with fetching(kafka, store) as fetcher:
-        fetcher.assign({topic[0]: 0})
-        assert fetcher.poll(10, 0.5) is None
+    with ExitStack() as stack:
+        made = [stack.enter_context(closing(factory(config_of(kafka), store))) for factory in BOTH]
+        reading = [fetchers.fetcher() for fetchers in made]
+        for fetcher in reading:
+            fetcher.assign({topic[0]: 0})
+            assert fetcher.poll(10, 0.5) is None
         kafka.brokers[0].start()
-        assert fetch(fetcher, 10, max_messages=10, patience_s=60).offsets(topic[0]) == list(range(10))
+        for fetcher in reading:
+            assert fetch(fetcher, 10, max_messages=10, patience_s=60).offsets(topic[0]) == list(range(10))
