@@ -145,7 +145,7 @@ class Ratchet:
         assert self.looks > 5
 
     def run(self):
-        with contextlib.closing(open_group_offsets(self.config, self.group.cluster._store)) as kafka:
+        with contextlib.closing(open_group_offsets(self.config, self.group.cluster.store)) as kafka:
             while not self.ended.wait(0.05):
                 with contextlib.suppress(NoNodeError):
                     self.note("zookeeper", self.group.in_zookeeper())
@@ -294,7 +294,7 @@ class Ours:
 
 @pytest.mark.parametrize("broker_version", ["0.8.2.2"])
 def test_a_broker_without_newer_consumers_is_refused(group):
-    group.cluster._store.ensure_path(f"/consumers/{group.name}/offsets")
+    group.cluster.store.ensure_path(f"/consumers/{group.name}/offsets")
     code, output = group.migrate("plan")
     assert (code, "is a Kafka 0.8, which has no consumers of the newer kind: upgrade" in output) == (1, True)
     code, output = group.migrate("apply", "--execute")

@@ -72,20 +72,20 @@ class Topic:
     def in_zookeeper(self):
         path = f"/consumers/{self.group}/offsets/{self.name}"
         try:
-            return {int(p): int(self.cluster._store.get_data(f"{path}/{p}").data) for p in self.children(path)}
+            return {int(p): int(self.cluster.store.get_data(f"{path}/{p}").data) for p in self.children(path)}
         except NoNodeError:
             return {}
 
     def children(self, path):
-        return self.cluster._store.get_children(path)
+        return self.cluster.store.get_children(path)
 
     def set_in_zookeeper(self, offset):
         for partition in (0, 1):
-            self.cluster._store.set_data(f"/consumers/{self.group}/offsets/{self.name}/{partition}", b"%d" % offset)
+            self.cluster.store.set_data(f"/consumers/{self.group}/offsets/{self.name}/{partition}", b"%d" % offset)
 
     def in_kafka(self):
         config = ConsumerConfig.load(zookeeper_connect=self.cluster.kafka.zookeeper_connect, group_id=self.group)
-        offsets = open_group_offsets(config, self.cluster._store)
+        offsets = open_group_offsets(config, self.cluster.store)
         try:
             found = offsets.read([self.tp(0), self.tp(1)], 10.0)
         finally:
@@ -94,7 +94,7 @@ class Topic:
 
     def set_in_kafka(self, offset):
         config = ConsumerConfig.load(zookeeper_connect=self.cluster.kafka.zookeeper_connect, group_id=self.group)
-        offsets = open_group_offsets(config, self.cluster._store)
+        offsets = open_group_offsets(config, self.cluster.store)
         try:
             offsets.read([self.tp(0)], 10.0)
             assert offsets.write({self.tp(n): KafkaOffset(offset) for n in (0, 1)}, 10.0) is None
@@ -254,7 +254,7 @@ def test_without_a_coordinator_nobody_joins(topic):
             topic.stream(**IN_KAFKA, **IMPATIENT)
     finally:
         broker.start()
-    assert not topic.cluster._store.exists(f"/consumers/{topic.group}")
+    assert not topic.cluster.store.exists(f"/consumers/{topic.group}")
 
 
 @on("1.1.1")

@@ -68,17 +68,17 @@ class BrokerCluster:
             properties={**_PROPERTIES, **_tls_properties(folder), "sasl.enabled.mechanisms": "PLAIN"},
             flags=(f"-Djava.security.auth.login.config={_login_file(folder)}",),
         )
-        self._store = KazooStore(ClusterConfig.load(zookeeper_connect=zookeeper.connect).zk_settings())
+        self.store = KazooStore(ClusterConfig.load(zookeeper_connect=zookeeper.connect).zk_settings())
 
     def start(self) -> None:
         self.kafka.start()
         config = ClusterConfig.load(zookeeper_connect=self.kafka.zookeeper_connect)
-        self._store = KazooStore(config.zk_settings())
-        self._store.start()
-        self.producer_settings = client_settings(config, read_brokers(self._store))
+        self.store = KazooStore(config.zk_settings())
+        self.store.start()
+        self.producer_settings = client_settings(config, read_brokers(self.store))
 
     def close(self) -> None:
-        self._store.close()
+        self.store.close()
         self.kafka.close()
 
     @property
@@ -118,18 +118,18 @@ class BrokerCluster:
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         path = f"/consumers/{group}/offsets/{topic}"
-        return {int(p): int(self._store.get_data(f"{path}/{p}").data or b"") for p in self._store.get_children(path)}
+        return {int(p): int(self.store.get_data(f"{path}/{p}").data or b"") for p in self.store.get_children(path)}
 
     def topics(self) -> tuple[str, ...]:
-        return self._store.get_children("/brokers/topics")
+        return self.store.get_children("/brokers/topics")
 
     def members(self, group: str) -> tuple[str, ...]:
         path = f"/consumers/{group}/ids"
-        return self._store.get_children(path) if self._store.exists(path) else ()
+        return self.store.get_children(path) if self.store.exists(path) else ()
 
     def has_group(self, group: str) -> bool:
         """Whether anything of the group was ever written: whoever registers leaves at least /consumers/G/ids."""
-        return self._store.exists(f"/consumers/{group}")
+        return self.store.exists(f"/consumers/{group}")
 
     def batches_on_disk(self, topic: str) -> list[Batch]:
         """What lies in the segments of partition 0, in order."""
