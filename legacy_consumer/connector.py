@@ -466,6 +466,7 @@ class ConsumerConnector:
                 commit_ms=config.auto_commit_interval_ms if config.auto_commit_enable else 0,
                 audit_ms=config.audit_interval_ms,
                 gather_ms=config.group_initial_rebalance_delay_ms,
+                absence_ms=config.scheduled_rebalance_max_delay_ms,
             ),
             clock=self._clock,
         )

@@ -67,13 +67,14 @@ from rebalance.machine import (
 )
 from rebalance.mailbox import Errand, Mail, Mailbox, Period
 from rebalance.ownership import Ownership
+from rebalance.patience import Patience
 from rebalance.reader import GroupReader
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.errors import LegacyConsumerError, SessionExpiredError
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
+from zk_layout.store import SessionEvent, SessionKind, WatchEvent, WatchKind, ZkStore
 
 if sys.version_info >= (3, 11):
     from typing import assert_never
@@ -111,6 +112,8 @@ class Periods:
     audit_ms: int
     gather_ms: int = 0
     """Not from time to time but once: how long the first claim waits for others to join."""
+    absence_ms: int = 0
+    """Not from time to time either: how long what members had that left waits for them, or others in their place."""
 
 
 class Coordinator:
@@ -143,7 +146,10 @@ class Coordinator:
             store, registrar.group, exclude_internal_topics=exclude_internal_topics, on_change=self.post
         )
         self._name = registrar.consumer_id
-        self._reconciler = Reconciler(self._name, self._reader, assign, ownership, delivery, self._hear_news)
+        self._patience = Patience(self._name, store, assign, self._clock, periods.absence_ms, self._hear_impatience)
+        self._reconciler = Reconciler(
+            self._name, self._reader, assign, ownership, delivery, self._patience, self._hear_news
+        )
         self._state = MemberState()
         self._status = Status(Phase.CREATED)
         self.counters = MemberCounters()
@@ -264,6 +270,8 @@ class Coordinator:
                 # if its session went meanwhile it registers again, and waits no more
                 if self._gathering_in == self._session_id:
                     self._handle(Registered())
+            case Period.ABSENCE:
+                self._handle(Triggered("waited for members that left"))
             case _:
                 assert_never(alarm)
         return 0.0
@@ -405,11 +413,25 @@ class Coordinator:
             if not self._ownership.watch_obstacles(error.owners, self._unblock):
                 self.post(Unblocked())
             return Blocked()
+        finally:
+            self._set_absence()
         if isinstance(outcome, Deregistered):
             # most likely my session has ended, of which I shall hear next
             logger.info("%s: the list of members does not show me", self._name)
             self._missed_in = self._session_id
         return outcome
+
+    def _set_absence(self) -> None:
+        """Look again when the wait for members that left is over, if there is one."""
+        remaining_ms = self._patience.remaining_ms
+        if remaining_ms is None:
+            self._mailbox.cancel_alarm(Period.ABSENCE)
+        else:
+            self._mailbox.set_alarm(Period.ABSENCE, remaining_ms)
+
+    def _hear_impatience(self, event: WatchEvent) -> None:
+        if event.kind is not WatchKind.LOST:
+            self.post(Triggered("a member does not wait for those that left"))
 
     def _hear_news(self) -> bool:
         """Watches may have fired while something was carried out."""

@@ -33,6 +33,8 @@ class Period(Enum):
     """Not again and again, but some time after each rebalance."""
     GATHER = "gather"
     """Once, after the first registration: others that start at the same time may join before anything is claimed."""
+    ABSENCE = "absence"
+    """Once, when nobody waits any longer for members that left."""
 
 
 Alarm: TypeAlias = TimerName | Period

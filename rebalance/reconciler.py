@@ -14,6 +14,7 @@ from rebalance.delivery import Delivery
 from rebalance.errors import RebalanceError
 from rebalance.machine import Deregistered, Draining, Event, Settled
 from rebalance.ownership import Ownership
+from rebalance.patience import Patience
 from rebalance.plan import make_plan, owned_by
 from rebalance.reader import GroupReader
 from rebalance.snapshot import Assignment, GroupSnapshot
@@ -35,6 +36,7 @@ class Reconciler:
         assign: Callable[[GroupSnapshot], Assignment],
         ownership: Ownership,
         delivery: Delivery,
+        patience: Patience,
         hear_news: Callable[[], bool] = lambda: False,
     ) -> None:
         """hear_news: tells the reader of the watches that fired meanwhile; True if there were any."""
@@ -43,6 +45,7 @@ class Reconciler:
         self._assign = assign
         self._ownership = ownership
         self._delivery = delivery
+        self._patience = patience
         self._hear_news = hear_news
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
@@ -75,7 +78,7 @@ class Reconciler:
             if self._consumer_id not in snapshot.members:
                 return Deregistered()
             self._bury_deleted(snapshot)
-            assignment = self._assignment_of(snapshot)
+            assignment = self._patience.judge(snapshot, self._assignment_of(snapshot))
             plan = make_plan(self._ownership.owned, owned_by(assignment, self._consumer_id))
             self._take_back(self._stopped & plan.keep.keys())
             if plan.release:
@@ -117,6 +120,7 @@ class Reconciler:
         self._stopped.difference_update(gone)
         if partitions is None:
             self._ownership.forget()
+            self._patience.forget()
 
     def doubt(self) -> None:
         """Audit before the next step."""

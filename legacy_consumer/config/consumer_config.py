@@ -27,6 +27,7 @@ class ConsumerConfig(ClusterConfig):
     rebalance_backoff_ms: int
     zookeeper_sync_time_ms: int
     group_initial_rebalance_delay_ms: int
+    scheduled_rebalance_max_delay_ms: int
     drain_timeout_ms: int
     audit_interval_ms: int
     exclude_internal_topics: bool

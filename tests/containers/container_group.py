@@ -64,13 +64,17 @@ class Member:
                 self.deliveries.append((at, message["partition"], message["offset"]))
                 self.newest[message["partition"]] = message["timestamp"] / 1000
 
+    def await_end_of_output(self) -> None:
+        """It has ended; all that it printed is to be read."""
+        for reader in self._readers:
+            reader.join(20)
+
     def close(self) -> None:
         try:
             self.container.remove(force=True, v=True)
         except NotFound:
             return
-        for reader in self._readers:
-            reader.join(20)
+        self.await_end_of_output()
 
 
 class ContainerGroup:
@@ -124,6 +128,15 @@ class ContainerGroup:
         self.living.discard(name)
         member.container.stop(timeout=30)
         return member.container.wait()["StatusCode"]
+
+    def restart(self, name: str, **properties: object) -> int:
+        """SIGTERM, and another container in its place with the same id; the exit code."""
+        code = self.leave(name)
+        before = self.members[name]
+        before.await_end_of_output()
+        before.close()
+        self.join(name, **properties).deliveries[:0] = before.deliveries
+        return code
 
     def kill(self, name: str) -> None:
         self.living.discard(name)

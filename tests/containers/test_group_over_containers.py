@@ -10,6 +10,8 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(400)]
 
+PATIENT = {"scheduled_rebalance_max_delay_ms": 60_000}
+
 
 def check(group):
     ends = group.await_all_delivered()
@@ -103,25 +105,39 @@ def test_servers_lost_and_restarted_one_by_one_under_load(new_group, cluster):
 
 
 def test_a_redeployment_moves_each_partition_once(new_group):
-    """As with the strategy Recreate: all old ones end, then all new ones start."""
+    """As with the strategy Recreate: all old ones end, as soon as each hears of it, then all new ones start."""
     group = new_group("redeployed", 6)
     group.produce(rate=300)
-    delay = {"group_initial_rebalance_delay_ms": 5000}
+    delays = {"group_initial_rebalance_delay_ms": 10_000, **PATIENT}
     for name in ("c1", "c2", "c3"):
-        group.join(name, **delay)
+        group.join(name, **delays)
     group.await_settled("three joined")
     since = time.time() - 1.0
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(group.leave, ("c1", "c2", "c3"))) == [0, 0, 0]
     for name in ("d1", "d2", "d3"):
-        group.join(name, **delay)
+        group.join(name, **delays)
     group.await_settled("three others in their place")
     for number in group.partitions:
-        owners = group.owners_in_turn(number, since)
-        # an old one that hears a moment later that it is to end may be given what the others leave, until it does
-        *before, after = owners
-        assert {name[0] for name in before} == {"c"}, owners
-        assert after[0] == "d", owners
+        before, after = group.owners_in_turn(number, since)
+        assert (before[0], after[0]) == ("c", "d")
+    check(group)
+
+
+def test_a_rolling_redeployment_under_their_own_ids_moves_nothing_of_the_others(new_group):
+    """As a StatefulSet is updated: one pod after another ends and is started again under its name."""
+    group = new_group("rolling", 6)
+    group.produce(rate=300)
+    names = ("c1", "c2", "c3")
+    for name in names:
+        group.join(name, group_initial_rebalance_delay_ms=10_000, **PATIENT)
+    owners = group.await_settled("three joined")
+    since = time.time() - 1.0
+    for name in names:
+        assert group.restart(name, **PATIENT) == 0
+        group.await_settled(f"{name} ended and started again")
+    for number in group.partitions:
+        assert group.owners_in_turn(number, since) == [owners[number]]
     check(group)
 
 

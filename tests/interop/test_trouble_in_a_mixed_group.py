@@ -224,3 +224,28 @@ def test_slow_handler_holds_the_hand_over_no_longer_than_its_drain_timeout(new_g
     ours.busy.release()
     group.produce_round(3)
     group.verdict()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_jvm_member_is_due_is_not_kept_from_it_while_ours_wait_for_one_that_left(new_group, version):
+    """It knows of no waiting, and would use up its tries, and then own nothing until the next change of the group."""
+    name = f"patient{version.replace('.', '')}"
+    group = new_group(name, {name: 6}, properties={"rebalance.max.retries": 4})
+    subscription = Subscription("static", f"{name}:1")
+    patient = {"scheduled.rebalance.max.delay.ms": 60_000}
+    for kind, member, settings in ((PYTHON, "a", patient), (PYTHON, "b", patient), (version, "c", {})):
+        group.join(kind, member, subscription, **settings)
+    group.produce_round()
+    group.begin_leave("a").await_end()
+
+    def owners():
+        text = {tp.partition: owner for tp, owner in group.owners().items()}
+        return "".join(text.get(number, f"{name}_.").removeprefix(f"{name}_")[0] for number in range(6))
+
+    # b gives up 3, which it had kept for as long as c seemed to wait; what a left has no owner
+    wait_for(lambda: owners() == "..bccc", 30, lambda: AssertionError(owners()))
+    group.produce_round()
+    group.join(PYTHON, "a", subscription, **patient)
+    assert owners() == "aabbcc"
+    group.produce_round()
+    group.verdict()

@@ -54,6 +54,8 @@ class Life:
     """Who of its member's users was given that message."""
     acked: int | None = None
     """After the last message that its user came back from while the coordinator was at rest."""
+    done: int | None = None
+    """After the last message that its user came back from at all: what its next commit may say."""
     ended: float | None = None
     how: str = ""
     informed: bool = False
@@ -276,6 +278,7 @@ class Checker:
         if user != life.user or actor.blips != life.blips:
             # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing
             return
+        life.done = offset + 1
         # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
         if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):
             life.acked = offset + 1
@@ -308,13 +311,13 @@ class Checker:
             if life is not None and life.session != session:
                 # robbed of its owner znode, and not aware of it: to the owner now that is a foreign commit
                 life.foreign.add(offset)
-                life.unadopted = None if offset == life.acked else offset
+                life.unadopted = None if offset == life.done else offset
                 name = f"{name}, robbed"
             elif life is not None and life.next_offset is None:
                 life.starts.add(offset)
         elif life is not None:
             life.foreign.add(offset)
-            life.unadopted = None if offset == life.acked else offset
+            life.unadopted = None if offset == life.done else offset
         for zombie in self.lives.values():
             if (
                 zombie is not life

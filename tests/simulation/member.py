@@ -147,7 +147,9 @@ class OurMember:
                 drain_timeout_ms=settings.drain_timeout_ms,
             ),
             periods=Periods(
-                commit_ms=settings.commit_ms if settings.auto_commit else 0, audit_ms=round(settings.audit_s * 1000)
+                commit_ms=settings.commit_ms if settings.auto_commit else 0,
+                audit_ms=round(settings.audit_s * 1000),
+                absence_ms=settings.absence_ms,
             ),
             clock=world.clock,
         )

@@ -35,6 +35,8 @@ class Settings:
     drain_timeout_ms: int = 3000
     max_retries: int = 4
     backoff_ms: int = 2000
+    absence_ms: int = 0
+    """How long members of ours wait for those that left."""
 
 
 def draw_settings(rng):
@@ -58,4 +60,5 @@ def draw_settings(rng):
         crash=rng.choice((0.0, 0.002, 0.01)),
         slow_users=rng.choice((0.0, 0.1, 0.4)),
         freeze=rng.choice((0.0, 0.0, 0.005, 0.02)),
+        absence_ms=rng.choice((0, 0, 0, 1000, 5000, 20_000)),
     )

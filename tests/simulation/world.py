@@ -50,6 +50,7 @@ class World:
         self.seed = seed
         self.rng = rng = random.Random(seed)
         self.settings = settings = draw_settings(rng)
+        self._settle_s = SETTLE_S + settings.absence_ms / 1000
         self.clock = FakeClock()
         self.history = History(self.clock)
         self.record = self.history.record
@@ -114,7 +115,7 @@ class World:
         self.faults = False
         self.record("faults end")
         self._heal_everything()
-        self._calm_down(SETTLE_S, must=True)
+        self._calm_down(self._settle_s, must=True)
         self._jvms_leave()
         self._deliver_everything()
         self._everybody_leaves()
@@ -549,12 +550,12 @@ class World:
             self.jvms.remove(jvm)
             self.record("leaves", jvm.name)
             jvm.stop()
-        self._calm_down(SETTLE_S, must=True)
+        self._calm_down(self._settle_s, must=True)
 
     def _deliver_everything(self):
         if {topic for member in self.members for topic in member.subscription} < self.partitions.keys():
             self._join(always=True, everything=True)
-            self._calm_down(SETTLE_S, must=True)
+            self._calm_down(self._settle_s, must=True)
         for member in self.members:
             for user in member.users:
                 user.away_until = 0.0

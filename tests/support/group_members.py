@@ -82,7 +82,16 @@ class Member:
     """A coordinator and everything it needs, but for the streams."""
 
     def __init__(
-        self, server, name, subscription, clock, *, strategy="range", pattern=SubscriptionPattern.STATIC, gather_ms=0
+        self,
+        server,
+        name,
+        subscription,
+        clock,
+        *,
+        strategy="range",
+        pattern=SubscriptionPattern.STATIC,
+        gather_ms=0,
+        absence_ms=0,
     ):
         self.consumer_id = f"{GROUP}_{name}"
         self.store = MemoryStore(server)
@@ -98,7 +107,7 @@ class Member:
             assign=lambda group: ASSIGNORS[strategy](group, "1.0"),
             exclude_internal_topics=True,
             policy=Policy(max_retries=4, backoff_ms=2000, suspicion_ms=1500, drain_timeout_ms=3000),
-            periods=Periods(commit_ms=60_000, audit_ms=10_000, gather_ms=gather_ms),
+            periods=Periods(commit_ms=60_000, audit_ms=10_000, gather_ms=gather_ms, absence_ms=absence_ms),
             clock=clock,
         )
 

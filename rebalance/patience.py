@@ -1,0 +1,123 @@
+"""Keeps a member from taking over what members that left had, until they are back or the time is up.
+
+The decision is absence.py's; here it is fed with looks at the group, and with a look at those who stayed. Nothing in a
+registration says whether its member waits, and one of the JVM is not to be told from ours. But a JVM member gives up
+all its partitions before it divides them anew. So of each member that would get something of mine one owner znode is
+watched: who keeps it waits, who deleted it does not, and is given its due at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from rebalance.absence import Absence, Members, note_members, standing
+from rebalance.clock import Clock
+from rebalance.errors import AssignmentRefusedError
+from rebalance.snapshot import Assignment, GroupSnapshot
+from zk_layout.paths import OwnerPath
+from zk_layout.store import Watcher, ZkStore
+
+logger = logging.getLogger(__name__)
+
+
+class Patience:
+    """One member's. Used by the coordinator's thread alone."""
+
+    def __init__(
+        self,
+        consumer_id: str,
+        store: ZkStore,
+        assign: Callable[[GroupSnapshot], Assignment],
+        clock: Clock,
+        delay_ms: int,
+        on_impatient: Watcher,
+    ) -> None:
+        """on_impatient is called on a thread of the store when one that seemed to wait does not; look again then."""
+        self._consumer_id = consumer_id
+        self._store = store
+        self._assign = assign
+        self._clock = clock
+        self._delay_s = delay_ms / 1000
+        self._on_impatient = on_impatient
+        self._last: Members | None = None
+        self._absence: Absence | None = None
+        self._impatient: frozenset[str] = frozenset()
+
+    @property
+    def remaining_ms(self) -> int | None:
+        """How long the wait may still take, None if there is none; never 0 before its end."""
+        if self._absence is None:
+            return None
+        return max(0, int((self._absence.until_s - self._clock.monotonic()) * 1000) + 1)
+
+    def forget(self) -> None:
+        """My session ended: what I saw of the group before is not what I come back to."""
+        self._last = self._absence = None
+
+    def judge(self, snapshot: GroupSnapshot, assignment: Assignment) -> Assignment:
+        """Who is to have what now; the assignment itself, unless somebody is waited for. Raises: ZooKeeperError."""
+        if self._delay_s <= 0:
+            return assignment
+        self._note(snapshot)
+        if self._absence is None:
+            return assignment
+        try:
+            before = self._assign(replace(snapshot, members=self._absence.before))
+        except AssignmentRefusedError:
+            # nobody had anything to keep
+            return assignment
+        companions = self._absence.companions(snapshot.members)
+        patient = companions - self._impatient
+        while True:
+            stands = standing(before, assignment, patient, companions)
+            hurried = self._hurried(snapshot.group, stands, assignment)
+            if not hurried:
+                return stands
+            logger.info("%s: %s does not wait", self._consumer_id, ", ".join(sorted(hurried)))
+            self._impatient |= hurried
+            patient -= hurried
+
+    def _note(self, snapshot: GroupSnapshot) -> None:
+        was, members = self._absence, snapshot.members
+        self._absence = now = note_members(
+            was, self._last, members, now_s=self._clock.monotonic(), delay_s=self._delay_s
+        )
+        self._last = members
+        if now is None and was is not None:
+            left = len(was.before) - len(members)
+            what = "is whole again" if left <= 0 else f"goes on with {left} members fewer"
+            logger.info("%s: group %s %s", self._consumer_id, snapshot.group, what)
+        elif now is not None and was is None:
+            self._impatient = frozenset()
+            logger.info(
+                "%s: %d members left group %s; what they had waits up to %.1f s for them or others in their place",
+                self._consumer_id,
+                len(now.before) - len(members),
+                snapshot.group,
+                self._delay_s,
+            )
+
+    def _hurried(self, group: str, stands: Assignment, now: Assignment) -> frozenset[str]:
+        """Who is believed to wait, differs with me about something, and does not hold what would stay its own."""
+        me = self._consumer_id
+        differ = {
+            name
+            for tp, thread in stands.items()
+            for name in (thread.consumer_id, now[tp].consumer_id)
+            if thread != now[tp] and me in (thread.consumer_id, now[tp].consumer_id)
+        } - {me}
+        if not differ:
+            return frozenset()
+        held: dict[str, tuple[str, str]] = {}
+        for tp, thread in stands.items():
+            if thread.consumer_id in differ and thread.consumer_id not in held:
+                held[thread.consumer_id] = (OwnerPath(group, *tp).path, str(thread))
+        znodes = self._store.get_data_many([path for path, _ in held.values()], self._on_impatient)
+        waits = {
+            name
+            for (name, (_, text)), znode in zip(held.items(), znodes, strict=True)
+            if znode is not None and znode.data == text.encode()
+        }
+        return frozenset(differ - waits)

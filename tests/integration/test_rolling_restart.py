@@ -1,0 +1,178 @@
+"""Members that are restarted one after the other under their own ids: only what was theirs moves, and to themselves.
+
+Who owned what is read from ZooKeeper's transaction log, so nobody's short turn is overlooked.
+"""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from legacy_consumer.librdkafka import produce_all
+from tests.support.waiting import eventually
+from tests.support.zk_history import ZkHistory
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.settings import ZkSettings
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+PARTITIONS = 6
+NAMES = ("c-0", "c-1", "c-2")
+"""As the pods of a StatefulSet are named."""
+PATIENT = {"scheduled.rebalance.max.delay.ms": 60_000}
+
+
+@pytest.fixture(scope="module")
+def servers():
+    with (
+        tempfile.TemporaryDirectory(prefix="zk-transactions-") as folder,
+        EmbeddedZooKeeper(properties={"dataLogDir": folder}) as zookeeper,
+        EmbeddedKafka(zookeeper=zookeeper) as kafka,
+    ):
+        yield kafka, ZkHistory(Path(folder))
+
+
+class Pods:
+    """A group whose members are processes of `legacy-consumer consume`, each with an id of its own."""
+
+    def __init__(self, kafka, history, store, folder):
+        self.kafka = kafka
+        self.history = history
+        self.store = store
+        self.folder = folder
+        self.group = self.topic = f"rolling-{uuid.uuid4().hex[:8]}"
+        self.running = {}
+        self.produced = 0
+        kafka.create_topic(self.topic, partitions=PARTITIONS)
+
+    def start(self, name, **properties):
+        given = {
+            "consumer.id": name,
+            "auto.offset.reset": "smallest",
+            "zookeeper.session.timeout.ms": 4000,
+            **PATIENT,
+            **properties,
+        }
+        words = [word for key, value in given.items() for word in ("--property", f"{key}={value}")]
+        with (self.folder / f"{name}.out").open("ab") as out, (self.folder / f"{name}.err").open("ab") as err:
+            self.running[name] = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "legacy_consumer", "consume", "--zookeeper", self.kafka.zookeeper_connect),
+                    *("--group", self.group, "--topic", self.topic, "-v", *words),
+                ],
+                stdout=out,
+                stderr=err,
+            )
+
+    def end(self, name, how=signal.SIGTERM):
+        process = self.running.pop(name)
+        process.send_signal(how)
+        return process.wait(30)
+
+    def close(self):
+        for name in list(self.running):
+            self.end(name, signal.SIGKILL)
+
+    def owners(self):
+        path = f"/consumers/{self.group}/owners/{self.topic}"
+        texts = {int(p): self.store.get_data(f"{path}/{p}").data.decode() for p in self.store.get_children(path)}
+        return {number: text.removeprefix(f"{self.group}_").removesuffix("-0") for number, text in texts.items()}
+
+    def await_owners(self, expected):
+        eventually(lambda: self.owners() == expected, 40)
+
+    def produce(self, count):
+        """Numbered messages, to all partitions in turn; returns when all of them were printed."""
+        values = [b"%d" % n for n in range(self.produced, self.produced + count)]
+        self.produced += count
+        settings = {"bootstrap.servers": self.kafka.bootstrap_servers}
+        produce_all(self.topic, [(None, value, int(value) % PARTITIONS) for value in values], settings)
+
+    def printed(self):
+        return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
+
+    def await_all_printed(self):
+        eventually(lambda: set(self.printed()) == set(range(self.produced)), 40)
+
+    def lives(self):
+        """{partition: the (id, session) that claimed it, one after another}."""
+        znodes = self.history.below(f"/consumers/{self.group}/owners/{self.topic}")
+        return {
+            int(path.rpartition("/")[2]): [
+                (change.data.decode().removeprefix(f"{self.group}_").removesuffix("-0"), change.session)
+                for change in changes
+                if change.data is not None
+            ]
+            for path, changes in znodes.items()
+        }
+
+
+@pytest.fixture
+def pods(servers, tmp_path):
+    kafka, history = servers
+    store = KazooStore(ZkSettings(connect=kafka.zookeeper_connect))
+    store.start()
+    pods = Pods(kafka, history, store, tmp_path)
+    yield pods
+    pods.close()
+    store.close()
+
+
+@pytest.fixture
+def shares(pods):
+    """Three members that have settled; {partition: whose it is}."""
+    for name in NAMES:
+        pods.start(name, **{"group.initial.rebalance.delay.ms": 5000})
+    shares = {number: NAMES[number // 2] for number in range(PARTITIONS)}
+    pods.await_owners(shares)
+    pods.produce(600)
+    pods.await_all_printed()
+    return shares
+
+
+def test_a_rolling_restart_moves_each_partition_once_from_its_owner_to_its_owners_next_life(pods, shares):
+    before = {number: len(lives) for number, lives in pods.lives().items()}
+    for name in NAMES:
+        assert pods.end(name) == 0
+        pods.await_owners({number: owner for number, owner in shares.items() if owner != name})
+        pods.produce(60)
+        pods.start(name)
+        pods.await_owners(shares)
+    pods.await_all_printed()
+    for number, lives in pods.lives().items():
+        old, *new = lives[before[number] - 1 :]
+        assert [name for name, _ in new] == [shares[number]], lives
+        assert old[0] == shares[number]
+    assert len(pods.printed()) == pods.produced, "an orderly restart repeats nothing"
+
+
+def test_a_killed_member_that_is_started_again_waits_for_its_dead_session_and_takes_back_its_own(pods, shares):
+    before = {number: len(lives) for number, lives in pods.lives().items()}
+    assert pods.end("c-1", signal.SIGKILL) == -signal.SIGKILL
+    pods.start("c-1")
+    pods.produce(60)
+    pods.await_all_printed()
+    pods.await_owners(shares)
+    moved = {number: [name for name, _ in lives[before[number] :]] for number, lives in pods.lives().items()}
+    assert moved == {0: [], 1: [], 2: ["c-1"], 3: ["c-1"], 4: [], 5: []}
+
+
+def test_members_that_end_one_after_another_and_others_that_come_move_each_partition_once(pods, shares):
+    """As a redeployment with the strategy Recreate, when those told to end do not all hear it at once."""
+    before = {number: len(lives) for number, lives in pods.lives().items()}
+    for name in NAMES:
+        assert pods.end(name) == 0
+        pods.await_owners({number: owner for number, owner in shares.items() if owner in pods.running})
+    for name in ("d-0", "d-1", "d-2"):
+        pods.start(name, **{"group.initial.rebalance.delay.ms": 5000})
+    pods.await_owners({number: f"d-{number // 2}" for number in range(PARTITIONS)})
+    pods.produce(60)
+    pods.await_all_printed()
+    moved = {number: [name for name, _ in lives[before[number] :]] for number, lives in pods.lives().items()}
+    assert moved == {number: [f"d-{number // 2}"] for number in range(PARTITIONS)}
+    assert len(pods.printed()) == pods.produced

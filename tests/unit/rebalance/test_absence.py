@@ -1,0 +1,90 @@
+"""Who is waited for, until when, and who has what meanwhile: decisions alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalance.absence import Absence, note_members, standing
+from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
+
+
+def members(names, born=0):
+    return {name: ConsumerRegistration(SubscriptionPattern.STATIC, (("t", 1),), born) for name in names}
+
+
+def assignment(text):
+    """One letter a partition: whose it is; a dot is nobody's."""
+    owners = enumerate(text.replace(" ", ""))
+    return {TopicPartition("t", n): ConsumerThreadId(name, 0) for n, name in owners if name != "."}
+
+
+def look(absence, last, now, at=0.0, delay=30.0):
+    return note_members(absence, last and members(last), members(now), now_s=at, delay_s=delay)
+
+
+def test_who_looks_for_the_first_time_waits_for_nobody():
+    assert look(None, None, "ab") is None
+
+
+@pytest.mark.parametrize("now", ["abc", "abcd", "abd"])
+def test_a_group_as_big_as_before_waits_for_nobody(now):
+    assert look(None, "abc", now) is None
+
+
+def test_a_group_that_shrinks_waits_from_then_on_for_as_many_as_it_had():
+    assert look(None, "abc", "ac", at=100.0) == Absence(members("abc"), 130.0)
+
+
+def test_nobody_waits_with_the_setting_at_its_default():
+    assert look(None, "abc", "ac", delay=0.0) is None
+
+
+def test_others_who_leave_meanwhile_do_not_prolong_the_wait_and_are_waited_for_as_well():
+    absence = look(None, "abc", "ac", at=100.0)
+    assert look(absence, "ac", "c", at=129.0) == absence
+    assert look(absence, "c", "ac", at=129.5) == absence
+    assert look(absence, "c", "c", at=130.0) is None
+
+
+@pytest.mark.parametrize("now", ["abc", "acd", "cde", "abcd"])
+def test_the_wait_is_over_at_once_when_as_many_are_there_as_before_whoever_they_are(now):
+    assert look(look(None, "abc", "ac"), "ac", now, at=1.0) is None
+
+
+def test_a_departure_after_the_group_was_whole_again_has_a_wait_of_its_own():
+    assert look(None, "abc", "ab", at=200.0).until_s == 230.0
+
+
+def test_who_came_back_under_the_same_id_is_no_companion_of_those_who_stayed():
+    absence = look(None, "abc", "a")
+    assert absence.companions(members("a") | members("b", born=7)) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "patient", "companions", "stands"),
+    [
+        pytest.param("aabbcc", "aaaccc", "ac", "ac", "aa..cc", id="what-b-left-has-no-owner-and-nothing-else-moves"),
+        pytest.param("aabbcc", "aaaccc", "a", "ac", "aa.ccc", id="who-does-not-wait-gets-what-those-present-give-it"),
+        pytest.param("aabbcc", "aaaccc", "c", "ac", "aaa.cc", id="what-is-due-to-one-who-does-not-wait-is-no-others"),
+        pytest.param("abcabc", "acacac", "c", "ac", "a.acac", id="what-one-who-does-not-wait-gave-up-is-taken"),
+        pytest.param("aabbcc", "aadddc", "ac", "ac", "aadddc", id="who-came-is-given-its-share-of-those-present"),
+        pytest.param("aabbcc", "aaaaaa", "a", "a", "aa....", id="the-last-one-takes-nothing-over"),
+        pytest.param("aabb.", "aaaab", "a", "a", "aa..b", id="what-nobody-had-waits-for-nobody"),
+        pytest.param("aaccbb", "aacc", "ac", "ac", "aacc", id="what-is-no-more-is-nobodys"),
+    ],
+)
+def test_standing(before, now, patient, companions, stands):
+    assert standing(assignment(before), assignment(now), set(patient), set(companions)) == assignment(stands)
+
+
+@given(before=st.text("abcd.", min_size=8, max_size=8), now=st.text("acde", min_size=8, max_size=8))
+def test_while_all_who_stay_wait_nothing_moves_between_them_and_nothing_left_behind_is_taken(before, now):
+    """b is away, e has come."""
+    stayed = {"a", "c", "d"}
+    stands = standing(assignment(before), assignment(now), stayed, stayed)
+    for tp, thread in assignment(now).items():
+        former = assignment(before).get(tp)
+        if thread.consumer_id == "e" or former is None:
+            assert stands[tp] == thread
+        else:
+            assert stands.get(tp) == (former if former.consumer_id != "b" else None)

@@ -1,0 +1,252 @@
+"""Members that wait for those that left, over an in-memory ZooKeeper: who takes over what, and when."""
+
+import pytest
+
+from rebalance.machine import Phase
+from tests.support.group_members import GROUP, Group
+from zk_layout.codecs import encode_registration
+from zk_layout.memory_store import MemoryStore
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+
+PATIENT = {"absence_ms": 30_000}
+
+
+def partitions(*numbers):
+    return [TopicPartition("t", n) for n in numbers]
+
+
+@pytest.fixture
+def group():
+    return Group({"t": 6})
+
+
+@pytest.fixture
+def three(group):
+    """a, b and c with two partitions each, for a while."""
+    members = [group.join(name, {"t": 1}, **PATIENT) for name in "abc"]
+    group.pass_time(2.0)
+    for member in members:
+        member.delivery.log.clear()
+    return members
+
+
+def leave(group, member):
+    """In order, as after SIGTERM."""
+    member.coordinator.close(5)
+    while not member.coordinator.is_closed:
+        member.coordinator.turn()
+    group.members.remove(member)
+    member.store.close()
+
+
+def moved(member):
+    """What its delivery was asked to do about partitions."""
+    return [entry for entry in member.delivery.log if entry[1]]
+
+
+def owners(group):
+    held = group.owners("t")
+    return "".join(held.get(n, f"{GROUP}_.")[len(GROUP) + 1] for n in range(6))
+
+
+def test_a_restart_under_the_same_id_moves_what_was_its_own_and_nothing_else(group, three):
+    a, b, c = three
+    leave(group, b)
+    group.pass_time(20.0)
+    assert owners(group) == "aa..cc"
+    group.clock.now += 0.001
+    b = group.join("b", {"t": 1}, **PATIENT)
+    group.settle()
+    assert owners(group) == "aabbcc"
+    assert (moved(a), moved(c)) == ([], []), "what stays flows on"
+    assert moved(b) == [("begin", tuple(partitions(2, 3)))]
+
+
+def test_each_member_restarted_in_turn_moves_each_partition_once(group, three):
+    for name in "abc":
+        leave(group, next(member for member in group.members if member.consumer_id == f"{GROUP}_{name}"))
+        group.pass_time(5.0)
+        group.join(name, {"t": 1}, **PATIENT)
+        group.pass_time(5.0)
+    assert owners(group) == "aabbcc"
+    assert {len(moved(member)) for member in group.members} == {1}
+
+
+def test_a_killed_member_that_comes_back_under_its_id_gets_what_it_had_when_its_session_is_over(group, three):
+    a, b, c = three
+    group.members.remove(b)
+    b = group.join("b", {"t": 1}, **PATIENT)
+    group.pass_time(3.0)
+    assert (b.phase, owners(group)) == (Phase.JOINING, "aabbcc"), "the dead one's session still holds the id"
+    group.server.expire(three[1].store.session_id)
+    group.settle()
+    assert b.owned == partitions(2, 3)
+    assert (moved(a), moved(c)) == ([], [])
+
+
+def test_those_who_leave_one_after_another_never_take_from_each_other(group, three):
+    for member in list(group.members):
+        leave(group, member)
+        group.pass_time(8.0)
+        assert [moved(one) for one in group.members] == [[]] * len(group.members)
+    assert owners(group) == "......"
+
+
+def test_what_nobody_comes_back_for_is_taken_over_when_the_time_is_up_and_not_earlier(group, three):
+    leave(group, three[1])
+    group.pass_time(29.5)
+    assert owners(group) == "aa..cc"
+    assert all(member.phase is Phase.STABLE for member in group.members)
+    group.pass_time(1.0)
+    assert owners(group) == "aaaccc"
+
+
+def test_another_departure_does_not_prolong_the_wait(group, three):
+    leave(group, three[1])
+    group.pass_time(25.0)
+    leave(group, three[2])
+    group.pass_time(4.5)
+    assert owners(group) == "aa...."
+    group.pass_time(1.0)
+    assert owners(group) == "aaaaaa"
+
+
+def test_another_in_the_place_of_who_left_ends_the_wait(group, three):
+    leave(group, three[1])
+    group.pass_time(5.0)
+    group.join("d", {"t": 1}, **PATIENT)
+    group.settle()
+    assert owners(group) == "aaccdd"
+
+
+def test_who_joins_while_others_wait_for_more_is_given_its_share_at_once(group, three):
+    leave(group, three[1])
+    leave(group, three[2])
+    group.pass_time(5.0)
+    d = group.join("d", {"t": 1}, **PATIENT)
+    group.settle()
+    assert (d.phase, owners(group)) == (Phase.STABLE, "aa.ddd")
+    group.pass_time(26.0)
+    assert owners(group) == "aaaddd"
+
+
+def test_a_member_whose_own_session_ends_waits_for_nobody_and_the_others_for_it(group, three):
+    a, b, c = three
+    group.server.expire(b.store.session_id)
+    group.settle()
+    assert owners(group) == "aabbcc"
+    assert (moved(a), moved(c)) == ([], [])
+
+
+def test_a_wait_that_ends_while_the_connection_is_lost_is_over_when_it_is_back(group, three):
+    a, b, _c = three
+    leave(group, b)
+    group.pass_time(25.0)
+    group.server.suspend(a.store)
+    group.pass_time(10.0)
+    group.server.resume(a.store)
+    group.settle()
+    assert owners(group) == "aaaccc"
+
+
+def test_who_left_while_the_connection_was_lost_is_waited_for_from_its_return_on(group, three):
+    a, b, _c = three
+    group.server.suspend(a.store)
+    leave(group, b)
+    group.pass_time(2.0)
+    group.server.resume(a.store)
+    group.settle()
+    assert owners(group) == "aa..cc"
+    group.pass_time(31.0)
+    assert owners(group) == "aaaccc"
+
+
+def test_an_owner_znode_that_somebody_deletes_meanwhile_is_claimed_again(group, three):
+    leave(group, three[1])
+    group.settle()
+    group.admin.delete(f"/consumers/{GROUP}/owners/t/0")
+    group.pass_time(11.0)
+    assert owners(group) == "aa..cc"
+
+
+def test_partitions_added_meanwhile_are_divided_as_if_nobody_had_left(group, three):
+    leave(group, three[1])
+    group.settle()
+    group.add_partitions("t", 9)
+    group.pass_time(1.0)
+    held = group.owners("t")
+    assert {n: owner[2] for n, owner in held.items()} == dict(zip((0, 1, 2, 6, 7, 8), "aaaccc", strict=True))
+    group.pass_time(31.0)
+    assert {n: owner[2] for n, owner in group.owners("t").items()} == dict(enumerate("aaaaacccc"))
+
+
+def test_a_deleted_registration_made_again_is_no_departure_of_its_own(group, three):
+    _a, b, _c = three
+    group.admin.delete(f"/consumers/{GROUP}/ids/{b.consumer_id}")
+    group.settle()
+    assert owners(group) == "aabbcc"
+    assert [moved(member) for member in three] == [[], [], []]
+
+
+class JvmMember:
+    """Registered as one of the JVM, with owner znodes of its own, which it deletes at each change of the group."""
+
+    def __init__(self, group, name, *numbers):
+        self.store = MemoryStore(group.server)
+        self.store.start()
+        self.name = name
+        registration = ConsumerRegistration(SubscriptionPattern.STATIC, (("t", 1),), 1)
+        self.store.create(f"/consumers/{GROUP}/ids/{GROUP}_{name}", encode_registration(registration), ephemeral=True)
+        self.numbers = numbers
+
+    def claim(self):
+        for n in self.numbers:
+            path = f"/consumers/{GROUP}/owners/t/{n}"
+            self.store.create(path, f"{GROUP}_{self.name}-0".encode(), ephemeral=True)
+
+    def release(self):
+        for n in self.numbers:
+            self.store.delete(f"/consumers/{GROUP}/owners/t/{n}")
+
+
+def test_a_jvm_member_that_stays_is_given_what_it_will_not_wait_for_as_soon_as_it_shows_that(group):
+    a, _b = (group.join(name, {"t": 1}, **PATIENT) for name in "ab")
+    group.settle()
+    jvm = JvmMember(group, "J", 0, 1)
+    group.settle()
+    jvm.claim()
+    group.settle()
+    assert owners(group) == "JJaabb"
+    leave(group, a)
+    group.settle()
+    # of the two that are left J is due 0 1 2 and b 3 4 5; nothing of b's is in J's way, and b does not hurry
+    assert owners(group) == "JJ..bb"
+
+
+def test_what_a_jvm_member_is_due_of_mine_is_released_when_it_has_given_up_its_own(group):
+    c, d = (group.join(name, {"t": 1}, **PATIENT) for name in "cd")
+    group.settle()
+    jvm = JvmMember(group, "e", 4, 5)
+    group.settle()
+    jvm.claim()
+    group.settle()
+    assert owners(group) == "ccddee"
+    leave(group, c)
+    group.settle()
+    # d is due 0 1 2, e 3 4 5: 3 is kept while e seems to wait
+    assert owners(group) == "..ddee"
+    jvm.release()
+    group.settle()
+    assert owners(group) == "..d...", "e may have 3 now"
+    assert d.phase is Phase.STABLE
+
+
+def test_a_member_of_the_jvm_that_owned_nothing_is_not_kept_waiting(group):
+    """It would use up its tries, and nobody would see that it does not wait."""
+    c, _d = (group.join(name, {"t": 1}, **PATIENT) for name in "cd")
+    group.settle()
+    JvmMember(group, "e", 4, 5)
+    group.settle()
+    leave(group, c)
+    group.settle()
+    assert owners(group) == "..d..."
