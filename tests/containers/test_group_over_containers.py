@@ -109,14 +109,13 @@ def test_a_redeployment_moves_each_partition_once(new_group):
     group = new_group("redeployed", 6)
     group.produce(rate=300)
     delays = {"group_initial_rebalance_delay_ms": 10_000, **PATIENT}
-    for name in ("c1", "c2", "c3"):
-        group.join(name, **delays)
-    group.await_settled("three joined")
-    since = time.time() - 1.0
+    old, new = ("c1", "c2", "c3"), ("d1", "d2", "d3")
     with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(group.leave, ("c1", "c2", "c3"))) == [0, 0, 0]
-    for name in ("d1", "d2", "d3"):
-        group.join(name, **delays)
+        list(pool.map(lambda name: group.join(name, **delays), old))
+        group.await_settled("three joined")
+        since = time.time() - 1.0
+        assert list(pool.map(group.leave, old)) == [0, 0, 0]
+        list(pool.map(lambda name: group.join(name, **delays), new))
     group.await_settled("three others in their place")
     for number in group.partitions:
         before, after = group.owners_in_turn(number, since)

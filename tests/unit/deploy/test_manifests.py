@@ -34,7 +34,7 @@ def test_a_misspelt_field_is_noticed():
 
 def containers():
     for document in (param.values[0] for param in DOCUMENTS):
-        if document["kind"] == "Deployment":
+        if document["kind"] in {"Deployment", "StatefulSet"}:
             yield from document["spec"]["template"]["spec"]["containers"]
 
 
@@ -46,12 +46,52 @@ def test_the_arguments_are_options_of_the_command(container):
     assert {argument for argument in arguments if argument.startswith("--")} <= known
 
 
-def test_the_grace_period_is_longer_than_leaving_may_take(tmp_path):
-    config, deployment = (DOCUMENTS[0].values[0], DOCUMENTS[1].values[0])
+@pytest.fixture(params=["consumer.yaml", "consumer-rolling.yaml"])
+def consumers(request, tmp_path):
+    """(what the members are configured with, what runs them)."""
+    documents = list(yaml.safe_load_all((FOLDER / request.param).read_text()))
     file = tmp_path / "consumer.properties"
-    file.write_text(config["data"]["consumer.properties"])
-    loaded = ConsumerConfig.load(file)
+    file.write_text(documents[0]["data"]["consumer.properties"])
+    (running,) = (document for document in documents if document["kind"] in {"Deployment", "StatefulSet"})
+    return ConsumerConfig.load(file), running
+
+
+def test_the_grace_period_is_longer_than_leaving_may_take(consumers):
+    loaded, running = consumers
     assert not loaded.warnings
-    grace_s = deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    grace_s = running["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert grace_s > loaded.drain_timeout_ms / 1000 + 5
     assert re.fullmatch(r"[\w.,:/-]+", loaded.zookeeper_connect)
+
+
+def test_a_redeployment_is_one_of_the_two_that_move_each_partition_once(consumers):
+    loaded, running = consumers
+    grace_ms = running["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] * 1000
+    (container,) = running["spec"]["template"]["spec"]["containers"]
+    if running["kind"] == "Deployment":
+        assert running["spec"]["strategy"] == {"type": "Recreate"}
+        assert loaded.scheduled_rebalance_max_delay_ms >= grace_ms
+        assert loaded.group_initial_rebalance_delay_ms > 0
+    else:
+        assert running["spec"]["updateStrategy"] == {"type": "RollingUpdate"}
+        assert loaded.scheduled_rebalance_max_delay_ms >= 2 * grace_ms
+        assert loaded.group_initial_rebalance_delay_ms == 0
+        assert container["args"][container["args"].index("--property") + 1] == "consumer.id=$(POD_NAME)"
+        (name,) = container["env"]
+        assert name == {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+
+
+def test_both_ways_of_redeploying_differ_in_nothing_else():
+    one, other = (
+        next(
+            document["spec"]["template"]["spec"]
+            for document in yaml.safe_load_all((FOLDER / name).read_text())
+            if document["kind"] in {"Deployment", "StatefulSet"}
+        )
+        for name in ("consumer.yaml", "consumer-rolling.yaml")
+    )
+    (rolling,) = other["containers"]
+    del rolling["env"]
+    at = rolling["args"].index("--property")
+    del rolling["args"][at : at + 2]
+    assert one == other
