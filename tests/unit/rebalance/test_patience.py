@@ -188,6 +188,18 @@ def test_a_deleted_registration_made_again_is_no_departure_of_its_own(group, thr
     assert [moved(member) for member in three] == [[], [], []]
 
 
+def test_a_member_without_the_setting_says_degraded_while_others_hold_what_it_is_due_and_gets_it_in_the_end(group):
+    a, _, c = (group.join(name, {"t": 1}, **(PATIENT if name != "c" else {})) for name in "abc")
+    group.pass_time(2.0)
+    leave(group, a)
+    group.pass_time(2.0)
+    assert (c.phase, owners(group)) == (Phase.WAITING, "..bbcc")
+    group.pass_time(10.0)
+    assert (c.phase, owners(group)) == (Phase.DEGRADED, "..bbcc")
+    group.pass_time(20.0)
+    assert (c.phase, owners(group)) == (Phase.STABLE, "bbbccc")
+
+
 class JvmMember:
     """Registered as one of the JVM, with owner znodes of its own, which it deletes at each change of the group."""
 
