@@ -4,6 +4,9 @@ The decision is absence.py's; here it is fed with looks at the group, and with a
 registration says whether its member waits, and one of the JVM is not to be told from ours. But a JVM member gives up
 all its partitions before it divides them anew. So of each member that would get something of mine one owner znode is
 watched: who keeps it waits, who deleted it does not, and is given its due at once.
+
+What was seen of the group outlives my session. When all sessions end at once, each finds a group that is smaller than
+the one that it remembers, takes back its own, and waits for the others to do so.
 """
 
 from __future__ import annotations
@@ -51,10 +54,6 @@ class Patience:
         if self._absence is None:
             return None
         return max(0, int((self._absence.until_s - self._clock.monotonic()) * 1000) + 1)
-
-    def forget(self) -> None:
-        """My session ended: what I saw of the group before is not what I come back to."""
-        self._last = self._absence = None
 
     def judge(self, snapshot: GroupSnapshot, assignment: Assignment) -> Assignment:
         """Who is to have what now; the assignment itself, unless somebody is waited for. Raises: ZooKeeperError."""

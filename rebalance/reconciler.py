@@ -120,7 +120,6 @@ class Reconciler:
         self._stopped.difference_update(gone)
         if partitions is None:
             self._ownership.forget()
-            self._patience.forget()
 
     def doubt(self) -> None:
         """Audit before the next step."""

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 
 from docker.errors import NotFound
 
@@ -135,7 +135,9 @@ class ContainerGroup:
         before = self.members[name]
         before.await_end_of_output()
         before.close()
-        self.join(name, **properties).deliveries[:0] = before.deliveries
+        after = self.join(name, **properties)
+        after.deliveries[:0] = before.deliveries
+        after.said[:0] = before.said
         return code
 
     def kill(self, name: str) -> None:
@@ -251,6 +253,17 @@ class ContainerGroup:
         """Who owned a partition, one after another."""
         names = [owners[number] for at, owners in self.owners if at >= since and number in owners]
         return [name for index, name in enumerate(names) if index == 0 or name != names[index - 1]]
+
+    def story(self, since: float) -> str:
+        """Each picture of the owners, and what the members said: for who asks why."""
+        pictures = [(at, owners) for at, owners in self.owners if at >= since]
+        changes = [
+            f"{datetime.fromtimestamp(at, timezone.utc):%H:%M:%S.%f} {owners}"
+            for index, (at, owners) in enumerate(pictures)
+            if index == 0 or owners != pictures[index - 1][1]
+        ]
+        said = [f"{member.name}: {line}" for member in self.members.values() for line in member.said]
+        return "\n".join([str(self.settle_s), *changes, *said])
 
     def repeated(self) -> int:
         """How many deliveries were not the first of their message."""

@@ -138,6 +138,47 @@ def test_a_member_whose_own_session_ends_waits_for_nobody_and_the_others_for_it(
     assert (moved(a), moved(c)) == ([], [])
 
 
+def test_who_loses_its_own_session_while_it_waits_takes_back_its_own_and_goes_on_waiting(group, three):
+    leave(group, three[1])
+    group.settle()
+    group.server.expire(three[0].store.session_id)
+    group.settle()
+    assert owners(group) == "aa..cc"
+    group.pass_time(31.0)
+    assert owners(group) == "aaaccc"
+
+
+def test_when_all_sessions_end_at_once_everybody_takes_back_its_own(group, three):
+    """ZooKeeper was away for longer than the sessions last: who is back first does not take what the others had."""
+    for member in three:
+        group.server.expire(member.store.session_id)
+    for member in three:
+        while member.coordinator.turn() == 0:
+            pass
+    group.settle()
+    assert owners(group) == "aabbcc"
+    assert [moved(member) for member in three] == [
+        [("drop", tuple(partitions(*own))), ("begin", tuple(partitions(*own)))] for own in ((0, 1), (2, 3), (4, 5))
+    ]
+
+
+def test_who_comes_back_after_the_others_have_taken_over_is_given_its_share(group, three):
+    a, b, c = three
+    group.server.suspend(a.store)
+    leave(group, b)
+    group.server.expire(a.store.session_id)
+    for _ in range(40):
+        while c.coordinator.turn() == 0:
+            pass
+        group.clock.now += 1.0
+    assert owners(group) == "cccccc"
+    group.server.resume(a.store)
+    group.settle()
+    assert owners(group) == "aa.ccc"
+    group.pass_time(31.0)
+    assert owners(group) == "aaaccc"
+
+
 def test_a_wait_that_ends_while_the_connection_is_lost_is_over_when_it_is_back(group, three):
     a, b, _c = three
     leave(group, b)
