@@ -238,7 +238,7 @@ class GroupReader:
                 continue
             self._created[topic] = znode.stat.czxid
             try:
-                self._partitions[topic] = tuple(decode_topic(path, znode.data).partitions)
+                self._partitions[topic] = _partition_numbers(path, znode.data)
             except MalformedZnodeError as error:
                 logger.warning("group %s: topic %s counts as empty: %s", self._group, topic, error)
                 self._partitions[topic] = ()
@@ -264,6 +264,15 @@ def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegis
         return None, str(error), kind
     reason = unreadable_reason(registration)
     return (registration if reason is None else None), reason, kind
+
+
+@lru_cache(maxsize=64)
+def _partition_numbers(path: str, data: bytes | None) -> tuple[int, ...]:
+    """The partitions of a topic. Raises: MalformedZnodeError.
+
+    Remembered for the same reason; each member reads them twice as it joins, once to see how the group divides.
+    """
+    return tuple(decode_topic(path, data).partitions)
 
 
 def read_owners(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rebalance.assignors.threads import threads_per_topic
+from rebalance.assignors.threads import partitions_of, threads_per_topic
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
@@ -20,7 +20,7 @@ def range_assign(group: GroupSnapshot) -> Assignment:
     assignment: dict[TopicPartition, ConsumerThreadId] = {}
     subscribers = threads_per_topic(group)
     for topic, threads in subscribers.items():
-        partitions = [TopicPartition(topic, number) for number in group.partitions.get(topic, ())]
+        partitions = partitions_of(topic, group.partitions.get(topic, ()))
         each, extra = divmod(len(partitions), len(threads))
         start = 0
         for position, thread in enumerate(threads):

@@ -25,7 +25,7 @@ from itertools import cycle
 from typing import Literal, TypeAlias, get_args
 
 from rebalance.assignors.java_hash import extend_hash, to_signed
-from rebalance.assignors.threads import Threads, in_java_order, threads_per_topic
+from rebalance.assignors.threads import Threads, in_java_order, partitions_of, threads_per_topic
 from rebalance.errors import AssignmentRefusedError
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -51,16 +51,24 @@ def roundrobin_assign(group: GroupSnapshot, dialect: Dialect) -> Assignment:
     subscribers = threads_per_topic(group)
     if dialect == "0.8.2":
         _require_equal_subscriptions(subscribers)
-    partitions: list[TopicPartition] = []
-    hashes: list[int] = []
-    for topic in subscribers:
-        numbers = group.partitions.get(topic, ())
-        partitions.extend(TopicPartition(topic, number) for number in numbers)
-        hashes.extend(_hashes(topic, numbers, dialect))
-    order = sorted(range(len(partitions)), key=hashes.__getitem__)
+    topics = tuple((topic, group.partitions.get(topic, ())) for topic in subscribers)
+    partitions, order = _in_order_of_dealing(topics, dialect)
     owners = _deal([partitions[index].topic for index in order], subscribers)
     owner_at = dict(zip(order, owners, strict=True))
     return {partition: owner_at[index] for index, partition in enumerate(partitions)}
+
+
+@lru_cache(maxsize=16)
+def _in_order_of_dealing(
+    topics: tuple[tuple[str, tuple[int, ...]], ...], dialect: Dialect
+) -> tuple[tuple[TopicPartition, ...], tuple[int, ...]]:
+    """All partitions, and the places in which they are dealt. No member has a say in either."""
+    partitions: list[TopicPartition] = []
+    hashes: list[int] = []
+    for topic, numbers in topics:
+        partitions.extend(partitions_of(topic, numbers))
+        hashes.extend(_hashes(topic, numbers, dialect))
+    return tuple(partitions), tuple(sorted(range(len(partitions)), key=hashes.__getitem__))
 
 
 def _require_equal_subscriptions(subscribers: Mapping[str, Threads]) -> None:

@@ -1,14 +1,15 @@
-"""Which threads of a group subscribe to which topic: what both assignors begin with."""
+"""Which partitions there are, and which threads subscribe to which topic: what both assignors begin with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TypeAlias
 
 from rebalance.assignors.java_hash import java_sort_key
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import consumer_threads, subscribed_topics
-from zk_layout.model import ConsumerThreadId, SubscriptionPattern
+from zk_layout.model import ConsumerThreadId, SubscriptionPattern, TopicPartition
 
 Threads: TypeAlias = tuple[ConsumerThreadId, ...]
 _Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...]]
@@ -53,3 +54,13 @@ def threads_per_topic(group: GroupSnapshot) -> dict[str, Threads]:
 def in_java_order(threads: Iterable[ConsumerThreadId]) -> Threads:
     """Sorted by the whole text, not by member: `c-1-0` of member c-1 comes before `c-2` of member c."""
     return tuple(sorted(threads, key=lambda thread: java_sort_key(str(thread))))
+
+
+@lru_cache(maxsize=64)
+def partitions_of(topic: str, numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
+    """Its partitions, in the order of their numbers.
+
+    Remembered: making the keys of an assignment took longer than dividing them, and members come and go more often
+    than partitions.
+    """
+    return tuple(TopicPartition(topic, number) for number in numbers)
