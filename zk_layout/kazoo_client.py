@@ -35,6 +35,10 @@ logger = logging.getLogger(__name__)
 _RECEIVE_BYTES = 1 << 16
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _INT = struct.Struct(">i")
+_REQUEST = struct.Struct(">iii")  # the length of what follows, the number of the request, its type
+_XID_AND_TYPE = 8
+_LAST_XID = 2**31 - 1
+_TURN_S = 0.01  # how long to wait for one's turn to send
 _LONG_INT = struct.Struct(">qi")
 
 _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
@@ -42,6 +46,12 @@ _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the ses
 
 class StoreClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
     """kazoo's client, out of which Ctrl-C can come."""
+
+    def _session_callback(self, state: Any) -> None:
+        if state not in (KeeperState.CONNECTED, KeeperState.CONNECTED_RO):
+            # before kazoo fails what is pending: nothing may be added to that afterwards
+            self._connection.refuse_others()
+        super()._session_callback(state)
 
     def _call(self, request: Any, async_object: Any) -> bool | None:
         """Queue a request and wake the connection's thread; False if the session is over.
@@ -53,6 +63,8 @@ class StoreClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         if over is not None:
             async_object.set_exception(over())
             return False
+        if self._connection.send_here(request, async_object):
+            return None
         writer = self._connection._write_sock
         try:
             self._queue.append((request, async_object))
@@ -128,6 +140,43 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
             logger.exception("a watcher failed")
 
 
+class Reply:
+    """What becomes of one request, for the one thread that waits for it; kazoo fills it in.
+
+    kazoo's own holds a condition and a list of callbacks, which cost as much as all else of handing a request over.
+    """
+
+    __slots__ = ("_pending", "exception", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.exception: BaseException | None = None
+        self._pending = threading.Lock()
+        self._pending.acquire()
+
+    def set(self, value: Any = None) -> None:
+        """It was answered."""
+        self.value = value
+        self._arrive()
+
+    def set_exception(self, exception: BaseException) -> None:
+        """It was refused, or the connection was lost."""
+        self.exception = exception
+        self._arrive()
+
+    def _arrive(self) -> None:
+        # of two that give up the same request the second finds it done
+        with contextlib.suppress(RuntimeError):
+            self._pending.release()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether it has arrived, after waiting for it as long as that."""
+        arrived = self._pending.acquire(timeout=timeout_s)
+        if arrived:
+            self._arrive()
+        return arrived
+
+
 class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
     """kazoo's connection, remembering what it is told about the session, and when it last heard of it.
 
@@ -136,17 +185,93 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
 
     It reads and writes first and waits only if that would block, and takes what has come at once: kazoo's own makes
     nine system calls of a question and its answer, this one five. With many members in a process each call is one more
-    turn to wait for.
+    turn to wait for. For the same reason who asks sends the question itself where it can, see send_here; that saves
+    waking this thread for it.
     """
 
     granted_timeout_ms = 0
     heard: tuple[int, float] = (0, -math.inf)
     """The session, and when the last question that was answered in it was sent, by time.monotonic()."""
     _asked: tuple[int | None, float] | None = None
+    _xid: int
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._received = bytearray()
+        self._sending = threading.Lock()
+        """Held from the choice of a request's number to the end of its sending: answers come in that order."""
+        self._takes_others = False
+        self._patience_s = 0.0
+
+    def send_here(self, request: Any, result: Any) -> bool:
+        """Send a request on the thread that asks; False if this thread or this moment does not allow it.
+
+        Not on the main thread, into which a signal handler may raise between two steps of this; not over TLS, whose
+        sockets are for one thread at a time; not what enters watches as it goes out, for watches are entered and taken
+        out by kazoo's thread alone; and not past requests that wait in kazoo's queue.
+        """
+        if threading.current_thread() is threading.main_thread() or isinstance(request, WatchMany):
+            return False
+        if not self._sending.acquire(timeout=_TURN_S):
+            return False
+        try:
+            if not self._takes_others or self.client._queue:
+                return False
+            body = request.serialize()
+            self._xid = xid = (self._xid % _LAST_XID) + 1
+            # before it is sent: the answer may be read before this thread runs again
+            self.client._pending.append((request, result, xid))
+            try:
+                self._note_question(xid)
+                self.logger.debug("Sending request(xid=%s): %s", xid, request)
+                self._write(_REQUEST.pack(len(body) + _XID_AND_TYPE, xid, request.type) + body, self._patience_s)
+            except BaseException as error:
+                # part of it may have gone out; kazoo's thread finds the connection dead and fails all that is pending
+                self._takes_others = False
+                self._cut()
+                if not isinstance(error, (ConnectionDropped, self.handler.timeout_exception)):
+                    raise
+            return True
+        finally:
+            self._sending.release()
+
+    def refuse_others(self) -> None:
+        """Only kazoo's own thread sends from now on."""
+        if not self._takes_others:
+            return
+        self._takes_others = False
+        if not self._sending.acquire(blocking=False):
+            # whoever sends may wait for a server that is gone
+            self._cut()
+            self._sending.acquire()
+        self._sending.release()
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[int, int]:
+        read_timeout_ms, connect_timeout_ms = super()._connect(host, hostip, port)
+        self._patience_s = connect_timeout_ms / 1000
+        # not earlier: while it makes itself known, kazoo takes the next message for the answer to its own
+        self._takes_others = not isinstance(self._socket, ssl.SSLSocket)
+        return read_timeout_ms, connect_timeout_ms
+
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
+        # who sends at the moment may have to wait for a server that waits for us to read
+        if self._sending.acquire(timeout=_TURN_S):
+            try:
+                super()._send_request(read_timeout, connect_timeout)
+            finally:
+                self._sending.release()
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        # a request that is being sent tells the server as much as a ping
+        if self._sending.acquire(timeout=_TURN_S):
+            try:
+                super()._send_ping(connect_timeout)
+            finally:
+                self._sending.release()
 
     def _read(self, length: int, timeout: float) -> bytes:
         received = self._received
@@ -179,19 +304,27 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
 
     def _read_socket(self, read_timeout: float) -> Any:
         """All that came with the first: the socket does not show any more what was taken from it."""
-        while True:
-            response = super()._read_socket(read_timeout)
-            if response == CLOSE_RESPONSE or not self._holds_a_message():
-                return response
+        try:
+            while True:
+                response = super()._read_socket(read_timeout)
+                if response == CLOSE_RESPONSE or not self._holds_a_message():
+                    return response
+        except Exception:
+            # kazoo closes the socket next
+            self.refuse_others()
+            raise
 
     def _holds_a_message(self) -> bool:
         received = self._received
         return len(received) >= _INT.size and len(received) - _INT.size >= _INT.unpack_from(received)[0]
 
     def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
+        self._note_question(xid)
+        super()._submit(request, timeout, xid)
+
+    def _note_question(self, xid: int | None) -> None:
         if self._asked is None:
             self._asked = (xid, time.monotonic())
-        super()._submit(request, timeout, xid)
 
     def _read_header(self, timeout: float) -> Any:
         read = super()._read_header(timeout)

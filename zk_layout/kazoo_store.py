@@ -50,6 +50,7 @@ from zk_layout.errors import (
 )
 from zk_layout.kazoo_client import (
     ReadMany,
+    Reply,
     Secret,
     StoreClient,
     StoreConnection,
@@ -501,9 +502,9 @@ class KazooStore(ReadsMany):
         client = self._connected_client(deadline)
         if isinstance(request, Write):
             request.client = client
-        result = client.handler.async_result()
-        client._call(request, result)
-        return result
+        reply = Reply()
+        client._call(request, reply)
+        return reply
 
     def _connected_client(self, deadline: float) -> Any:
         client = self._client

@@ -208,6 +208,65 @@ def test_requests_and_closing_are_bounded_at_a_server_that_hangs(kazoo: KazooBac
 
 
 @zookeeper_needed
+def test_a_request_that_a_hanging_server_takes_only_in_part_holds_up_neither_the_others_nor_closing(
+    kazoo: KazooBackend,
+):
+    store = kazoo.new_cuttable_store(operation_timeout_ms=300)
+    store.start()
+    path = new_root()
+    store.create(path, b"")
+    kazoo.proxy(store).pause()
+    with ThreadPoolExecutor(32) as pool:
+        # far more than sockets hold, so that one of these threads is stuck in sending
+        big = [pool.submit(store.set_data, path, bytes(900_000)) for _ in range(30)]
+        started = time.monotonic()
+        with pytest.raises(ConnectionLostError):
+            store.get_data("/")
+        store.close()
+        assert time.monotonic() - started < 5
+        for write in big:
+            with pytest.raises(ZooKeeperError):
+                write.result(5)
+
+
+@zookeeper_needed
+def test_each_of_many_threads_gets_the_answer_to_its_own_request_though_the_connection_breaks(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(operation_timeout_ms=20_000)
+    store.start()
+    root = new_root()
+    for number in range(16):
+        store.create(f"{root}/{number}", str(number).encode(), make_parents=True)
+    enough = threading.Event()
+
+    def ask(number: int) -> bool:
+        try:
+            assert store.get_data(f"{root}/{number}").data == str(number).encode()
+            assert store.exists(f"{root}/{number}/none") is None
+        except ConnectionLostError:
+            return False
+        return True
+
+    def keep_asking(number: int) -> int:
+        answers = 0
+        while not enough.is_set():
+            answers += ask(number)
+        return answers
+
+    with ThreadPoolExecutor(16) as pool:
+        asking = [pool.submit(keep_asking, number) for number in range(16)]
+        try:
+            for _ in range(4):
+                # on the main thread, whose requests take the longer way
+                while not all(ask(number % 16) for number in range(200)):
+                    pass
+                kazoo.cut(store)
+                kazoo.restore(store)
+        finally:
+            enough.set()
+        assert min(one.result(30) for one in asking) > 10
+
+
+@zookeeper_needed
 def test_closing_ends_requests_that_wait_for_a_connection(kazoo: KazooBackend):
     store = kazoo.new_cuttable_store(operation_timeout_ms=60_000)
     sessions = Recorder[SessionEvent]()
@@ -285,7 +344,6 @@ def test_a_write_is_checked_once_more_at_the_moment_of_sending(kazoo: KazooBacke
     assert store.exists(path) is None
 
 
-@zookeeper_needed
 @zookeeper_needed
 def test_ctrl_c_in_the_middle_of_a_request_is_not_taken_for_a_lost_connection(kazoo: KazooBackend):
     class Interrupted:
