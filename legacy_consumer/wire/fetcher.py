@@ -111,11 +111,14 @@ class ColumnarFetcher:
         self._ring()
 
     def unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching these with the next poll; unknown ones are ignored."""
+        """Stop fetching these with the next poll; unknown ones are ignored.
+
+        A poll that waits is not woken, it ends with the next response: others wait for these partitions, and should not
+        wait for the consuming thread's turn as well.
+        """
         with self._lock:
             self._changes.update(dict.fromkeys(partitions))
             self._woken = True
-        self._ring()
 
     def wake(self) -> None:
         """End a poll that waits, soon."""
