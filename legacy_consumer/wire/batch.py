@@ -22,13 +22,29 @@ _MOST_RUNS = 100
 """Of one record batch: each may be of another topic, and topics are numbered by int8."""
 
 
+class Wish:
+    """What a user makes of batches, as he was last seen to: the next ones can be made ready for that."""
+
+    __slots__ = ("objects",)
+
+    def __init__(self) -> None:
+        self.objects = False
+        """Whether he takes messages, not columns."""
+
+
 class ColumnarBatch(ColumnSequence):
     """Implements FetchedBatch over columns. A batch without any tells that positions moved: see next_offsets."""
 
-    __slots__ = ("_next_offsets", "_runs")
+    __slots__ = ("_next_offsets", "_runs", "_wish")
 
-    def __init__(self, runs: Sequence[Columns], next_offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    def __init__(
+        self,
+        runs: Sequence[Columns],
+        next_offsets: Mapping[TopicPartition, int] | None = None,
+        wish: Wish | None = None,
+    ) -> None:
         self._runs = runs
+        self._wish = wish or Wish()
         if next_offsets is None:
             # not Columns.next_offset, which goes over what follows the last message, too
             next_offsets = {run.topic_partition: int(run.offsets[-1]) + 1 for run in runs}
@@ -57,6 +73,7 @@ class ColumnarBatch(ColumnSequence):
 
     def portions(self) -> Sequence[Portion]:
         """The messages, each made as it is asked for; a portion of each run."""
+        self._wish.objects = True
         return [run.portion() for run in self._runs]
 
     @property
@@ -80,20 +97,22 @@ class ColumnarBatch(ColumnSequence):
 
     def up_to(self, count: int) -> ColumnarBatch:
         """The first so many."""
-        return ColumnarBatch(_between(self._runs, 0, count))
+        return ColumnarBatch(_between(self._runs, 0, count), wish=self._wish)
 
     def behind(self, count: int) -> ColumnarBatch:
         """All but the first so many."""
-        return ColumnarBatch(_between(self._runs, count, len(self)))
+        return ColumnarBatch(_between(self._runs, count, len(self)), wish=self._wish)
 
     def messages(self) -> Sequence[Message]:
         """The messages, in order, made anew with each call."""
+        self._wish.objects = True
         if len(self._runs) == 1:
             return cast("Sequence[Message]", self._runs[0].messages())
         return cast("Sequence[Message]", [message for run in self._runs for message in run.messages()])
 
     def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
         """One record batch; of several runs it is a copy."""
+        self._wish.objects = False
         if len(self._runs) == 1:
             return self._runs[0].to_arrow(columns)
         import pyarrow as pa
@@ -107,7 +126,8 @@ class ColumnarBatch(ColumnSequence):
         if not unwanted:
             return self
         kept = [run for run in self._runs if run.topic_partition not in unwanted]
-        return ColumnarBatch(kept, {tp: at for tp, at in self._next_offsets.items() if tp not in unwanted})
+        next_offsets = {tp: at for tp, at in self._next_offsets.items() if tp not in unwanted}
+        return ColumnarBatch(kept, next_offsets, self._wish)
 
 
 def _between(runs: Sequence[Columns], start: int, stop: int) -> list[Columns]:

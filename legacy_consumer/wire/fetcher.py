@@ -32,10 +32,11 @@ from legacy_consumer.errors import (
 )
 from legacy_consumer.librdkafka.positions import PositionFinder, Search
 from legacy_consumer.wire.answers import have_failed_again, take_answers
-from legacy_consumer.wire.backlog import Backlog, RecordSet
-from legacy_consumer.wire.batch import ColumnarBatch
+from legacy_consumer.wire.backlog import Backlog
+from legacy_consumer.wire.batch import ColumnarBatch, Wish
 from legacy_consumer.wire.buffers import BufferPool
 from legacy_consumer.wire.connection import BrokerAddress
+from legacy_consumer.wire.decoder import Decoder
 from legacy_consumer.wire.leaders import LeaderFinder
 from legacy_consumer.wire.link import BrokerLink
 from legacy_consumer.wire.opening import Opening
@@ -44,7 +45,7 @@ from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.wire.protocol.fetch import FetchPartition, FetchResponse
 from legacy_consumer.wire.receiving import Receiver
-from legacy_consumer.wire.records import Columns, decode_records
+from legacy_consumer.wire.records import Columns
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.model import TopicPartition
 
@@ -96,7 +97,9 @@ class ColumnarFetcher:
         self._known_leaders: dict[TopicPartition, BrokerAddress] = {}
         self._life = 0
         self._links: dict[BrokerAddress, BrokerLink] = {}
-        self._backlog = Backlog(self._decode, self._is_live)
+        self._wish = Wish()
+        self._decoder = Decoder(self._wish, read_committed=settings.read_committed)
+        self._backlog = Backlog(self._decoder.decode, self._is_live, self._decoder.look_ahead)
         self._moves: dict[TopicPartition, int] = {}
         self._errors: list[KafkaError] = []
         self._complaints: set[tuple[object, str]] = set()
@@ -189,7 +192,7 @@ class ColumnarFetcher:
                 raise self._errors.pop(0)
             runs = self._take(max_messages)
             if runs:
-                return ColumnarBatch(runs)
+                return ColumnarBatch(runs, wish=self._wish)
             if self._errors:
                 continue
             now = time.monotonic()
@@ -499,17 +502,6 @@ class ColumnarFetcher:
             self._known_leaders.pop(tp, None)
         self._leaders.search(partitions, delay_s)
 
-    def _decode(self, records: RecordSet, position: int) -> Columns:
-        return decode_records(
-            records.records,
-            records.partition,
-            position,
-            aborted=records.aborted,
-            read_committed=self._settings.read_committed,
-            last_stable_offset=records.last_stable_offset,
-            with_headers=True,
-        )
-
     def _complain(self, about: object, reason: str) -> None:
         """Log what mends itself, once until it has: one partition may wait for long while others flow."""
         if (about, reason) not in self._complaints:
@@ -526,6 +518,7 @@ class ColumnarFetcher:
                 link.close(wait=True)
             self._receiver.close()
             self._backlog.clear()
+            self._decoder.close()
             self._selector.close()
             self._bell_in.close()
             self._bell_out.close()

@@ -4,6 +4,15 @@ from legacy_consumer.wire.records.columns import Columns
 from legacy_consumer.wire.records.compiling import warm_up
 from legacy_consumer.wire.records.decoding import decode_records
 from legacy_consumer.wire.records.messages import ColumnMessage
+from legacy_consumer.wire.records.plain import PlainRecords, lay_out
 from legacy_consumer.wire.records.transactions import AbortedTransaction
 
-__all__ = ["AbortedTransaction", "ColumnMessage", "Columns", "decode_records", "warm_up"]
+__all__ = [
+    "AbortedTransaction",
+    "ColumnMessage",
+    "Columns",
+    "PlainRecords",
+    "decode_records",
+    "lay_out",
+    "warm_up",
+]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from legacy_consumer.wire.records.cutting import PackedFields, cut
 from legacy_consumer.wire.records.messages import ColumnMessage, RowPortion, messages_of
 from zk_layout.model import TopicPartition
 
@@ -66,6 +67,8 @@ class Columns:
     incomplete_size: int | None = None
     """Set when no whole batch was there but the beginning of one: how many bytes it has. Fetch at least so many. The
     number is the batch's own and not checked, so it may be absurd; 2 GiB - 1 at most."""
+    packed_values: PackedFields | None = None
+    """The values once more, where they were made ready to become objects: see cutting.py."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -73,7 +76,8 @@ class Columns:
     @property
     def nbytes(self) -> int:
         """Bytes that these columns keep in memory: the whole buffer, also for a slice."""
-        return self.data.nbytes + len(self) * _BYTES_PER_RECORD
+        packed = 0 if self.packed_values is None else self.packed_values.data.nbytes
+        return self.data.nbytes + packed + len(self) * _BYTES_PER_RECORD
 
     def slice(self, start: int, stop: int) -> Columns:
         """The records from start to before stop, on the same buffer; costs no more for many.
@@ -102,11 +106,35 @@ class Columns:
             next_offset,
             self.has_more or stop < count,
             self.incomplete_size,
+            self.packed_values and self.packed_values.slice(start, stop),
         )
 
     def messages(self) -> list[ColumnMessage]:
         """One light object a record. Keys become bytes when the first of them is asked for; each keeps the buffer."""
         return messages_of(self)
+
+    def without_packed_values(self) -> Columns:
+        """The same for who keeps them for something else."""
+        if self.packed_values is None:
+            return self
+        return Columns(
+            self.topic_partition,
+            self.data,
+            self.offsets,
+            self.timestamps,
+            self.timestamp_types,
+            self.keys,
+            self.values,
+            self.headers,
+            self.next_offset,
+            self.has_more,
+            self.incomplete_size,
+        )
+
+    def cut_values(self) -> tuple[bytes | None, ...]:
+        """The values as bytes objects, all at once."""
+        packed = self.packed_values
+        return cut(self.data, self.values) if packed is None else packed.cut()
 
     def portion(self) -> RowPortion:
         """The messages, each made as it is asked for."""

@@ -15,19 +15,40 @@ format is documented in pickletools, and will be read for ever:
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from legacy_consumer.wire.records.compiling import BYTES, loop, warm_up
 
 if TYPE_CHECKING:
     from legacy_consumer.wire.records.columns import Spans
 
-_FRAME_BYTES = 5
-"""Around the fields: \\x80 3 ( t ."""
-_HEAD_BYTES = 5
-"""Before each, at most."""
+_BEGIN = b"\x80\x03("
+_END = b"t."
+MOST_BYTES_AROUND = 5
+"""Before a field, at most."""
+_NO_PLACES = np.empty(0, np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedFields:
+    """Fields that stand in a pickle already, all but what it begins and ends with."""
+
+    data: memoryview
+    places: NDArray[np.int32]
+    """Where each begins, and where the last one ends."""
+
+    def slice(self, start: int, stop: int) -> PackedFields:
+        """The same of some of them."""
+        return PackedFields(self.data, self.places[start : stop + 1])
+
+    def cut(self) -> tuple[bytes | None, ...]:
+        """Each field as an object of its own."""
+        begin, end = int(self.places[0]), int(self.places[-1])
+        return _load(b"".join((_BEGIN, self.data[begin:end], _END)))
 
 
 def cut(data: memoryview, spans: Spans) -> tuple[bytes | None, ...]:
@@ -36,27 +57,36 @@ def cut(data: memoryview, spans: Spans) -> tuple[bytes | None, ...]:
     count = len(spans.starts)
     source = np.frombuffer(data, np.uint8) if data.nbytes else np.empty(0, np.uint8)
     # a null field counts -1 here, and takes one byte of its five
-    size = int(spans.lengths.sum(dtype=np.int64)) + _HEAD_BYTES * count + _FRAME_BYTES
-    packed = np.empty(max(size, _FRAME_BYTES), np.uint8)
-    written = int(_pack(source, spans.starts, spans.lengths, packed))
+    size = int(spans.lengths.sum(dtype=np.int64)) + MOST_BYTES_AROUND * count
+    around = len(_BEGIN) + len(_END)
+    packed = np.empty(max(size, 0) + around, np.uint8)
+    written = int(pack(source, spans.starts, spans.lengths, packed[len(_BEGIN) :], _NO_PLACES))
     if written < 0:
         msg = "fields outside of the buffer"
         raise ValueError(msg)
-    fields: tuple[bytes | None, ...] = pickle.loads(packed[:written].data)  # noqa: S301 - it was written right here
+    whole = packed[: written + around].data
+    whole[: len(_BEGIN)], whole[-len(_END) :] = _BEGIN, _END
+    return _load(whole)
+
+
+def _load(packed: memoryview | bytes) -> tuple[bytes | None, ...]:
+    fields: tuple[bytes | None, ...] = pickle.loads(packed)  # noqa: S301 - it was written right here
     return fields
 
 
-@loop(f"int64({BYTES}, int32[::1], int32[::1], uint8[::1])")
-def _pack(data: Any, starts: Any, lengths: Any, out: Any) -> Any:
-    """Write the pickle; how many bytes it has, or -1 if a field lies outside of the data or there is no room."""
+@loop(f"int64({BYTES}, int32[::1], int32[::1], uint8[::1], int32[::1])")
+def pack(data: Any, starts: Any, lengths: Any, out: Any, places: Any) -> Any:
+    """Write the fields as they stand in a pickle; how many bytes, or -1 if one lies outside of the data.
+
+    -1 also if there is no room for them. places, unless it is empty, is told where each begins and the last one ends.
+    """
     room = out.shape[0]
-    out[0] = 0x80
-    out[1] = 3
-    out[2] = 0x28
-    at = np.uint64(3)
+    at = np.uint64(0)
     for i in range(starts.shape[0]):
         length = np.int64(lengths[i])
-        if np.int64(at) + max(length, np.int64(-1)) + 7 > room:
+        if i < places.shape[0]:
+            places[i] = at
+        if np.int64(at) + max(length, np.int64(-1)) + MOST_BYTES_AROUND > room:
             return np.int64(-1)
         if length < 0:
             out[at] = 0x4E
@@ -79,6 +109,6 @@ def _pack(data: Any, starts: Any, lengths: Any, out: Any) -> Any:
         for j in range(np.uint64(length)):
             out[at + np.uint64(j)] = data[start + np.uint64(j)]
         at += np.uint64(length)
-    out[at] = 0x74
-    out[at + np.uint64(1)] = 0x2E
-    return np.int64(at) + 2
+    if starts.shape[0] < places.shape[0]:
+        places[starts.shape[0]] = at
+    return np.int64(at)

@@ -102,13 +102,13 @@ class RowPortion:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._values: Iterator[bytes | None] | None = None
-        self.token = _Rows(columns)
+        self.token = _Rows(columns.without_packed_values())
         self.numbers = iter(range(len(columns)))
 
     def through(self, gate: Iterator[object]) -> Iterator[ColumnMessage]:
         """See Portion."""
         if self._values is None:
-            self._values = iter(cut(self._columns.data, self._columns.values))
+            self._values = iter(self._columns.cut_values())
         return map(ColumnMessage, zip(gate, self._values, self.numbers, strict=False))  # type: ignore[arg-type]
 
 

@@ -1,0 +1,308 @@
+"""The loop that decodes ahead: it gives what decode_records() gives, or nothing, and lets go when it is told."""
+
+import struct
+import threading
+import weakref
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.wire.backlog import RecordSet
+from legacy_consumer.wire.batch import Wish
+from legacy_consumer.wire.decoder import Decoder
+from legacy_consumer.wire.preparing import DONE, IS_POSSIBLE, MOST_AHEAD, QUEUED, STATE, Preparer
+from legacy_consumer.wire.records import decode_records, lay_out
+from tests.support.record_encoder import Written, batch, crc32c, marker, message
+from tests.support.record_sets import TP, recorded, rows_of
+from tests.support.waiting import eventually
+from zk_layout.model import TopicPartition
+
+pytestmark = pytest.mark.skipif(not IS_POSSIBLE, reason="here record sets are decoded when they are wanted")
+
+HEADERS = (("h", b"1"), ("none", None))
+RECORDS = [
+    Written(
+        number, b"k" * number if number % 3 else None, bytes([number]) * (number * 9) if number % 5 else None, number
+    )
+    for number in range(40)
+]
+PLAIN = batch(RECORDS[:7]) + batch(RECORDS[7:8]) + batch(RECORDS[8:30]) + batch(RECORDS[30:])
+
+
+class Rig:
+    def __init__(self):
+        self.preparer = Preparer()
+
+    def lay_out(self, data, position=0, *, read_committed=False, last_stable_offset=-1, take_memory=None):
+        return lay_out(
+            memoryview(bytearray(data)),
+            TP,
+            position,
+            read_committed=read_committed,
+            last_stable_offset=last_stable_offset,
+            take_memory=take_memory or (lambda size: memoryview(bytearray(size))),
+        )
+
+    def prepared(self, data, position=0, **options):
+        """The columns, by way of the loop; None if the set is not laid out, or something is wrong with it."""
+        plain = self.lay_out(data, position, **options)
+        if plain is None:
+            return None
+        row = self.preparer.begin(plain)
+        assert row is not None
+        eventually(lambda: self.state(row) == DONE)
+        return self.preparer.end(row)
+
+    def state(self, row):
+        return self.preparer._board[row, STATE]
+
+
+@pytest.fixture(scope="module")
+def rig():
+    made = Rig()
+    yield made
+    made.preparer.close()
+
+
+def decoded(data, position=0, **options):
+    return decode_records(data, TP, position, with_headers=True, **options)
+
+
+def assert_same(prepared, data, position=0, **options):
+    wanted = decoded(data, position, **options)
+    assert rows_of(prepared) == rows_of(wanted)
+    assert prepared.cut_values() == wanted.cut_values()
+    assert (prepared.next_offset, prepared.has_more) == (wanted.next_offset, wanted.has_more)
+    assert prepared.incomplete_size == wanted.incomplete_size
+
+
+def signed(data):
+    """With the CRCs that its batches would have, as far as it has any."""
+    made, at = bytearray(data), 0
+    while at + 61 <= len(made):
+        (size,) = struct.unpack_from(">i", made, at + 8)
+        if size < 49 or at + 12 + size > len(made):
+            break
+        struct.pack_into(">I", made, at + 17, crc32c(bytes(made[at + 21 : at + 12 + size])))
+        at += 12 + size
+    return bytes(made)
+
+
+@pytest.mark.parametrize("recording", recorded(), ids=lambda one: one.name)
+def test_what_is_recorded_comes_as_it_would_without_or_is_left_alone(rig, recording):
+    committed = recording.options["read_committed"]
+    columns = rig.prepared(
+        recording.data, read_committed=committed, last_stable_offset=recording.options["last_stable_offset"]
+    )
+    if columns is not None:
+        assert_same(columns, recording.data, **recording.options)
+
+
+@pytest.mark.parametrize("position", range(41))
+def test_from_every_position_comes_what_lies_there(rig, position):
+    columns = rig.prepared(PLAIN, position)
+    if position in range(7):
+        assert_same(columns, PLAIN, position)
+    else:
+        assert columns is None  # batches before the position: a broker sends none that are whole
+
+
+@pytest.mark.parametrize("cut", [1, 11, 12, 60, 61, 200])
+def test_a_last_batch_that_is_cut_is_left_out(rig, cut):
+    data = PLAIN + batch([Written(n, None, b"x" * 50) for n in range(40, 60)])[:cut]
+    assert_same(rig.prepared(data), data)
+
+
+def test_headers_and_append_time_are_kept(rig):
+    data = batch([Written(n, b"k", b"v", 5, HEADERS) for n in range(4)], append_time=77)
+    assert_same(rig.prepared(data), data)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 40), (0, 1), (3, 3), (17, 31), (39, 40), (40, 40)])
+def test_values_of_a_slice_are_its_own(rig, start, stop):
+    assert rig.prepared(PLAIN).slice(start, stop).cut_values() == decoded(PLAIN).slice(start, stop).cut_values()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        PLAIN[:30],
+        message(Written(0, None, b"v"), 1),
+        batch(RECORDS[:5], codec="gzip"),
+        PLAIN + batch([Written(n, None, b"v") for n in range(40, 50)], codec="snappy"),
+        PLAIN + marker(40, 7, is_abort=True),
+        PLAIN + message(Written(40, None, b"v"), 0),
+    ],
+    ids=["nothing", "a part of a batch", "format 1", "compressed", "partly", "a control batch", "mixed formats"],
+)
+def test_what_needs_more_than_to_be_decoded_is_not_laid_out(rig, data):
+    assert rig.lay_out(data) is None
+
+
+def test_readers_of_committed_messages_get_nothing_of_a_transaction_nor_from_behind_the_last_stable_offset(rig):
+    transactional = batch(RECORDS, producer_id=7, is_transactional=True)
+    assert rig.lay_out(transactional) is not None
+    assert rig.lay_out(transactional, read_committed=True) is None
+    assert rig.lay_out(PLAIN, read_committed=True, last_stable_offset=30) is None
+    assert_same(rig.prepared(PLAIN, read_committed=True, last_stable_offset=40), PLAIN)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(st.integers(0, len(PLAIN) - 1), st.integers(0, 255)), max_size=4),
+    st.booleans(),
+    st.integers(0, len(PLAIN)),
+)
+@example([(100, 1)], False, len(PLAIN))
+def test_bytes_that_lie_are_never_taken_for_records_that_decoding_would_not_find(rig, lies, is_signed, length):
+    data = bytearray(PLAIN)
+    for place, octet in lies:
+        data[place] = octet
+    data = signed(data[:length]) if is_signed else bytes(data[:length])
+    columns = rig.prepared(data)
+    if columns is None:
+        return
+    try:
+        assert_same(columns, data)
+    except CorruptRecordsError as error:
+        pytest.fail(f"decoding says {error}")
+
+
+@pytest.mark.parametrize("place", [21, 61, 70, len(PLAIN) - 1])
+def test_what_does_not_match_its_checksum_is_left_to_decoding(rig, place):
+    data = bytearray(PLAIN)
+    data[place] ^= 64
+    assert rig.prepared(data) is None
+
+
+@given(st.integers(0, 100))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_checksums_match_whatever_the_length(rig, length):
+    assert_same(rig.prepared(batch([Written(0, None, bytes(length))])), batch([Written(0, None, bytes(length))]))
+
+
+def test_there_is_room_for_so_many_and_again_when_one_has_ended(rig):
+    plain = rig.lay_out(PLAIN)
+    rows = [rig.preparer.begin(plain) for _ in range(MOST_AHEAD)]
+    assert rig.preparer.begin(plain) is None
+    rig.preparer.end(rows[1])
+    rows[1] = rig.preparer.begin(plain)
+    assert rows[1] is not None
+    for row in rows:
+        rig.preparer.end(row)
+
+
+def test_what_nobody_wants_any_more_takes_nobody_elses_room(rig):
+    plain = rig.lay_out(PLAIN)
+    for _ in range(50):
+        row = rig.preparer.begin(plain)
+        if row is not None:
+            rig.preparer.forget(row)
+    assert_same(rig.prepared(PLAIN), PLAIN)
+
+
+def test_what_was_not_begun_is_taken_back(rig):
+    """A record set that takes the loop a while, and one behind it."""
+    long = batch([Written(n, None, b"x" * 100) for n in range(5_000)])
+    first = rig.preparer.begin(rig.lay_out(long))
+    second = rig.preparer.begin(rig.lay_out(PLAIN))
+    was_waiting = rig.state(second) == QUEUED
+    columns = rig.preparer.end(second)
+    assert columns is None if was_waiting and columns is None else rows_of(columns) == rows_of(decoded(PLAIN))
+    assert len(rig.preparer.end(first) or decoded(long)) == 5_000
+
+
+def test_closing_ends_the_thread_and_nothing_begins_any_more():
+    rig = Rig()
+    before = threading.active_count()
+    assert rig.prepared(PLAIN) is not None
+    assert threading.active_count() == before + 1
+    rig.preparer.close()
+    rig.preparer.close()
+    assert threading.active_count() == before
+    assert rig.preparer.begin(rig.lay_out(PLAIN)) is None
+
+
+def test_a_thread_is_begun_for_nobody_who_does_not_ask():
+    before = threading.active_count()
+    Preparer().close()
+    assert threading.active_count() == before
+
+
+def test_topic_and_partition_are_those_that_were_asked_for(rig):
+    assert rig.prepared(PLAIN).topic_partition == TopicPartition(*TP)
+
+
+def record_set(data, position=0):
+    return RecordSet(TP, 1, position, memoryview(bytearray(data)), (), -1)
+
+
+@pytest.fixture
+def decoder():
+    wish = Wish()
+    made = Decoder(wish, read_committed=False)
+    made.wish = wish
+    yield made
+    made.close()
+
+
+def is_ahead(decoder, records):
+    rows = [one.row for one in decoder._ahead if one.records is records and one.row >= 0]
+    return any(decoder._preparer._board[row, STATE] == DONE for row in rows)
+
+
+def test_what_comes_next_is_decoded_ahead_for_who_takes_objects(decoder):
+    decoder.wish.objects = True
+    first, second = record_set(PLAIN), record_set(PLAIN, 3)
+    decoder.look_ahead([first, second])
+    eventually(lambda: is_ahead(decoder, second))
+    for records in (first, second):
+        columns = decoder.decode(records, records.position)
+        assert columns.packed_values is not None
+        assert_same(columns, PLAIN, records.position)
+
+
+def test_nothing_is_decoded_ahead_for_who_takes_columns(decoder):
+    records = record_set(PLAIN)
+    decoder.look_ahead([records])
+    columns = decoder.decode(records, 0)
+    assert columns.packed_values is None
+    assert_same(columns, PLAIN)
+
+
+def test_what_is_wrong_ahead_is_said_as_decoding_says_it(decoder):
+    decoder.wish.objects = True
+    damaged = bytearray(PLAIN)
+    damaged[70] ^= 1
+    records = record_set(damaged)
+    decoder.look_ahead([records])
+    eventually(lambda: is_ahead(decoder, records))
+    with pytest.raises(CorruptRecordsError, match="a CRC that does not match, 0 bytes into the record set"):
+        decoder.decode(records, 0)
+
+
+def test_what_will_not_be_wanted_any_more_makes_room(decoder):
+    decoder.wish.objects = True
+    for _ in range(20):
+        decoder.look_ahead([record_set(PLAIN) for _ in range(MOST_AHEAD)])
+    decoder.look_ahead([])
+    last = record_set(PLAIN)
+    eventually(lambda: decoder.look_ahead([last]) or is_ahead(decoder, last))
+    assert_same(decoder.decode(last, 0), PLAIN)
+
+
+def test_messages_do_not_keep_what_they_were_made_of_twice(decoder):
+    decoder.wish.objects = True
+    records = record_set(PLAIN)
+    decoder.look_ahead([records])
+    eventually(lambda: is_ahead(decoder, records))
+    columns = decoder.decode(records, 0)
+    packed = weakref.ref(columns.packed_values.places)
+    kept = columns.messages()
+    del columns
+    assert packed() is None
+    assert [m.value() for m in kept] == [record.value for record in RECORDS]
+    assert [m.key() for m in kept] == [record.key for record in RECORDS]
