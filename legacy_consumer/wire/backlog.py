@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from legacy_consumer.wire.records import AbortedTransaction, Columns
 from zk_layout.model import TopicPartition
@@ -23,20 +22,17 @@ class RecordSet:
     last_stable_offset: int
 
 
-_AHEAD = 3
-
-
 class Backlog:
     """First in, first out. is_live says whether a life of a partition still stands: what does not is dropped.
 
-    look_ahead is told what will be decoded next, whenever that has changed.
+    look_ahead is told what waits to be decoded, in order, whenever that has changed.
     """
 
     def __init__(
         self,
         decode: Callable[[RecordSet, int], Columns],
         is_live: Callable[[TopicPartition, int], bool],
-        look_ahead: Callable[[Sequence[RecordSet]], None] = lambda _: None,
+        look_ahead: Callable[[Iterable[RecordSet]], None] = lambda _: None,
     ) -> None:
         self._decode = decode
         self._is_live = is_live
@@ -61,8 +57,7 @@ class Backlog:
         """Put behind the others."""
         self._waiting.append(records)
         self._size += len(records.records)
-        if len(self._waiting) <= _AHEAD:
-            self._tell()
+        self._look_ahead(self._waiting)
 
     def take(self, most: int) -> list[Columns]:
         """Up to so many records. Raises: what decoding raises, with nothing taken; see drop_first."""
@@ -100,7 +95,7 @@ class Backlog:
         """Take out the record set that could not be decoded."""
         records = self._waiting.popleft()
         self._size -= len(records.records)
-        self._tell()
+        self._look_ahead(self._waiting)
         return records
 
     def clear(self) -> None:
@@ -108,10 +103,7 @@ class Backlog:
         self._waiting.clear()
         self._current = self._columns = None
         self._size = 0
-        self._tell()
-
-    def _tell(self) -> None:
-        self._look_ahead(tuple(islice(self._waiting, _AHEAD)))
+        self._look_ahead(self._waiting)
 
     def _decode_next(self) -> None:
         records = self._waiting[0]
@@ -121,7 +113,7 @@ class Backlog:
         columns = self._decode(records, records.position)
         if columns.has_more and columns.next_offset > records.position:
             self._waiting[0] = replace(records, position=columns.next_offset)
-            self._tell()
+            self._look_ahead(self._waiting)
         else:
             self.drop_first()
         self._columns, self._current, self._at = columns, records, 0

@@ -7,8 +7,9 @@ a third thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
@@ -38,9 +39,9 @@ class Decoder:
         self._pool = BufferPool(MOST_AHEAD + 2)
         self._ahead: list[_Ahead] = []
 
-    def look_ahead(self, waiting: Sequence[RecordSet]) -> None:
-        """What will be wanted next, in this order; what was to be decoded and is not among it is forgotten."""
-        wanted = waiting if self._wish.objects else ()
+    def look_ahead(self, waiting: Iterable[RecordSet]) -> None:
+        """What will be wanted, in this order; what was to be decoded and is not among the next is forgotten."""
+        wanted = tuple(islice(waiting, MOST_AHEAD if self._wish.objects else 0))
         known: dict[int, _Ahead] = {}
         for one in self._ahead:
             if any(one.records is records for records in wanted):

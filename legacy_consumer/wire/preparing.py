@@ -45,7 +45,7 @@ from legacy_consumer.wire.records.plain import INT_ROWS, LONG_ROWS, PlainRecords
 
 logger = logging.getLogger(__name__)
 
-MOST_AHEAD = 3
+MOST_AHEAD = 2
 """Record sets that may be on the board: the memory of so many is taken before they are wanted."""
 _ROWS = MOST_AHEAD + 1
 """One more, for what nobody wants any more while the loop is still at it."""

@@ -188,9 +188,9 @@ def test_there_is_room_for_so_many_and_again_when_one_has_ended(rig):
     plain = rig.lay_out(PLAIN)
     rows = [rig.preparer.begin(plain) for _ in range(MOST_AHEAD)]
     assert rig.preparer.begin(plain) is None
-    rig.preparer.end(rows[1])
-    rows[1] = rig.preparer.begin(plain)
-    assert rows[1] is not None
+    rig.preparer.end(rows[0])
+    rows[0] = rig.preparer.begin(plain)
+    assert rows[0] is not None
     for row in rows:
         rig.preparer.end(row)
 
