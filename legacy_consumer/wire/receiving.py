@@ -21,7 +21,6 @@ import logging
 import socket
 import sys
 import threading
-import time
 from typing import Any
 
 import numba
@@ -40,15 +39,15 @@ MOST_CONNECTIONS = 64
 FREE, ARMED, DONE, STOPPED = range(4)
 STATE, CANCEL, SOCKET, HEAD_FILLED, BODY, ROOM, SIZE, FILLED = range(8)
 _ROW_COLUMNS = 8
-NEWS, END, BELL, WAKE, POLLED_AT, HEADS_AT = range(6)
-_CONTROL_COLUMNS = 6
+NEWS, END, BELL, WAKE, LET_GO, POLLED_AT, HEADS_AT = range(7)
+_CONTROL_COLUMNS = 7
 
 _POLLIN = 1
 _AT_ONCE = 4 * 1024 * 1024
 _BODY_STARTS_AT = HEAD_BYTES - SIZE_BYTES
 """So much of what the size counts is head."""
-_CANCEL_SLICE_S = 0.0002
 _END_WAIT_S = 2.0
+_RINGS = 4096
 
 _config: Any = numba.config
 IS_POSSIBLE = sys.platform == "linux" and not _config.DISABLE_JIT
@@ -89,6 +88,8 @@ def _receive(board: Any, control: Any, heads: Any, polled: Any, events: Any, row
             _fence()
             if board[row, CANCEL]:
                 board[row, STATE] = FREE
+                _fence()
+                _send(np.int32(control[LET_GO]), np.uintp(scratch), np.uintp(1), flags)
                 continue
             polled[count, 0] = board[row, SOCKET]
             events[count, 2] = _POLLIN
@@ -141,6 +142,10 @@ def _receive(board: Any, control: Any, heads: Any, polled: Any, events: Any, row
                 board[row, STATE] = state
                 control[NEWS] += 1
                 _send(np.int32(control[BELL]), np.uintp(scratch), np.uintp(1), flags)
+                _fence()
+                if board[row, CANCEL]:
+                    # it is waited for, and was not seen before
+                    _send(np.int32(control[LET_GO]), np.uintp(scratch), np.uintp(1), flags)
 
 
 if IS_POSSIBLE:
@@ -197,6 +202,8 @@ class Receiver:
         self._in_use: dict[int, memoryview] = {}
         self._wake_in: socket.socket | None = None
         self._wake_out: socket.socket | None = None
+        self._let_go: socket.socket | None = None
+        self._lets_go: socket.socket | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -233,12 +240,13 @@ class Receiver:
         if board[row, STATE] == ARMED and self._thread is not None:
             board[row, CANCEL] = 1
             self._wake()
-            deadline = time.monotonic() + _END_WAIT_S
+            assert self._let_go is not None
             while board[row, STATE] == ARMED and self._thread.is_alive():
-                if time.monotonic() >= deadline:
-                    logger.error("the receiving loop does not let go of a socket: it is left open")
+                try:
+                    self._let_go.recv(_RINGS)  # older ones, of what was seen without them, too
+                except TimeoutError:
+                    logger.exception("the receiving loop does not let go of a socket: it is left open")
                     return None
-                time.sleep(_CANCEL_SLICE_S)
         found = self._heads[row, : board[row, HEAD_FILLED]].tobytes(), int(board[row, FILLED])
         board[row, STATE] = FREE
         del self._in_use[row]
@@ -252,10 +260,9 @@ class Receiver:
         self._control[END] = 1
         self._wake()
         thread.join(_END_WAIT_S)
-        assert self._wake_in is not None
-        assert self._wake_out is not None
-        self._wake_in.close()
-        self._wake_out.close()
+        for end in (self._wake_in, self._wake_out, self._let_go, self._lets_go):
+            assert end is not None
+            end.close()
 
     def _wake(self) -> None:
         assert self._wake_out is not None
@@ -271,8 +278,11 @@ class Receiver:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
+        self._let_go, self._lets_go = socket.socketpair()
+        self._let_go.settimeout(_END_WAIT_S)
         control = self._control
         control[BELL], control[WAKE] = self._bell.fileno(), self._wake_in.fileno()
+        control[LET_GO] = self._lets_go.fileno()
         control[POLLED_AT], control[HEADS_AT] = self._polled.ctypes.data, self._heads.ctypes.data
         arguments = (self.board, control, self._heads, self._polled, self._polled.view(np.int16), self._rows)
         flags = np.int32(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
