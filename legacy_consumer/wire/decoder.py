@@ -36,7 +36,7 @@ class Decoder:
         self._wish = wish
         self._read_committed = read_committed
         self._preparer = Preparer()
-        self._pool = BufferPool(MOST_AHEAD + 2)
+        self._pool = BufferPool(MOST_AHEAD + 4)
         self._ahead: list[_Ahead] = []
 
     def look_ahead(self, waiting: Iterable[RecordSet]) -> None:

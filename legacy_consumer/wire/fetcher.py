@@ -249,16 +249,21 @@ class ColumnarFetcher:
         return self._receiver.news != self._seen_news
 
     def _receive_from_elsewhere(self) -> bool:
-        """Take in what the receiver is done with, as far as there is room; whether there was anything."""
+        """Take in what the receiver is done with, as long as little waits; whether there was anything.
+
+        What is there already waits as well where it is, and memory that is used again soon is in the caches.
+        """
         if not self._has_news():
             return False
         self._seen_news = self._receiver.news
-        for link in list(self._links.values()):
+        for address, link in list(self._links.items()):
             if link.connection is not None and link.connection.has_received:
-                if self._backlog.nbytes >= self._settings.backlog_bytes:
+                if self._backlog.nbytes >= min(_LOW_BACKLOG_BYTES, self._settings.backlog_bytes):
                     self._seen_news = -1  # look again
                     break
                 self._receive(link)
+                if self._links.get(address) is link:
+                    self._links[address] = self._links.pop(address)  # behind the others, next time
         return True
 
     # Changes
