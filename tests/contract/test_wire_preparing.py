@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.portions import all_of
 from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.decoder import Decoder
@@ -70,10 +71,14 @@ def decoded(data, position=0, **options):
     return decode_records(data, TP, position, with_headers=True, **options)
 
 
+def values_of(columns):
+    return columns.cut_values(0, len(columns))
+
+
 def assert_same(prepared, data, position=0, **options):
     wanted = decoded(data, position, **options)
     assert rows_of(prepared) == rows_of(wanted)
-    assert prepared.cut_values() == wanted.cut_values()
+    assert values_of(prepared) == values_of(wanted)
     assert (prepared.next_offset, prepared.has_more) == (wanted.next_offset, wanted.has_more)
     assert prepared.incomplete_size == wanted.incomplete_size
 
@@ -122,7 +127,7 @@ def test_headers_and_append_time_are_kept(rig):
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 40), (0, 1), (3, 3), (17, 31), (39, 40), (40, 40)])
 def test_values_of_a_slice_are_its_own(rig, start, stop):
-    assert rig.prepared(PLAIN).slice(start, stop).cut_values() == decoded(PLAIN).slice(start, stop).cut_values()
+    assert values_of(rig.prepared(PLAIN).slice(start, stop)) == values_of(decoded(PLAIN).slice(start, stop))
 
 
 @pytest.mark.parametrize(
@@ -306,3 +311,19 @@ def test_messages_do_not_keep_what_they_were_made_of_twice(decoder):
     assert packed() is None
     assert [m.value() for m in kept] == [record.value for record in RECORDS]
     assert [m.key() for m in kept] == [record.key for record in RECORDS]
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_a_portion_that_is_taken_in_runs_of_any_length_gives_each_message_once(decoder, is_packed):
+    values = [b"%d" % number for number in range(5000)]
+    records = record_set(batch([Written(number, None, value) for number, value in enumerate(values)]))
+    decoder.wish.objects = is_packed
+    decoder.look_ahead([records])
+    eventually(lambda: is_ahead(decoder, records) == is_packed)
+    columns = decoder.decode(records, 0)
+    assert (columns.packed_values is not None) == is_packed
+    portion, got = columns.portion(), []
+    for length in (1, 128, 900, 3, 2000, 128, 1024):
+        got += portion.through(iter([portion.token] * length))
+    got += all_of(portion)
+    assert [(m.offset(), m.value()) for m in got] == list(enumerate(values))

@@ -131,10 +131,10 @@ class Columns:
             self.incomplete_size,
         )
 
-    def cut_values(self) -> tuple[bytes | None, ...]:
-        """The values as bytes objects, all at once."""
+    def cut_values(self, start: int, stop: int) -> tuple[bytes | None, ...]:
+        """The values of these records as bytes objects, all at once."""
         packed = self.packed_values
-        return cut(self.data, self.values) if packed is None else packed.cut()
+        return cut(self.data, self.values.slice(start, stop)) if packed is None else packed.slice(start, stop).cut()
 
     def portion(self) -> RowPortion:
         """The messages, each made as it is asked for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from operator import length_hint
 from typing import TYPE_CHECKING
 
 from legacy_consumer.errors import CorruptRecordsError
@@ -94,21 +95,27 @@ class _Rows:
             raise CorruptRecordsError(columns.topic_partition, self.offsets[row], str(error)) from error
 
 
+_CUT_AT_ONCE = 1024
+"""Values that are cut for a loop that takes few at a time: as many as stay in the processor's own caches."""
+
+
 class RowPortion:
-    """Implements Portion: the records of some columns. Their values are cut when the first of them is asked for."""
+    """Implements Portion: the records of some columns. Values are cut when the first of them is asked for."""
 
     __slots__ = ("_columns", "_values", "numbers", "token")
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._values: Iterator[bytes | None] | None = None
+        self._values: Iterator[bytes | None] = iter(())
         self.token = _Rows(columns.without_packed_values())
         self.numbers = iter(range(len(columns)))
 
     def through(self, gate: Iterator[object]) -> Iterator[ColumnMessage]:
         """See Portion."""
-        if self._values is None:
-            self._values = iter(self._columns.cut_values())
+        wanted = length_hint(gate)
+        if length_hint(self._values) < wanted:
+            at = len(self._columns) - length_hint(self.numbers)
+            self._values = iter(self._columns.cut_values(at, at + max(wanted, _CUT_AT_ONCE)))
         return map(ColumnMessage, zip(gate, self._values, self.numbers, strict=False))  # type: ignore[arg-type]
 
 
