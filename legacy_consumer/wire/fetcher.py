@@ -521,9 +521,10 @@ class ColumnarFetcher:
             links, self._links = self._links, {}
             for link in links.values():
                 link.close(wait=True)
-            self._receiver.close()
+            is_quiet = self._receiver.close()
             self._backlog.clear()
             self._decoder.close()
             self._selector.close()
-            self._bell_in.close()
-            self._bell_out.close()
+            if is_quiet:
+                self._bell_in.close()
+                self._bell_out.close()

@@ -243,11 +243,16 @@ class Preparer:
     def close(self) -> None:
         """End the thread; twice is harmless. Of no use afterwards."""
         self._control[END] = 1
-        thread, self._thread = self._thread, None
+        thread = self._thread
         if thread is None:
             return
         self._wake()
         thread.join(_END_WAIT_S)
+        if thread.is_alive():
+            # it may still ring: a descriptor that is closed now may be somebody else's socket then
+            logger.error("the loop that decodes ahead does not come to an end, its sockets stay open")
+            return
+        self._thread = None
         for end in self._sockets:
             end.close()
 

@@ -252,17 +252,23 @@ class Receiver:
         del self._in_use[row]
         return found
 
-    def close(self) -> None:
-        """End the thread; twice is harmless. Of no use afterwards."""
-        thread, self._thread = self._thread, None
+    def close(self) -> bool:
+        """End the thread; twice is harmless. Of no use afterwards. Whether nobody will ring the bell any more."""
+        thread = self._thread
         if thread is None:
-            return
+            return True
         self._control[END] = 1
         self._wake()
         thread.join(_END_WAIT_S)
+        if thread.is_alive():
+            # it may still read and ring: a descriptor that is closed now may be somebody else's socket then
+            logger.error("the receiving loop does not come to an end, its sockets stay open")
+            return False
+        self._thread = None
         for end in (self._wake_in, self._wake_out, self._let_go, self._lets_go):
             assert end is not None
             end.close()
+        return True
 
     def _wake(self) -> None:
         assert self._wake_out is not None
@@ -284,10 +290,12 @@ class Receiver:
         control[BELL], control[WAKE] = self._bell.fileno(), self._wake_in.fileno()
         control[LET_GO] = self._lets_go.fileno()
         control[POLLED_AT], control[HEADS_AT] = self._polled.ctypes.data, self._heads.ctypes.data
-        arguments = (self.board, control, self._heads, self._polled, self._polled.view(np.int16), self._rows)
         flags = np.int32(socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        self._thread = threading.Thread(
-            target=_receive, args=(*arguments, flags), name="receive-responses", daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, args=(flags,), name="receive-responses", daemon=True)
         self._thread.start()
         return True
+
+    def _run(self, flags: np.int32) -> None:
+        # a method, so that all memory and all sockets that the loop uses live as long as the loop
+        revents = self._polled.view(np.int16)
+        _receive(self.board, self._control, self._heads, self._polled, revents, self._rows, flags)

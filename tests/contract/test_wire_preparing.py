@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from legacy_consumer.errors import CorruptRecordsError
 from legacy_consumer.portions import all_of
+from legacy_consumer.wire import preparing
 from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.decoder import Decoder
@@ -327,3 +328,16 @@ def test_a_portion_that_is_taken_in_runs_of_any_length_gives_each_message_once(d
         got += portion.through(iter([portion.token] * length))
     got += all_of(portion)
     assert [(m.offset(), m.value()) for m in got] == list(enumerate(values))
+
+
+def test_what_a_loop_uses_that_does_not_end_is_not_closed_under_it(monkeypatch, caplog):
+    ends = threading.Event()
+    monkeypatch.setattr(Preparer, "_run", lambda *_: ends.wait(60))
+    monkeypatch.setattr(preparing, "_END_WAIT_S", 0.01)
+    held = Rig()
+    assert held.preparer.begin(held.lay_out(PLAIN)) is not None
+    held.preparer.close()
+    assert "does not come to an end" in caplog.text
+    assert all(end.fileno() >= 0 for end in held.preparer._sockets)
+    ends.set()
+    eventually(lambda: held.preparer.close() or held.preparer._bell.fileno() == -1)

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from legacy_consumer.wire import receiving
 from legacy_consumer.wire.receiving import MOST_CONNECTIONS, Receiver
 from tests.support.waiting import eventually
 
@@ -159,3 +160,17 @@ def test_closing_ends_the_thread_also_in_the_middle_of_a_response(rig):
     assert not started.is_alive()
     assert reception.end() == (FRAME[:8], 492)
     assert rig.receiver.begin(pair.ours, memoryview(bytearray(2000))) is None
+
+
+def test_what_a_loop_uses_that_does_not_end_is_not_closed_under_it(rig, monkeypatch, caplog):
+    ends = threading.Event()
+    monkeypatch.setattr(Receiver, "_run", lambda *_: ends.wait(60))
+    monkeypatch.setattr(receiving, "_END_WAIT_S", 0.01)
+    assert rig.receiver.begin(rig.pair().ours, memoryview(bytearray(2000))) is not None
+    assert not rig.receiver.close()
+    assert "does not come to an end" in caplog.text
+    assert rig.receiver._wake_in.fileno() >= 0
+    ends.set()
+    eventually(rig.receiver.close)
+    assert rig.receiver._wake_in.fileno() == -1
+    assert rig.receiver.close()
