@@ -13,8 +13,8 @@ from legacy_consumer.librdkafka.client import check_settings
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.librdkafka.log_offsets import LibrdkafkaLogOffsets
-from legacy_consumer.librdkafka.positions import PositionFinder
 from legacy_consumer.librdkafka.settings import SettingsDict, fetcher_settings, query_settings
+from legacy_consumer.positions import PositionFinder
 from zk_layout.model import Broker, Endpoint
 from zk_layout.store import ZkStore
 

@@ -16,7 +16,7 @@ from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaErr
 from legacy_consumer.librdkafka.batch import LibrdkafkaBatch
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
-from legacy_consumer.librdkafka.positions import PositionFinder, Search
+from legacy_consumer.positions import PositionFinder, Search
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
 from zk_layout.model import TopicPartition
 

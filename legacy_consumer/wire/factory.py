@@ -12,7 +12,7 @@ from collections.abc import Callable
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
-from legacy_consumer.librdkafka.positions import PositionFinder
+from legacy_consumer.positions import PositionFinder
 from legacy_consumer.wire.connection import BrokerAddress, Connection
 from legacy_consumer.wire.fetcher import ColumnarFetcher
 from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader

@@ -30,7 +30,7 @@ from legacy_consumer.errors import (
     KafkaError,
     MalformedResponseError,
 )
-from legacy_consumer.librdkafka.positions import PositionFinder, Search
+from legacy_consumer.positions import PositionFinder, Search
 from legacy_consumer.wire.answers import have_failed_again, take_answers
 from legacy_consumer.wire.backlog import Backlog
 from legacy_consumer.wire.batch import ColumnarBatch, Wish

@@ -25,8 +25,8 @@ from legacy_consumer.librdkafka import (
     produce_all,
 )
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
-from legacy_consumer.librdkafka.positions import PositionFinder
 from legacy_consumer.librdkafka.settings import fetcher_settings
+from legacy_consumer.positions import PositionFinder
 from legacy_consumer.wire import ColumnarFetchers
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.log_start import delete_records

@@ -4,8 +4,8 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, OffsetOutOfRangeError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka.client import check_settings
-from legacy_consumer.librdkafka.positions import Search, settle
 from legacy_consumer.librdkafka.settings import bootstrap_servers, fetcher_settings, protocol_settings, query_settings
+from legacy_consumer.positions import Search, settle
 from zk_layout.errors import ConfigError
 from zk_layout.model import Broker, Endpoint, TopicPartition
 

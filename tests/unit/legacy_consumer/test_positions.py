@@ -4,7 +4,7 @@ import pytest
 
 from legacy_consumer.errors import BrokersUnavailableError, FetchError, MissingListenerError
 from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka.positions import PositionFinder, Search
+from legacy_consumer.positions import PositionFinder, Search
 from tests.support.waiting import eventually
 from zk_layout.errors import LegacyConsumerError, NotPermittedError
 from zk_layout.model import TopicPartition
