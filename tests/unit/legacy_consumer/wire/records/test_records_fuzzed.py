@@ -1,9 +1,5 @@
 """Recorded record sets, mutated: never a crash, an index outside of an array, or a promise broken."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -80,16 +76,8 @@ def test_an_index_outside_would_be_noticed():
 
 
 @pytest.mark.slow
-def test_a_coverage_guided_fuzzer_finds_nothing(tmp_path):
-    corpus = tmp_path / "corpus"
-    corpus.mkdir()
-    options = ("-max_total_time=20", "-timeout=20", f"-artifact_prefix={tmp_path}/")
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.support.record_fuzz", *options, str(corpus)],
-        cwd=Path(__file__).parents[5],
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "Done" in done.stderr
+def test_a_coverage_guided_fuzzer_finds_nothing(fuzzer):
+    code = fuzzer.wait(110)
+    said = fuzzer.said.read_text()
+    assert code == 0, said[-3000:]
+    assert "Done" in said
