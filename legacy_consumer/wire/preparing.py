@@ -42,6 +42,7 @@ from legacy_consumer.wire.records.cutting import pack
 from legacy_consumer.wire.records.frames import APPEND_TIME, CREATE_TIME
 from legacy_consumer.wire.records.message_format import ERROR, POSITION, STATE_COLUMNS, STOPPED, WRITTEN
 from legacy_consumer.wire.records.plain import INT_ROWS, LONG_ROWS, PlainRecords
+from legacy_consumer.wire.system_calls import POLLIN, poll, recv, send
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,6 @@ _CONTROL_COLUMNS = 6
 IS_POSSIBLE = receiving.IS_POSSIBLE and HAS_INSTRUCTION
 """Elsewhere the consuming thread decodes."""
 
-_POLLIN = 1
 _SCRATCH_BYTES = 64
 _WAIT_SLICE_S = 0.1
 _END_WAIT_S = 2.0
@@ -68,9 +68,6 @@ _END_WAIT_S = 2.0
 _numba: Any = numba
 _types: Any = types
 _intrinsic: Any = intrinsic
-_recv: Any = _types.ExternalFunction("recv", _types.intp(_types.int32, _types.uintp, _types.uintp, _types.int32))
-_send: Any = _types.ExternalFunction("send", _types.intp(_types.int32, _types.uintp, _types.uintp, _types.int32))
-_poll: Any = _types.ExternalFunction("poll", _types.int32(_types.uintp, _types.uintp, _types.int32))
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
@@ -112,9 +109,9 @@ def _make_loop(version: int) -> Callable[[Any, Any, Any, Any, Any], None]:
                 if board[number, STATE] == QUEUED and (row < 0 or board[number, TURN] < board[row, TURN]):
                     row = number
             if row < 0:
-                polled[0], polled[1] = control[WAKE], _POLLIN
-                _poll(np.uintp(control[POLLED_AT]), np.uintp(1), np.int32(-1))
-                _recv(np.int32(control[WAKE]), np.uintp(control[SCRATCH_AT]), np.uintp(_SCRATCH_BYTES), flags)
+                polled[0], polled[1] = control[WAKE], POLLIN
+                poll(np.uintp(control[POLLED_AT]), np.uintp(1), np.int32(-1))
+                recv(np.int32(control[WAKE]), np.uintp(control[SCRATCH_AT]), np.uintp(_SCRATCH_BYTES), flags)
                 continue
             place = control[BOARD_AT] + 8 * (row * board.shape[1] + STATE)
             if not _exchange(place, np.int64(QUEUED), np.int64(RUNNING)):
@@ -156,7 +153,7 @@ def _make_loop(version: int) -> Callable[[Any, Any, Any, Any, Any], None]:
             board[row, NEXT_OFFSET] = state[POSITION]
             board[row, IS_WRONG] = is_wrong
             _exchange(place, np.int64(RUNNING), np.int64(DONE))
-            _send(np.int32(control[BELL]), np.uintp(control[SCRATCH_AT]), np.uintp(1), flags)
+            send(np.int32(control[BELL]), np.uintp(control[SCRATCH_AT]), np.uintp(1), flags)
 
     return _prepare
 

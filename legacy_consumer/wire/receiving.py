@@ -30,6 +30,7 @@ from numba.extending import intrinsic
 
 from legacy_consumer.wire.protocol.framing import HEAD_BYTES, SIZE_BYTES
 from legacy_consumer.wire.records.compiling import loop, warm_up
+from legacy_consumer.wire.system_calls import POLLIN, poll, recv, send
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,6 @@ _ROW_COLUMNS = 8
 NEWS, END, BELL, WAKE, LET_GO, POLLED_AT, HEADS_AT = range(7)
 _CONTROL_COLUMNS = 7
 
-_POLLIN = 1
 _AT_ONCE = 4 * 1024 * 1024
 _BODY_STARTS_AT = HEAD_BYTES - SIZE_BYTES
 """So much of what the size counts is head."""
@@ -55,9 +55,6 @@ IS_POSSIBLE = sys.platform == "linux" and not _config.DISABLE_JIT
 
 _types: Any = types
 _intrinsic: Any = intrinsic
-_recv: Any = _types.ExternalFunction("recv", _types.intp(_types.int32, _types.uintp, _types.uintp, _types.int32))
-_send: Any = _types.ExternalFunction("send", _types.intp(_types.int32, _types.uintp, _types.uintp, _types.int32))
-_poll: Any = _types.ExternalFunction("poll", _types.int32(_types.uintp, _types.uintp, _types.int32))
 
 
 @_intrinsic  # type: ignore[untyped-decorator]
@@ -79,7 +76,7 @@ def _receive(board: Any, control: Any, heads: Any, polled: Any, events: Any, row
     scratch = control[HEADS_AT] + board.shape[0] * HEAD_BYTES
     while True:
         polled[0, 0] = control[WAKE]
-        events[0, 2] = _POLLIN
+        events[0, 2] = POLLIN
         events[0, 3] = 0
         count = 1
         for row in range(board.shape[0]):
@@ -89,19 +86,19 @@ def _receive(board: Any, control: Any, heads: Any, polled: Any, events: Any, row
             if board[row, CANCEL]:
                 board[row, STATE] = FREE
                 _fence()
-                _send(np.int32(control[LET_GO]), np.uintp(scratch), np.uintp(1), flags)
+                send(np.int32(control[LET_GO]), np.uintp(scratch), np.uintp(1), flags)
                 continue
             polled[count, 0] = board[row, SOCKET]
-            events[count, 2] = _POLLIN
+            events[count, 2] = POLLIN
             events[count, 3] = 0
             rows[count] = row
             count += 1
         if control[END]:
             return
-        _poll(np.uintp(control[POLLED_AT]), np.uintp(count), np.int32(-1))
+        poll(np.uintp(control[POLLED_AT]), np.uintp(count), np.int32(-1))
         _fence()
         if events[0, 3]:
-            _recv(np.int32(control[WAKE]), np.uintp(scratch), np.uintp(HEAD_BYTES), flags)
+            recv(np.int32(control[WAKE]), np.uintp(scratch), np.uintp(HEAD_BYTES), flags)
         for number in range(1, count):
             if not events[number, 3]:
                 continue
@@ -115,7 +112,7 @@ def _receive(board: Any, control: Any, heads: Any, polled: Any, events: Any, row
                 else:
                     at = board[row, BODY] + board[row, FILLED]
                     left = min(board[row, SIZE] - board[row, FILLED], np.int64(_AT_ONCE))
-                got = _recv(np.int32(board[row, SOCKET]), np.uintp(at), np.uintp(left), flags)
+                got = recv(np.int32(board[row, SOCKET]), np.uintp(at), np.uintp(left), flags)
                 if got <= 0:
                     # after something has come there may be no more for now; poll() says when it is otherwise
                     if got == 0 or not has_come:
@@ -141,11 +138,11 @@ def _receive(board: Any, control: Any, heads: Any, polled: Any, events: Any, row
                 _fence()
                 board[row, STATE] = state
                 control[NEWS] += 1
-                _send(np.int32(control[BELL]), np.uintp(scratch), np.uintp(1), flags)
+                send(np.int32(control[BELL]), np.uintp(scratch), np.uintp(1), flags)
                 _fence()
                 if board[row, CANCEL]:
                     # it is waited for, and was not seen before
-                    _send(np.int32(control[LET_GO]), np.uintp(scratch), np.uintp(1), flags)
+                    send(np.int32(control[LET_GO]), np.uintp(scratch), np.uintp(1), flags)
 
 
 if IS_POSSIBLE:
