@@ -10,11 +10,8 @@ when it becomes the group's committed offset; Spark's own call of commit comes a
 from __future__ import annotations
 
 import logging
-import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -37,11 +34,9 @@ from spark_source.messages.planned_znodes import read_znodes
 from spark_source.messages.positions import resolve, to_ranges
 from spark_source.messages.ranges import limit_ends
 from spark_source.messages.stream_offsets import JsonOffsets, Reported, from_json, report, to_json
+from spark_source.messages.worker_exit import be_undisturbed, exit_in_order
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
 from zk_layout.model import TopicPartition
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +59,7 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def _plan(self) -> StreamDriver:
         if self._driver is None:
-            _exit_at_sigterm()
+            exit_in_order(self.stop)
             self._driver = StreamDriver(self._options)
             self._driver.open()
         return self._driver
@@ -107,18 +102,10 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def stop(self) -> None:
         """Release what was claimed, and free the connections; twice is harmless."""
+        be_undisturbed()
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.close()
-
-
-def _exit_at_sigterm() -> None:
-    """Spark ends the driver's worker by this signal. As an exception it gets the worker to call stop on its way out."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    signal.signal(signal.SIGTERM, end)
 
 
 class StreamDriver:

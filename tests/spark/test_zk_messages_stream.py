@@ -1,11 +1,15 @@
 """Streams of zk_messages in a real Spark: where they begin, what they commit, and who may read beside them."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from legacy_consumer.embedded.waiting import wait_for
 from spark_source.messages.stream_offsets import reported_lag
+from tests.spark.conftest import child_environment
 from tests.spark.stream_scene import WAIT_S, failed, numbers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
@@ -65,6 +69,26 @@ def test_ownership_is_claimed_while_the_stream_runs_and_released_when_it_stops(s
     # long before the session would have expired
     wait_for(lambda: scene.members() == () and scene.owners() == {}, 5.0, lambda: AssertionError(scene.members()))
     assert scene.committed() == {"0": 5, "1": 0}
+
+
+def test_a_second_signal_while_the_planner_leaves_keeps_no_group_taken(scene):
+    """Spark sends SIGTERM twice, as fast as it can; until this was seen to, the group was taken for a session more."""
+    options = {"zookeeper.connect": scene.kafka.zookeeper_connect, "topics": scene.topic, "claimOwnership": "true"}
+    groups = [f"{scene.group}-{n}" for n in range(8)]
+    ended = subprocess.run(
+        [sys.executable, Path(__file__).with_name("planners_that_end.py"), json.dumps(options), *groups],
+        env=child_environment(),
+        stdout=subprocess.PIPE,
+        timeout=WAIT_S,
+        check=True,
+        text=True,
+    )
+    first, *later = ended.stdout.splitlines()
+    assert first.startswith("stream.py:")
+    assert len(later) == len(groups) - 1
+    for group in groups:
+        assert scene.store.get_children(f"/consumers/{group}/ids") == ()
+        assert scene.store.get_children(f"/consumers/{group}/owners/{scene.topic}") == ()
 
 
 def test_a_group_with_live_members_is_left_alone_unless_allowed(scene):
