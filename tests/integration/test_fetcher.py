@@ -4,6 +4,7 @@ On all versions: test_brokers_fetchers.py.
 """
 
 import logging
+import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,7 @@ from legacy_consumer.positions import PositionFinder
 from legacy_consumer.wire import ColumnarFetchers
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.log_start import delete_records
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import Broker, Endpoint, TopicPartition
@@ -233,31 +235,36 @@ def test_kept_partitions_flow_while_others_change(fetching, kafka, store, topic)
 
 
 def test_a_change_from_another_thread_ends_a_poll_that_waits(fetching, kafka, store, topic):
-    with fetching(kafka, store) as fetcher:
-        fetcher.assign({topic[0]: PER_PARTITION})
-        assert fetcher.poll(10, 0.5) is None
+    with fetching(kafka, store) as fetcher, ThreadPoolExecutor(1) as another:
+
+        def once_it_polls(change):
+            eventually(lambda: fetcher._polling is not None)
+            change()
+
         for change in (lambda: fetcher.assign({topic[0]: 0}), lambda: fetcher.unassign(topic), fetcher.wake):
-            timer = threading.Timer(0.2, change)
-            timer.start()
-            begun = time.monotonic()
-            batch = None
-            while batch is None and timer.is_alive():
-                batch = fetcher.poll(10, 30)
-            assert time.monotonic() - begun < 5
-            timer.join()
+            fetcher.assign({topic[0]: PER_PARTITION})
+            assert fetcher.poll(10, 0.5) is None, "nothing comes by itself"
+            changing = another.submit(once_it_polls, change)
+            with Stopwatch() as watch:
+                fetcher.poll(10, 60)
+            changing.result()
+            assert watch.seconds < 5
 
 
 def test_a_message_is_handed_over_as_soon_as_it_is_there(own, fetching, kafka, store):
     tp = TopicPartition(own("trickle"), 0)
     kafka.create_topic(tp.topic)
+    waits = []
     with fetching(kafka, store) as fetcher:
         fetcher.assign({tp: 0})
         assert fetcher.poll(500, 0.5) is None
-        for i in range(5):
+        for i in range(7):
             produce(kafka, tp.topic, [(None, b"%d" % i)])
-            begun = time.monotonic()
-            assert fetch(fetcher, 1).positions == {tp: i + 1}
-            assert time.monotonic() - begun < 1.0
+            with Stopwatch() as watch:
+                assert fetch(fetcher, 1).positions == {tp: i + 1}
+            waits.append(watch.seconds)
+    # not each: one may fall into a moment in which the broker is busy with something else
+    assert statistics.median(waits) < 1.0
 
 
 # Positions that are looked for
@@ -383,13 +390,14 @@ def test_closing_ends_a_poll_in_another_thread(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: PER_PARTITION})
         assert fetcher.poll(10, 0.5) is None
-        polling = threading.Thread(target=fetcher.poll, args=(10, 60.0))
+        polling = threading.Thread(target=fetcher.poll, args=(10, 100.0))
         polling.start()
-        begun = time.monotonic()
-        fetcher.close()
-        polling.join(5)
+        eventually(lambda: fetcher._polling is not None)
+        with Stopwatch() as watch:
+            fetcher.close()
+            polling.join(60)
         assert not polling.is_alive()
-        assert time.monotonic() - begun < 2
+        assert watch.seconds < 2
 
 
 # Producing
@@ -442,10 +450,9 @@ def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
     """Both at the same time: the broker takes longer than they do."""
 
     def ask(lookup):
-        begun = time.monotonic()
-        with pytest.raises(BrokersUnavailableError, match="no answer from the brokers"):
+        with Stopwatch() as watch, pytest.raises(BrokersUnavailableError, match="no answer from the brokers"):
             lookup.latest(topic)
-        return time.monotonic() - begun < 10
+        return watch.seconds < 10
 
     with ExitStack() as stack:
         made = [stack.enter_context(closing(factory(config_of(kafka), store))) for factory in BOTH]
@@ -457,7 +464,7 @@ def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
             assert list(pool.map(ask, lookups)) == [True, True]
         kafka.brokers[0].start()
         for lookup in lookups:
-            eventually(lambda lookup=lookup: len(lookup.latest(topic)) == len(topic), 30)
+            eventually(lambda lookup=lookup: len(lookup.latest(topic)) == len(topic), 60)
 
 
 def test_a_fetcher_made_without_brokers_begins_when_one_is_there(kafka, store, topic):

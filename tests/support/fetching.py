@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from legacy_consumer.fetcher import Fetcher, Message
 from zk_layout.model import TopicPartition
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 @dataclass

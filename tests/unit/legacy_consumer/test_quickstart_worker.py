@@ -4,12 +4,13 @@ import threading
 import time
 
 from legacy_consumer.quickstart.worker import Brake
+from tests.support.stopwatch import Stopwatch
 
 
 def test_without_a_rate_the_brake_does_not_wait():
-    began = time.monotonic()
-    Brake(0).wait_after(10_000_000)
-    assert time.monotonic() - began < 1.0
+    with Stopwatch() as watch:
+        Brake(0).wait_after(10_000_000)
+    assert watch.seconds < 1.0
 
 
 def test_a_rate_is_kept_over_many_batches():
@@ -25,5 +26,5 @@ def test_releasing_the_brake_ends_the_wait_that_is_going_on():
     waiting = threading.Thread(target=brake.wait_after, args=(1,))
     waiting.start()
     brake.set_rate(0)
-    waiting.join(10)
+    waiting.join(60)
     assert not waiting.is_alive()

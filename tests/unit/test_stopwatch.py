@@ -1,0 +1,40 @@
+"""The stopwatch that durations are held against."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import sys
+from tests.support.stopwatch import Stopwatch
+with Stopwatch() as watch:
+    print("begun", flush=True)
+    sys.stdin.readline()
+print(watch.seconds, watch.late_s)
+"""
+
+
+def test_what_a_process_stands_still_for_is_not_counted():
+    began = time.monotonic()
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+            stopped = time.monotonic()
+            threading.Event().wait(0.5)
+            stood_s = time.monotonic() - stopped
+            process.send_signal(signal.SIGCONT)
+            told = process.communicate("\n", timeout=60)[0]
+        finally:
+            process.kill()
+    seconds, late_s = map(float, told.split())
+    assert late_s > stood_s - 0.1
+    assert seconds < time.monotonic() - began - stood_s + 0.1
