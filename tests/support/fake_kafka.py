@@ -69,18 +69,22 @@ class FakeFetcher:
     def __init__(self, kafka):
         self._kafka = kafka
         self._positions = {}
+        self._lock = threading.Lock()
         self._changes = []
         self._closed = False
         self.before_poll_returns = lambda: None
 
     def assign(self, positions):
-        self._changes.append(("assign", dict(positions)))
+        with self._lock:
+            self._changes.append(("assign", dict(positions)))
 
     def unassign(self, partitions):
-        self._changes.append(("unassign", list(partitions)))
+        with self._lock:
+            self._changes.append(("unassign", list(partitions)))
 
     def poll(self, max_messages, timeout_s):
-        changes, self._changes = self._changes, []
+        with self._lock:
+            changes, self._changes = self._changes, []
         for what, which in changes:
             for tp in which:
                 if what == "unassign":

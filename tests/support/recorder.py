@@ -26,7 +26,7 @@ class Recorder(Generic[Event]):
         with self._changed:
             return list(self._events)
 
-    def wait_until(self, claim: Callable[[list[Event]], bool], timeout_s: float = 30.0) -> list[Event]:
+    def wait_until(self, claim: Callable[[list[Event]], bool], timeout_s: float = 60.0) -> list[Event]:
         """The events as soon as the claim holds for them. Raises: AssertionError with the events after timeout_s."""
         with self._changed:
             if not self._changed.wait_for(lambda: claim(self._events), timeout_s):

@@ -29,7 +29,9 @@ def run_tests(tmp_path):
             path.write_text(source)
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
         kept = {name: value for name, value in os.environ.items() if name not in ("CI", "JAVA_HOME")}
-        done = subprocess.run(command, cwd=tmp_path, env=kept | environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=kept | environment, capture_output=True, text=True, timeout=110
+        )
         return done.returncode, done.stdout + done.stderr
 
     return run

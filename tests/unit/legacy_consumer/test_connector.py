@@ -35,7 +35,7 @@ class Cluster:
         )
 
     def connector(self, *, refusal=None, **properties):
-        properties = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 2000, **properties}
+        properties = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 20_000, **properties}
         fetchers = FakeFetchers(self.kafka)
         fetchers.refusal = refusal
         connector = ConsumerConnector(
@@ -216,11 +216,11 @@ def test_a_partition_that_moves_is_neither_lost_nor_read_twice_by_threads_that_k
         threads.append(threading.Thread(target=consume, args=(connector,)))
         threads[-1].start()
         assert connector.wait_until(lambda status: status.phase is Phase.STABLE, 10) or connector.status
-    assert done.wait(20)
+    assert done.wait(60)
     for connector in cluster.connectors:
         connector.shutdown()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
     assert sorted(seen) == [(p, o) for p in range(4) for o in range(500)]
 
@@ -238,8 +238,8 @@ def test_shutdown_ends_a_loop_in_another_thread(cluster):
     thread = threading.Thread(target=consume)
     thread.start()
     connector.shutdown()
-    assert ended.wait(5)
-    thread.join(5)
+    assert ended.wait(60)
+    thread.join(60)
 
 
 def test_a_signal_handler_can_end_the_streams_whatever_it_interrupts(cluster):

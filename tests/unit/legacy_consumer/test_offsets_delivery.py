@@ -50,7 +50,7 @@ class Cluster:
                 "zookeeper_connect": "memory",
                 "group_id": "g",
                 "auto_offset_reset": "smallest",
-                "consumer_timeout_ms": 5000,
+                "consumer_timeout_ms": 20_000,
                 **QUICK,
                 **properties,
             },
@@ -152,20 +152,20 @@ def test_a_coordinator_that_is_not_ready_at_once_is_waited_for(cluster):
 def test_a_rebalance_goes_on_without_a_coordinator_and_its_new_owner_begins_when_there_is_one(cluster):
     first, stream = cluster.stream(**IN_KAFKA, rebalance_max_retries=1, rebalance_backoff_ms=20)
     second, other = cluster.stream(**IN_KAFKA, drain_timeout_ms=50)
-    assert first.wait_until(lambda status: len(status.owned) == 1, 5)
+    assert first.wait_until(lambda status: len(status.owned) == 1, 60)
     cluster.kafka.ends.update(dict.fromkeys(TPS, 5))
     for member, own in ((first, stream), (second, other)):
         take(own, 5)
         member.commit_offsets()
     cluster.group_offsets.down = 10**9
     second.shutdown()
-    assert first.wait_until(lambda status: status.phase is Phase.DEGRADED, 5)
+    assert first.wait_until(lambda status: status.phase is Phase.DEGRADED, 60)
     assert "cannot be read from Kafka" in str(first.status.error)
     assert len(first.status.owned) == 2, "it knows its share"
     cluster.group_offsets.down = 0
     cluster.kafka.ends.update(dict.fromkeys(TPS, 6))
     assert take(stream, 2) == both([5])
-    assert first.wait_until(lambda status: status.phase is Phase.STABLE, 5)
+    assert first.wait_until(lambda status: status.phase is Phase.STABLE, 60)
 
 
 # Topics that are deleted and created again

@@ -93,7 +93,7 @@ def cluster():
 def consume(stream, count):
     """{partition: offsets} of so many messages, acknowledged."""
     seen = {}
-    for batch in stream.batches(1000, timeout=2.0):
+    for batch in stream.batches(1000, timeout=20.0):
         for message in batch:
             seen.setdefault(message.partition(), []).append(message.offset())
         if not batch or sum(map(len, seen.values())) >= count:
@@ -123,7 +123,7 @@ def test_what_is_left_in_zookeeper_is_nothing(cluster):
 
 def test_a_member_commits_nothing_over_a_reset_while_it_has_old_messages_in_hand(cluster):
     member, stream = cluster.member()
-    batches = stream.batches(1000, timeout=2.0)
+    batches = stream.batches(1000, timeout=20.0)
     in_hand = next(batches)
     cluster.reset({T0: 3, T1: 3})
     member.commit_offsets()
@@ -159,7 +159,7 @@ def test_while_a_request_is_prepared_nothing_is_handed_out_and_its_end_lets_it_f
 
 def test_messages_in_hand_count_when_a_reset_is_called_off(cluster):
     member, stream = cluster.member()
-    batches = stream.batches(1000, timeout=2.0)
+    batches = stream.batches(1000, timeout=20.0)
     assert len(next(batches)) == 40
     cluster.ask()
     eventually(lambda: cluster.answer_of(member))
