@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tests.support.tcp_proxy import TcpProxy
@@ -10,6 +11,8 @@ from zk_layout.kazoo_store import KazooStore
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.settings import ZkSettings
 from zk_layout.store import ZkStore
+
+_SOON_MS = 500
 
 
 class Backend(Protocol):
@@ -65,6 +68,8 @@ class KazooBackend:
         self.address = (host, int(port))
         self._stores: list[KazooStore] = []
         self._proxies: dict[int, TcpProxy] = {}
+        self._patience: dict[int, ZkSettings] = {}
+        """The settings of stores that tests have not given a time limit for requests."""
 
     def new_store(self, chroot: str = "", **settings: Any) -> KazooStore:
         settings = {"session_timeout_ms": 10_000, "connection_timeout_ms": 20_000, **settings}
@@ -75,25 +80,26 @@ class KazooBackend:
     def new_cuttable_store(self, chroot: str = "", **settings: Any) -> KazooStore:
         proxy = TcpProxy(*self.address)
         proxy.start()
-        settings = {
-            "session_timeout_ms": 10_000,
-            "connection_timeout_ms": 20_000,
-            "operation_timeout_ms": 1000,
-            **settings,
-        }
+        settings = {"session_timeout_ms": 10_000, "connection_timeout_ms": 20_000, **settings}
         store = KazooStore(ZkSettings(f"127.0.0.1:{proxy.port}{chroot}", **settings))
         self._stores.append(store)
         self._proxies[id(store)] = proxy
+        if "operation_timeout_ms" not in settings:
+            self._patience[id(store)] = store._settings
         return store
 
     def proxy(self, store: KazooStore) -> TcpProxy:
         return self._proxies[id(store)]
 
     def cut(self, store: Any) -> None:
+        # only now: a server that is there may take its time on a busy machine
+        if (patient := self._patience.get(id(store))) is not None:
+            store._settings = replace(patient, operation_timeout_ms=_SOON_MS)
         self.proxy(store).cut()
 
     def restore(self, store: Any) -> None:
         self.proxy(store).restore()
+        store._settings = self._patience.get(id(store), store._settings)
 
     def expire(self, store: Any) -> None:
         client = store._client

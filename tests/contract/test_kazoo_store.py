@@ -19,6 +19,7 @@ from legacy_consumer.embedded import EmbeddedZooKeeper
 from legacy_consumer.embedded.ports import free_port
 from tests.contract.backends import KazooBackend
 from tests.support.recorder import Recorder
+from tests.support.stopwatch import Stopwatch
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 from zk_layout import kazoo_store
@@ -45,8 +46,8 @@ zookeeper_needed = pytest.mark.zookeeper
 def no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
-    left = [thread for thread in set(threading.enumerate()) - before if "proxy" not in thread.name]
-    assert left == []
+    # one that was told to end may take a moment for it
+    eventually(lambda: not [t for t in set(threading.enumerate()) - before if "proxy" not in t.name])
 
 
 @pytest.fixture
@@ -129,28 +130,25 @@ def test_sasl_names_the_package_it_needs(monkeypatch: pytest.MonkeyPatch):
 def test_a_start_without_a_server_times_out_and_names_the_address():
     connect = f"127.0.0.1:{free_port()}/kafka"
     store = KazooStore(ZkSettings(connect, connection_timeout_ms=300))
-    started = time.monotonic()
-    with pytest.raises(ConnectTimeoutError, match=f"{connect} within 300 ms"):
+    with Stopwatch() as watch, pytest.raises(ConnectTimeoutError, match=f"{connect} within 300 ms"):
         store.start()
-    assert time.monotonic() - started < 3
+    assert watch.seconds < 3
 
 
 def test_a_start_at_a_silent_server_times_out_too(silent_port: int):
     store = KazooStore(ZkSettings(f"127.0.0.1:{silent_port}", session_timeout_ms=60_000, connection_timeout_ms=300))
-    started = time.monotonic()
-    with pytest.raises(ConnectTimeoutError):
+    with Stopwatch() as watch, pytest.raises(ConnectTimeoutError):
         store.start()
-    assert time.monotonic() - started < 3
+    assert watch.seconds < 3
 
 
 def test_tls_with_a_silent_server_times_out_too(silent_port: int):
     settings = ZkSettings(
         f"127.0.0.1:{silent_port}", session_timeout_ms=60_000, connection_timeout_ms=300, tls=TlsSettings()
     )
-    started = time.monotonic()
-    with pytest.raises(ConnectTimeoutError):
+    with Stopwatch() as watch, pytest.raises(ConnectTimeoutError):
         KazooStore(settings).start()
-    assert time.monotonic() - started < 3
+    assert watch.seconds < 3
 
 
 def test_closing_while_another_thread_starts_ends_the_start(silent_port: int):
@@ -160,7 +158,7 @@ def test_closing_while_another_thread_starts_ends_the_start(silent_port: int):
         eventually(lambda: store._client.handler.running)
         store.close()
         with pytest.raises(ConnectionLostError, match="closed"):
-            start.result(5)
+            start.result(50)
 
 
 @zookeeper_needed
@@ -200,33 +198,33 @@ def test_requests_and_closing_are_bounded_at_a_server_that_hangs(kazoo: KazooBac
     store = kazoo.new_cuttable_store(operation_timeout_ms=300)
     store.start()
     kazoo.proxy(store).pause()
-    started = time.monotonic()
-    with pytest.raises(ConnectionLostError, match="did not answer in time"):
-        store.get_data("/")
-    store.close()
-    assert time.monotonic() - started < 5
+    with Stopwatch() as watch:
+        with pytest.raises(ConnectionLostError, match="did not answer in time"):
+            store.get_data("/")
+        store.close()
+    assert watch.seconds < 5
 
 
 @zookeeper_needed
 def test_a_request_that_a_hanging_server_takes_only_in_part_holds_up_neither_the_others_nor_closing(
     kazoo: KazooBackend,
 ):
-    store = kazoo.new_cuttable_store(operation_timeout_ms=300)
+    store, maker, path = kazoo.new_cuttable_store(operation_timeout_ms=300), kazoo.new_store(), new_root()
+    maker.start()
+    maker.create(path, b"")  # which may take longer than what is to fail soon
     store.start()
-    path = new_root()
-    store.create(path, b"")
     kazoo.proxy(store).pause()
     with ThreadPoolExecutor(32) as pool:
         # far more than sockets hold, so that one of these threads is stuck in sending
         big = [pool.submit(store.set_data, path, bytes(900_000)) for _ in range(30)]
-        started = time.monotonic()
-        with pytest.raises(ConnectionLostError):
-            store.get_data("/")
-        store.close()
-        assert time.monotonic() - started < 5
+        with Stopwatch() as watch:
+            with pytest.raises(ConnectionLostError):
+                store.get_data("/")
+            store.close()
+        assert watch.seconds < 5
         for write in big:
             with pytest.raises(ZooKeeperError):
-                write.result(5)
+                write.result(60)
 
 
 @zookeeper_needed
@@ -278,7 +276,7 @@ def test_closing_ends_requests_that_wait_for_a_connection(kazoo: KazooBackend):
         waiting = pool.submit(store.get_data, "/")
         store.close()
         with pytest.raises(ConnectionLostError):
-            waiting.result(5)
+            waiting.result(50)
 
 
 @zookeeper_needed
@@ -527,10 +525,9 @@ def test_credentials_that_the_server_does_not_take_are_an_authentication_error(k
     store = kazoo.new_store(auth=(("no such scheme", "x"),))
     sessions = Recorder[SessionEvent]()
     store.add_session_listener(sessions)
-    started = time.monotonic()
-    with pytest.raises(AuthenticationError, match="refused the credentials"):
+    with Stopwatch() as watch, pytest.raises(AuthenticationError, match="refused the credentials"):
         store.start()
-    assert time.monotonic() - started < 5
+    assert watch.seconds < 5
     assert SessionKind.AUTH_FAILED in [event.kind for event in sessions.events]
 
 
@@ -633,7 +630,7 @@ def test_a_server_that_is_not_trusted_is_an_authentication_error(
     proxied = TcpProxy("127.0.0.1", int(tls_connect.rpartition(":")[2]), bind=host or "127.0.0.1")
     proxied.start()
     settings = TlsSettings(ca=str(keys / tls["ca"]), certfile=str(keys / tls["certfile"]))
-    store = KazooStore(ZkSettings(f"{host or 'localhost'}:{proxied.port}", connection_timeout_ms=1000, tls=settings))
+    store = KazooStore(ZkSettings(f"{host or 'localhost'}:{proxied.port}", connection_timeout_ms=3000, tls=settings))
     try:
         with pytest.raises(AuthenticationError, match=reason):
             store.start()

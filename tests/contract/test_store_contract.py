@@ -11,6 +11,7 @@ import pytest
 
 from tests.contract.backends import Backend
 from tests.support.recorder import Recorder
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 from zk_layout.errors import (
     BadVersionError,
@@ -478,7 +479,7 @@ def test_a_session_that_is_over_has_been_silent_for_ever(backend: Backend, root:
     first = cuttable.session_id
     assert cuttable.silence_s(first) < 60
     backend.expire(cuttable)
-    eventually(lambda: cuttable.session_id not in (0, first), 30)
+    eventually(lambda: cuttable.session_id not in (0, first))
     assert cuttable.silence_s(first) == float("inf")
     assert cuttable.silence_s(cuttable.session_id) < 60
     cuttable.close()
@@ -716,9 +717,9 @@ def test_closing_without_a_connection_is_quick_and_silent(backend: Backend):
     shaky.start()
     backend.cut(shaky)
     sessions.wait_for(2)
-    started = time.monotonic()
-    shaky.close()
-    assert time.monotonic() - started < 5
+    with Stopwatch() as watch:
+        shaky.close()
+    assert watch.seconds < 5
     assert kinds(sessions.events) == [CONNECTED, SUSPENDED]
     assert seen.events == []
 

@@ -20,6 +20,7 @@ from legacy_consumer.wire import ColumnarFetchers, open_fetcher, open_log_offset
 from legacy_consumer.wire.receiving import FILLED, HEAD_FILLED
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.scripted_broker import HANG_UP, ScriptedBroker
+from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -215,16 +216,16 @@ def test_a_broker_that_is_silent_holds_up_nobody_else_and_is_left(cluster):
     gate = threading.Event()
 
     def keep_quiet(frame):
-        gate.wait(20)
+        gate.wait(100)
         return HANG_UP
 
     silent.misbehave(keep_quiet)
     fetcher = cluster.fetcher(socket_timeout_ms=500)
     fetcher.assign({T0: 0, T1: 0})
-    begun = time.monotonic()
-    assert set(fetch(fetcher, COUNT).messages) == {T1}
-    assert_whole(fetch(fetcher, COUNT, patience_s=10), T0)
-    assert time.monotonic() - begun < 10
+    with Stopwatch() as watch:
+        assert set(fetch(fetcher, COUNT).messages) == {T1}
+        assert_whole(fetch(fetcher, COUNT), T0)
+    assert watch.seconds < 10
     gate.set()
     assert sound.fetches
 
@@ -349,7 +350,8 @@ def test_close_ends_the_receiving_thread_wherever_in_a_response_it_is(cluster, s
         eventually(lambda: sum(fetcher._receiver.board[:, [HEAD_FILLED, FILLED]].sum(axis=1)) == sent)
     fetcher.close()
     go_on.set()
-    assert receiving_threads() == []
+    # it has ended, or is about to: on a busy machine closing does not wait for it for ever
+    eventually(lambda: receiving_threads() == [])
     assert fetcher.poll(10, 0.001) is None
 
 
@@ -482,6 +484,4 @@ def test_closing_leaves_no_thread_and_ends_what_is_looked_for(cluster):
     fetchers.close()
     fetchers.close()
     assert fetcher.poll(10, 0.05) is None
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before:
-        assert time.monotonic() < deadline
+    eventually(lambda: threading.active_count() <= before)

@@ -157,6 +157,7 @@ def test_closing_ends_the_thread_also_in_the_middle_of_a_response(rig):
     (started,) = set(threading.enumerate()) - before
     rig.receiver.close()
     rig.receiver.close()
+    started.join(60)
     assert not started.is_alive()
     assert reception.end() == (FRAME[:8], 492)
     assert rig.receiver.begin(pair.ours, memoryview(bytearray(2000))) is None

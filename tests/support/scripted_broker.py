@@ -112,8 +112,8 @@ class ScriptedBroker:
                 key, _, correlation_id, size = struct.unpack_from(">hhih", request)
                 reader = Reader(request[10 + max(size, 0) :], "request")
                 sent = framed(correlation_id, self._answers[key](reader))
-                if key == FETCH and self._faults:
-                    sent = self._faults.popleft()(sent)
+                if key == FETCH and (fault := self._next_fault()):
+                    sent = fault(sent)
                 for part in sent if isinstance(sent, tuple) else (sent,):
                     if part is HANG_UP:
                         return
@@ -122,6 +122,12 @@ class ScriptedBroker:
                     else:
                         sock.sendall(part)
         self._open.discard(sock)
+
+    def _next_fault(self):
+        try:
+            return self._faults.popleft()
+        except IndexError:  # none are left, or another connection was quicker
+            return None
 
     @staticmethod
     def _read(sock, count):
