@@ -15,6 +15,7 @@ from random import Random
 
 from legacy_consumer.embedded.waiting import wait_for
 from tests.chaos.world import GROUP, SESSION_TIMEOUT_S, TOPIC, World, patiently
+from tests.support.jvm_member import between_looks
 from zk_layout.paths import OffsetPath
 
 BACKLOG = 1500
@@ -23,7 +24,9 @@ NO_QUORUM_S = 2.5
 CUT_S = SESSION_TIMEOUT_S + 0.5
 SLOW_S = 4.0
 BLINK_S = 1.2
-OPERATOR_COMES_AFTER_S = 1.5
+OPERATOR_WAITS_S = 3.0
+SKIPPED = 20
+"""Messages of a partition without a consumer, for an operator to skip."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ def member_freeze(world, random, strike, kind=None):
     member.process.freeze()
     world.pause(FREEZE_S)
     wait_for(
-        lambda: member.consumer_id not in world.observer.ids, 30, lambda: AssertionError("its session does not end")
+        lambda: member.consumer_id not in world.observer.ids, 90, lambda: AssertionError("its session does not end")
     )
     world.history.write("thawed", name=member.name)
     member.process.thaw()
@@ -183,12 +186,42 @@ def operator_rewinds(world, random, strike):
 def operator_skips(world, random, strike):
     """An operator moves an offset to the log's end; of a partition that nobody consumes at the moment, if there is one.
 
-    Not beyond the end: that is no offset of the log, and a member would go where auto.offset.reset says.
+    If there is none, then of one whose consumer has got much to do. Not beyond the end: that is no offset of the log,
+    and a member would go where auto.offset.reset says.
     """
-    world.pause(OPERATOR_COMES_AFTER_S)
-    orphans = sorted(set(range(world.partitions)) - world.own_by_now())
-    partition = random.choice(orphans or range(world.partitions))
+    partition = _growing_orphan(world)
+    if partition is None:
+        partition = random.choice(range(world.partitions))
+        end = world.producer.log_end(partition)
+        world.producer.burst([partition], BACKLOG)
+        _look_for(lambda: world.producer.log_end(partition) >= end + BACKLOG // 2 or None)
     _write_offset(world, strike, partition, lambda before: max(before, world.producer.log_end(partition)))
+
+
+def _growing_orphan(world):
+    """A partition without a living owner, once its log has grown since it was first seen to have none."""
+    ends = {}
+
+    def grown():
+        owned = world.own_by_now()
+        for partition in range(world.partitions):
+            if partition in owned:
+                ends.pop(partition, None)
+                continue
+            end = world.producer.log_end(partition)
+            if end - ends.setdefault(partition, end) >= SKIPPED:
+                return partition
+        return None
+
+    return _look_for(grown)
+
+
+def _look_for(look):
+    """The first thing that a look finds; None if none does in time."""
+    deadline = time.monotonic() + OPERATOR_WAITS_S
+    while (found := look()) is None and time.monotonic() < deadline:
+        between_looks()
+    return found
 
 
 def _write_offset(world, strike, partition, target):

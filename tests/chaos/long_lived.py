@@ -34,6 +34,7 @@ from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.embedded.zookeeper import four_letter_word
+from tests.support.stopwatch import Stopwatch
 from tests.support.zk_wire import close_session
 from zk_layout.kazoo_store import KazooStore
 
@@ -137,7 +138,7 @@ class LongLived:
         stays, consuming = self._join_to_stay()
         deadline = time.monotonic() + 60 * minutes
         counts, rounds = [], 0
-        while time.monotonic() < deadline or rounds <= WARM_UP_ROUNDS:
+        while time.monotonic() < deadline or rounds < WARM_UP_ROUNDS + 2:
             self._round()
             rounds += 1
             if rounds >= WARM_UP_ROUNDS and (not counts or self._is_time_to_count(counts[-1], deadline)):
@@ -223,13 +224,12 @@ class LongLived:
             close_session(("127.0.0.1", self._zookeeper.port), *store._client.client_id)
             connector.wait_until(lambda status: status.phase is not Phase.STABLE, 5)
         listener.is_to_leave = True
-        began = time.monotonic()
-        self._leave(connector, way)
-        took = time.monotonic() - began
+        with Stopwatch() as watch:
+            self._leave(connector, way)
         for consumer in consumers:
             consumer.join(REST_TIMEOUT_S)
         with self._lock:
-            self.longest_shutdown_s = max(self.longest_shutdown_s, took)
+            self.longest_shutdown_s = max(self.longest_shutdown_s, watch.seconds)
 
     def _leave(self, connector, way):
         if way == "another thread":
@@ -282,9 +282,12 @@ class LongLived:
         """Threads and open file descriptors of this process."""
         return tuple(len(list(Path("/proc/self", name).iterdir())) for name in ("task", "fd"))
 
-    def _wait_for_process(self, wanted, timeout_s=10.0):
+    def _wait_for_process(self, wanted, timeout_s=REST_TIMEOUT_S):
         deadline = time.monotonic() + timeout_s
-        while (found := self.count_process()) > wanted and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            found = self.count_process()
+            if all(now <= then for now, then in zip(found, wanted, strict=True)):
+                break
             threading.Event().wait(0.1)
         return found
 
