@@ -67,7 +67,7 @@ class Member:
     def await_end_of_output(self) -> None:
         """It has ended; all that it printed is to be read."""
         for reader in self._readers:
-            reader.join(20)
+            reader.join(60)
 
     def close(self) -> None:
         try:
@@ -126,7 +126,7 @@ class ContainerGroup:
         """SIGTERM, as `docker stop` sends it; the exit code."""
         member = self.members[name]
         self.living.discard(name)
-        member.container.stop(timeout=30)
+        member.container.stop(timeout=120)
         return member.container.wait()["StatusCode"]
 
     def restart(self, name: str, **properties: object) -> int:
