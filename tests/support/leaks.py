@@ -16,13 +16,15 @@ from pathlib import Path
 MARK = "LEGACY_CONSUMER_TEST_RUN"
 
 _LISTEN = "0A"
-_ENDING_S = 3.0
-"""What watches its parent and ends with it takes a moment to notice."""
+PATIENCE = "LEGACY_CONSUMER_TEST_PATIENCE_S"
+"""By this variable a run that is meant to leave something says so, and waits no longer than that."""
+_ENDING_S = 30.0
+"""What watches its parent and ends with it takes a moment to notice, and longer on a busy machine."""
 
 
 def processes_left(mark: str) -> list[str]:
     """Processes of this run that do not end by themselves in a moment: `pid command line`."""
-    deadline = time.monotonic() + _ENDING_S
+    deadline = time.monotonic() + float(os.environ.get(PATIENCE, _ENDING_S))
     while (found := processes_of(mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found

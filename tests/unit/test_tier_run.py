@@ -92,7 +92,7 @@ def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):
 def test_process_left_behind_fails_the_run(run_tests):
     # posix_spawn is back when the program runs; until then a child shows its parent's environment, without the mark
     source = "import os\ndef test_a(): os.posix_spawnp('sleep', ['sleep', '300'], os.environ)\n"
-    status, output = run_tests({"unit/test_a.py": source})
+    status, output = run_tests({"unit/test_a.py": source}, **{leaks.PATIENCE: "3"})
     left = re.search(r"FAILED: the tests left behind: process (\d+) sleep 300", output)
     assert left is not None
     os.kill(int(left[1]), signal.SIGKILL)
