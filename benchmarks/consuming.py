@@ -31,6 +31,7 @@ from benchmarks.comparison import Effort, Figures
 from benchmarks.processes import output_of, own_program
 from legacy_consumer import ClusterConfig
 from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.embedded.jvm import ALL_COMPILERS
 from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
 from legacy_consumer.librdkafka import produce_all, read_brokers
@@ -89,7 +90,7 @@ class ConsumingScene:
     def open(self, effort: Effort) -> Iterator[ConsumingStage]:
         """Start the broker and fill the topic."""
         messages = effort.choose(self.messages, self.quick_messages)
-        with EmbeddedKafka(version=self.kafka_version) as kafka, Workspace("benchmark") as workspace:
+        with EmbeddedKafka(self.kafka_version, flags=ALL_COMPILERS) as kafka, Workspace("benchmark") as workspace:
             kafka.create_topic(_TOPIC, partitions=self.partitions)
             settings = {**_producer_settings(kafka), "compression.type": self.compression}
             produce_all(_TOPIC, self._records(messages + messages // 50), settings)

@@ -34,6 +34,7 @@ from typing import Literal
 from benchmarks.comparison import Comparison, Contender, Effort, Figures
 from benchmarks.processes import JAVA_SOURCES, Side, own_program
 from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.embedded.jvm import ALL_COMPILERS
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 from zk_layout.store import CreateOp, Op, multi_size
@@ -81,7 +82,10 @@ class TreeScene:
     def open(self, effort: Effort) -> Iterator[Tree]:
         """Start a broker and fill ZooKeeper."""
         groups = effort.choose(self.groups, 50)
-        with EmbeddedKafka("1.1.1") as kafka, tempfile.TemporaryDirectory(prefix="compiled-") as compiled:
+        with (
+            EmbeddedKafka("1.1.1", flags=ALL_COMPILERS) as kafka,
+            tempfile.TemporaryDirectory(prefix="compiled-") as compiled,
+        ):
             kafka.create_topic(_TOPIC, _PARTITIONS)
             store = KazooStore(ZkSettings(kafka.zookeeper_connect))
             store.start()

@@ -30,6 +30,7 @@ from pathlib import Path
 from benchmarks.describe_vs_kafka_tool import fill
 from benchmarks.processes import own_program
 from legacy_consumer.embedded import EmbeddedKafka
+from legacy_consumer.embedded.jvm import ALL_COMPILERS
 from legacy_consumer.librdkafka import produce_all
 from zk_layout.codecs import encode_registration
 from zk_layout.kazoo_store import KazooStore
@@ -85,7 +86,7 @@ def main() -> int:
     parser.add_argument("--groups", type=int, default=1000, metavar="N", help="of 100 partitions each (1000)")
     parser.add_argument("--seconds", type=float, default=40.0, metavar="N", help="how long in each mode (40)")
     options = parser.parse_args()
-    with EmbeddedKafka("1.1.1") as kafka:
+    with EmbeddedKafka("1.1.1", flags=ALL_COMPILERS) as kafka:
         kafka.create_topic(_TOPIC, _PARTITIONS)
         produce_all(
             _TOPIC,

@@ -18,6 +18,9 @@ _FLAGS = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 
+ALL_COMPILERS = ("-XX:TieredStopAtLevel=4",)
+"""Flags for a server that lives long enough for the better compiler to pay, as Java itself has it."""
+
 # the Kafka jars log through reload4j (log4j 1's format), those of the pyspark wheel through log4j 2
 _LOG4J_1 = """\
 log4j.rootLogger={level}, console

@@ -39,7 +39,7 @@ class EmbeddedKafka(Embedded):
     ports: one for each broker's first listener, 0 = any free one. chroot: such as /kafka; the brokers create it.
     properties: lines of server.properties for all brokers, over our own; those that a version does not know do no harm.
     listeners: security protocols, each of which gets a port of its own; others bootstrap from the first.
-    flags: more options for the brokers' JVM.
+    flags: more options for the brokers' JVM, over ours, which are for short lives; to measure, ALL_COMPILERS.
     """
 
     def __init__(
