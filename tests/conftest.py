@@ -23,6 +23,7 @@ import pytest
 
 from legacy_consumer.errors import JarsUnavailableError, JavaMissingError
 from tests.support import leaks
+from tests.support.jvm_member import JvmPrograms
 from tests.support.tiers import (
     MARKERS_OF_TIER,
     QUICK_TIERS,
@@ -40,6 +41,13 @@ hypothesis.settings.register_profile("developer", deadline=None, database=None)
 hypothesis.settings.register_profile("ci", deadline=None, database=None, derandomize=True)
 
 tier_key = pytest.StashKey[str]()
+
+
+@pytest.fixture(scope="session")
+def programs() -> Generator[JvmPrograms]:
+    """The Java programs of all tiers, in one folder: each compiler takes as long as it takes to start a broker."""
+    with tempfile.TemporaryDirectory(prefix="jvm-programs-") as folder:
+        yield JvmPrograms(Path(folder))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

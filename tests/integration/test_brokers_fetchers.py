@@ -90,7 +90,8 @@ def test_both_fetchers_deliver_the_same_of_every_format_and_codec(cluster, store
 def test_both_fetchers_deliver_what_kafka_s_own_producer_of_that_version_wrote(cluster, store):
     topics = {cluster.new_topic(): codec for codec in ("none", *CODECS[cluster.version])}
     pairs = [word for pair in topics.items() for word in pair]
-    command = cluster.kafka.java_command(str(PRODUCE), cluster.kafka.bootstrap_servers, str(COUNT), *pairs)
+    brief = ("-XX:TieredStopAtLevel=1",)  # it lives for a second
+    command = cluster.kafka.java_command(str(PRODUCE), cluster.kafka.bootstrap_servers, str(COUNT), *pairs, flags=brief)
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr[-3000:]
     written = [

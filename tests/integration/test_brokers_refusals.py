@@ -107,7 +107,7 @@ def test_a_topic_that_nobody_lets_us_read_ends_the_stream_with_an_error_that_nam
 )
 def test_with_a_coordinator_that_never_comes_nobody_joins(cluster, group, dual, subscribe):
     begun = time.monotonic()
-    storage = {"offsets_storage": "kafka", "dual_commit_enabled": dual, "offsets_channel_socket_timeout_ms": 1000}
+    storage = {"offsets_storage": "kafka", "dual_commit_enabled": dual, "offsets_channel_socket_timeout_ms": 500}
     connector = cluster.connector(group, **storage)
     with pytest.raises(GroupOffsetsUnavailableError) as caught:
         subscribe(connector)

@@ -13,7 +13,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from legacy_consumer import ConsumerConnector
 from legacy_consumer.admin.deletion import delete_group
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.librdkafka import produce_all
-from tests.support.jvm_member import JvmMember, JvmPrograms, KafkaTools, Subscription
+from tests.support.jvm_member import JvmMember, KafkaTools, Subscription
 from tests.support.program import run_program
 from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore
@@ -58,12 +57,6 @@ def store(kafka):
     made.start()
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def programs():
-    with tempfile.TemporaryDirectory(prefix="jvm-tools-") as folder:
-        yield JvmPrograms(Path(folder))
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import subprocess
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -16,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.librdkafka import produce_all
-from tests.support.jvm_member import JvmMember, JvmPrograms, Subscription
+from tests.support.jvm_member import JvmMember, Subscription
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 
@@ -91,7 +90,7 @@ def running(*arguments):
 
 
 @pytest.fixture(scope="module")
-def jvm_group(kafka):
+def jvm_group(kafka, programs):
     """A group of one member of Kafka's own consumer, which commits what it consumes every 200 ms."""
     properties = {
         "zookeeper.connect": kafka.zookeeper_connect,
@@ -99,14 +98,12 @@ def jvm_group(kafka):
         "auto.offset.reset": "smallest",
         "auto.commit.interval.ms": 200,
     }
-    with tempfile.TemporaryDirectory(prefix="jvm-members-") as folder:
-        programs = JvmPrograms(Path(folder))
-        member = JvmMember(programs, "1.1.1", "jvm-member", Subscription("static", "orders:1"), properties)
-        try:
-            member.await_event("ready")
-            yield member
-        finally:
-            member.kill()
+    member = JvmMember(programs, "1.1.1", "jvm-member", Subscription("static", "orders:1"), properties)
+    try:
+        member.await_event("ready")
+        yield member
+    finally:
+        member.kill()
 
 
 @contextlib.contextmanager

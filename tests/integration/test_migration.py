@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import threading
 import uuid
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +16,7 @@ from legacy_consumer import ConsumerConnector, TopicPartition
 from legacy_consumer.cli import main
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.librdkafka import open_group_offsets
-from tests.support.jvm_member import JvmMember, JvmPrograms, Subscription
+from tests.support.jvm_member import JvmMember, Subscription
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError
 
@@ -28,12 +26,6 @@ VERSIONS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1"]
 MEMBERS = {"0.10.2.2": "0.10.2.2"}
 """The Scala consumer of each broker; the newer ones have none, so it is that of 1.1.1."""
 PARTITIONS = 3
-
-
-@pytest.fixture(scope="module")
-def programs():
-    with tempfile.TemporaryDirectory(prefix="jvm-members-") as folder:
-        yield JvmPrograms(Path(folder))
 
 
 class Group:

@@ -1,10 +1,8 @@
 """Offsets in Kafka, alone and beside ZooKeeper, and topics that are deleted and created again, on real brokers."""
 
 import logging
-import tempfile
 import threading
 import uuid
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +12,7 @@ from legacy_consumer.errors import CommitFailedError, GroupOffsetsUnavailableErr
 from legacy_consumer.librdkafka import open_group_offsets, produce_all
 from legacy_consumer.offsets import KafkaOffset
 from tests.support.broker_cluster import on_every_broker
-from tests.support.jvm_member import JvmMember, JvmPrograms, Subscription
+from tests.support.jvm_member import JvmMember, Subscription
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError
 
@@ -293,7 +291,7 @@ def test_an_offset_that_somebody_else_set_in_kafka_is_told_and_adopted_if_wanted
 @pytest.mark.parametrize(
     ("broker_version", "member"), [("0.8.2.2", "0.8.2.2"), ("1.1.1", "0.8.2.2"), ("1.1.1", "1.1.1")]
 )
-def test_a_jvm_member_goes_on_where_ours_stopped_and_ours_where_it_stopped(topic, member):
+def test_a_jvm_member_goes_on_where_ours_stopped_and_ours_where_it_stopped(topic, programs, member):
     properties = {
         "zookeeper.connect": topic.cluster.kafka.zookeeper_connect,
         "group.id": topic.group,
@@ -308,18 +306,17 @@ def test_a_jvm_member_goes_on_where_ours_stopped_and_ours_where_it_stopped(topic
     connector.commit_offsets()
     connector.shutdown()
     topic.produce(40)
-    with tempfile.TemporaryDirectory() as folder:
-        jvm = JvmMember(JvmPrograms(Path(folder)), member, "jvm", Subscription("static", f"{topic.name}:1"), properties)
-        try:
-            jvm.wait_until(lambda: len(jvm.consumed) >= 40, "consuming what is left")
-            assert sorted((m.tp.partition, m.offset) for m in jvm.consumed) == [
-                (partition, offset) for partition in (0, 1) for offset in range(50, 70)
-            ]
-            jvm.commit()
-            jvm.shutdown()
-            jvm.await_end()
-        finally:
-            jvm.kill()
+    jvm = JvmMember(programs, member, topic.group, Subscription("static", f"{topic.name}:1"), properties)
+    try:
+        jvm.wait_until(lambda: len(jvm.consumed) >= 40, "consuming what is left")
+        assert sorted((m.tp.partition, m.offset) for m in jvm.consumed) == [
+            (partition, offset) for partition in (0, 1) for offset in range(50, 70)
+        ]
+        jvm.commit()
+        jvm.shutdown()
+        jvm.await_end()
+    finally:
+        jvm.kill()
     assert topic.in_kafka() == topic.in_zookeeper() == {0: 70, 1: 70}
     third = topic.produce(10)
     _, stream = topic.stream(**IN_BOTH)
@@ -344,7 +341,7 @@ def test_after_its_coordinator_was_restarted_a_member_commits_again(topic):
 @pytest.mark.interop
 @on("1.1.1")
 @pytest.mark.parametrize("member", ["0.8.2.2", "1.1.1"])
-def test_a_jvm_member_that_joins_takes_its_half_exactly_and_gives_it_back(topic, member):
+def test_a_jvm_member_that_joins_takes_its_half_exactly_and_gives_it_back(topic, programs, member):
     seen = []
     connector, stream = topic.stream(**IN_BOTH, consumer_timeout_ms=-1)
 
@@ -364,17 +361,16 @@ def test_a_jvm_member_that_joins_takes_its_half_exactly_and_gives_it_back(topic,
     }
     topic.produce(100)
     eventually(lambda: len(seen) == 100)
-    with tempfile.TemporaryDirectory() as folder:
-        jvm = JvmMember(JvmPrograms(Path(folder)), member, "jvm", Subscription("static", f"{topic.name}:1"), properties)
-        try:
-            eventually(lambda: len(connector.status.owned) == 1, 60)
-            topic.produce(100)
-            jvm.wait_until(lambda: len(jvm.consumed) == 50, "consuming its half")
-            eventually(lambda: len(seen) == 150)
-            jvm.shutdown()
-            jvm.await_end()
-        finally:
-            jvm.kill()
+    jvm = JvmMember(programs, member, topic.group, Subscription("static", f"{topic.name}:1"), properties)
+    try:
+        eventually(lambda: len(connector.status.owned) == 1, 60)
+        topic.produce(100)
+        jvm.wait_until(lambda: len(jvm.consumed) == 50, "consuming its half")
+        eventually(lambda: len(seen) == 150)
+        jvm.shutdown()
+        jvm.await_end()
+    finally:
+        jvm.kill()
     eventually(lambda: len(connector.status.owned) == 2, 60)
     topic.produce(20)
     eventually(lambda: len(seen) == 170)

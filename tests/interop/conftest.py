@@ -12,7 +12,7 @@ import pytest
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from tests.interop.mixed_group import Cluster, MixedGroup
 from tests.interop.report import VERSIONS, Report
-from tests.support.jvm_member import JvmPrograms, KafkaTools
+from tests.support.jvm_member import KafkaTools
 from tests.support.zk_history import ZkHistory
 
 report_key = pytest.StashKey[Report]()
@@ -35,12 +35,6 @@ def pytest_runtest_makereport(item):
 def pytest_sessionfinish(session):
     if os.environ.get("INTEROP_REPORT") and report_key in session.config.stash:
         report_of(session.config).write()
-
-
-@pytest.fixture(scope="session")
-def programs():
-    with tempfile.TemporaryDirectory(prefix="jvm-members-") as folder:
-        yield JvmPrograms(Path(folder))
 
 
 @pytest.fixture(scope="session")

@@ -3,17 +3,12 @@
 import pytest
 
 from tests.spark.stream_scene import WAIT_S, failed, numbers
-from tests.support.jvm_member import ConsoleConsumer, JvmMember, JvmPrograms, Subscription
+from tests.support.jvm_member import ConsoleConsumer, JvmMember, Subscription
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.interop, pytest.mark.timeout(300)]
 
 VERSION = "1.1.1"
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    return JvmPrograms(tmp_path_factory.mktemp("jvm"))
 
 
 @pytest.fixture
