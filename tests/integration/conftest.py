@@ -1,4 +1,13 @@
-"""One ZooKeeper and one broker of each version for all tests of brokers: a version's tests run together."""
+"""One ZooKeeper and one broker of each version for all tests of brokers: a version's tests run together.
+
+What takes its time and concerns nobody else begins ahead: the broker of the next version, and a download.
+"""
+
+import itertools
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -24,25 +33,46 @@ def pytest_collection_modifyitems(items):
 
 
 def version_of(item):
-    named = "clusters" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
+    named = "clusters_here" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
     return item.callspec.params.get(BY_VERSION) if named else None
 
 
 class Clusters:
-    """The broker of one version at a time."""
+    """The broker of one version at a time, and the next one, which starts while the tests of this one run."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, versions):
+        """versions: those that will be asked for, in this order."""
         self.folder = folder
+        self.next_of = dict(itertools.pairwise(versions))
         self.zookeeper = EmbeddedZooKeeper()
+        self.starter = ThreadPoolExecutor(1, "next-broker")
         self.running = None
+        self.ahead = {}
 
     def of(self, version):
+        """Raises: what the broker's start raised."""
         if self.running is None or self.running.version != version:
             self.end()
             self.zookeeper.start()
-            self.running = BrokerCluster(version, self.zookeeper, self.folder)
-            self.running.start()
+            self.begin(version)
+            self.running = self.ahead.pop(version).result()
+            if version in self.next_of:
+                self.begin(self.next_of[version])
         return self.running
+
+    def begin(self, version):
+        if version not in self.ahead:
+            self.ahead[version] = self.starter.submit(self.started, version)
+
+    def started(self, version):
+        made = BrokerCluster(version, self.zookeeper, self.folder)
+        made.start()
+        return made
+
+    def await_ahead(self):
+        """Until nothing is being started; whether that failed is for whoever asks for it."""
+        for future in self.ahead.values():
+            future.exception()
 
     def end(self):
         if self.running is not None:
@@ -51,16 +81,64 @@ class Clusters:
 
     def close(self):
         self.end()
+        self.await_ahead()
+        for future in self.ahead.values():
+            if future.exception() is None:
+                future.result().close()
+        self.starter.shutdown()
         self.zookeeper.close()
 
 
 @pytest.fixture(scope="session")
-def clusters(tmp_path_factory):
-    clusters = Clusters(tmp_path_factory.mktemp("brokers"))
+def clusters(request, tmp_path_factory):
+    versions = dict.fromkeys(filter(None, map(version_of, request.session.items)))
+    clusters = Clusters(tmp_path_factory.mktemp("brokers"), list(versions))
     yield clusters
     clusters.close()
 
 
+@pytest.fixture(scope="module")
+def clusters_here(clusters):
+    """No start goes on beside another module's tests, which may change where servers find ports and folders."""
+    yield clusters
+    clusters.await_ahead()
+
+
 @pytest.fixture
-def cluster(clusters, broker_version):
-    return clusters.of(broker_version)
+def cluster(clusters_here, broker_version):
+    return clusters_here.of(broker_version)
+
+
+FETCHING = "two_that_fetch_the_same_jars"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _downloads(request):
+    """A download waits for others most of the time: it begins before the first test."""
+    if any(FETCHING in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue(FETCHING)
+
+
+@pytest.fixture(scope="session")
+def two_that_fetch_the_same_jars(tmp_path_factory):
+    """(the folder that they share with nobody, two processes that want the jars of 1.1.1 in its folder jars)."""
+    folder = tmp_path_factory.mktemp("fetched")
+    program = (
+        "import logging, sys; logging.basicConfig(level='WARNING')\n"
+        "from legacy_consumer.embedded import kafka_jars\n"
+        "print(len(kafka_jars('1.1.1')))"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "LEGACY_CONSUMER_JARS": str(folder / "jars"), "HOME": str(folder)},
+        )
+        for _ in range(2)
+    ]
+    yield folder, both
+    for process in both:
+        process.kill()
+        process.communicate()

@@ -1,7 +1,4 @@
-import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 
@@ -74,27 +71,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_two_processes_that_want_the_jars_at_once_fetch_them_once(tmp_path):
-    root = tmp_path / "jars"
-    program = (
-        "import logging, sys; logging.basicConfig(level='WARNING')\n"
-        "from legacy_consumer.embedded import kafka_jars\n"
-        f"print(len(kafka_jars({VERSION!r})))"
-    )
-    environment = {**os.environ, "LEGACY_CONSUMER_JARS": str(root), "HOME": str(tmp_path)}
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", program],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        for _ in range(2)
-    ]
+def test_two_processes_that_want_the_jars_at_once_fetch_them_once(two_that_fetch_the_same_jars):
+    folder, both = two_that_fetch_the_same_jars
     outputs = [process.communicate(timeout=280) for process in both]
     assert [output for output, _ in outputs] == ["19\n", "19\n"], outputs
     assert sum("fetching the jars" in errors for _, errors in outputs) == 1
     # nothing but the jars and the lock: no cache of the resolver, neither here nor at home
-    assert sorted(path.name for path in root.iterdir()) == [f".{VERSION}.lock", VERSION]
-    assert [path.name for path in tmp_path.iterdir()] == ["jars"]
+    assert sorted(path.name for path in (folder / "jars").iterdir()) == [f".{VERSION}.lock", VERSION]
+    assert [path.name for path in folder.iterdir()] == ["jars"]
