@@ -127,7 +127,7 @@ def pods(servers, tmp_path):
 def shares(pods):
     """Three members that have settled; {partition: whose it is}."""
     for name in NAMES:
-        pods.start(name, **{"group.initial.rebalance.delay.ms": 5000})
+        pods.start(name)
     shares = {number: NAMES[number // 2] for number in range(PARTITIONS)}
     pods.await_owners(shares)
     pods.produce(600)
