@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections import Counter
 from pathlib import Path
 
 import confluent_kafka
@@ -75,7 +76,7 @@ def tools(programs):
 
 
 @pytest.fixture(scope="module")
-def mixed(kafka, programs):
+def mixed(kafka, store, programs):
     """A living group of a JVM member and one of ours, that consumes nothing and is 13 messages behind."""
     settings = {"zookeeper.connect": kafka.zookeeper_connect, "group.id": "mixed", "auto.commit.enable": "false"}
     jvm = JvmMember(programs, "1.1.1", "jvm", Subscription("static", "orders:1"), {**settings, "consumer.id": "jvm"})
@@ -84,7 +85,8 @@ def mixed(kafka, programs):
     ) as ours:
         ours.create_message_streams({"orders": 1})
         jvm.await_event("ready")
-        eventually(lambda: len(ours.status.owned) in (1, 2), 60)
+        # a member of the JVM that divides anew lets go of all it has first, which would show
+        eventually(lambda: sorted(Counter(owners(store)).values()) == [1, 2], 60)
         ours.commit_offsets({TopicPartition("orders", n): 7 for n in range(3)})
         yield ours
         jvm.kill()
@@ -112,6 +114,12 @@ def offsets_of(store, group):
         if store.exists(path) is not None:
             found |= {f"{topic}/{n}": int(store.get_data(f"{path}/{n}").data) for n in store.get_children(path)}
     return found
+
+
+def owners(store):
+    """Whose each partition of the living group is."""
+    znodes = store.get_data_many([f"/consumers/mixed/owners/orders/{number}" for number in range(3)])
+    return [znode.data.rpartition(b"-")[0] for znode in znodes if znode is not None]
 
 
 def sorted_lines(lines):

@@ -60,7 +60,7 @@ class Topic:
             "zookeeper_connect": self.kafka.zookeeper_connect,
             "group_id": self.group,
             "auto_offset_reset": "smallest",
-            "consumer_timeout_ms": 10_000,
+            "consumer_timeout_ms": 60_000,
             **properties,
         }
         self.connectors.append(ConsumerConnector(**properties))

@@ -91,14 +91,14 @@ def test_servers_and_folders_end_with_a_program_that_is_killed(program, start):
     assert all(is_running(pid) for pid in killed.told["pids"])
     assert not any(is_free(port) for port in killed.told["ports"])
     killed.process.kill()
-    wait_for(killed.is_all_gone, 10, lambda: AssertionError(f"left: {list(killed.folder.iterdir())}"))
+    wait_for(killed.is_all_gone, 60, lambda: AssertionError(f"left: {list(killed.folder.iterdir())}"))
 
 
 def test_servers_end_with_the_program_even_if_a_forked_child_of_it_lives_on(program):
     then = "multiprocessing.get_context('fork').Process(target=time.sleep, args=(60,)).start()"
     killed = program(then=then)
     killed.process.kill()
-    wait_for(killed.is_all_gone, 10, lambda: AssertionError(f"left: {list(killed.folder.iterdir())}"))
+    wait_for(killed.is_all_gone, 60, lambda: AssertionError(f"left: {list(killed.folder.iterdir())}"))
 
 
 def test_servers_outlive_the_thread_that_started_them():

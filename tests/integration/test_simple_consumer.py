@@ -141,7 +141,7 @@ def test_a_topic_that_is_deleted_ends_the_wait_for_its_messages(cluster, consume
     begun = time.monotonic()
     with pytest.raises(NoSuchTopicError):
         consumer.fetch(gone, 0, timeout=60)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
 
 
 @on_every_broker

@@ -104,7 +104,7 @@ class BrokerCluster:
             "group_id": group,
             "auto_offset_reset": "smallest",
             "auto_commit_enable": False,
-            "consumer_timeout_ms": 20_000,
+            "consumer_timeout_ms": 60_000,
             **properties,
         }
 
