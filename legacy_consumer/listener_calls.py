@@ -63,13 +63,18 @@ class ListenerCalls:
                 self._thread.start()
         if self._is_over_in_time(done, 0.0 if late else timeout_s):
             return
-        self.errors += 1
+        with self._lock:
+            # its thread looks for more under the lock, once this is set: it may have returned a moment ago, and what
+            # is noted as late then would be held against the next one
+            if done.is_set():
+                return
+            self.errors += 1
+            self._late = True
         if late:
             logger.error(
                 "%s: does not wait for the rebalance listener, an earlier call has not ended", self._consumer_id
             )
             return
-        self._late = True
         logger.error(
             "%s: the rebalance listener did not return within %.1f s, the group does not wait for it any longer",
             self._consumer_id,
@@ -113,7 +118,8 @@ class ListenerCalls:
                 hook(self._listener)
             except BaseException:
                 # a user's defect must not stop the group's rebalance
-                self.errors += 1
+                with self._lock:
+                    self.errors += 1
                 logger.exception("%s: the rebalance listener raised", self._consumer_id)
             done.set()
 

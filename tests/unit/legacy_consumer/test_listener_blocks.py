@@ -6,6 +6,7 @@ import pytest
 
 from legacy_consumer import ConsumerConnector, Phase
 from legacy_consumer.errors import ConsumerClosedError
+from legacy_consumer.listener_calls import ListenerCalls
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
@@ -63,7 +64,7 @@ class Cluster:
 
     def connector(self, fetchers=None, **properties):
         properties = {
-            "auto_offset_reset": "smallest", "consumer_timeout_ms": 2000, "drain_timeout_ms": 200, **properties
+            "auto_offset_reset": "smallest", "consumer_timeout_ms": 20_000, "drain_timeout_ms": 200, **properties
         }  # fmt: skip
         connector = ConsumerConnector(
             store=MemoryStore(self.zookeeper),
@@ -94,7 +95,7 @@ def cluster(gate):
 
 
 def is_settled_with(connector, count):
-    return connector.wait_until(lambda status: len(status.owned) == count and status.phase is Phase.STABLE, 20)
+    return connector.wait_until(lambda status: len(status.owned) == count and status.phase is Phase.STABLE, 60)
 
 
 def test_a_hook_that_never_returns_holds_up_neither_its_member_nor_the_group(cluster, gate, caplog):
@@ -108,6 +109,7 @@ def test_a_hook_that_never_returns_holds_up_neither_its_member_nor_the_group(clu
     second.create_message_streams({"t": 1})
     assert is_settled_with(first, 2)
     assert is_settled_with(second, 2)
+    assert gate.entered.wait(60)
     assert gate.told == [("start", TPS)], "the hook behind the one that does not return waits for it"
     assert "did not return within 0.2 s" in caplog.text
     assert "does not wait for the rebalance listener" in caplog.text
@@ -117,7 +119,8 @@ def test_a_hook_that_never_returns_holds_up_neither_its_member_nor_the_group(clu
 
 
 def test_a_member_is_sound_after_a_hook_was_late_and_waits_for_hooks_again(cluster, gate):
-    first = cluster.connector()
+    # the hooks behind it are to be waited for as long as a thread may take to begin on a busy machine
+    first = cluster.connector(drain_timeout_ms=2000)
     first.set_rebalance_listener(gate)
     first.create_message_streams({"t": 1})
     gate.open.set()
@@ -130,11 +133,30 @@ def test_a_member_is_sound_after_a_hook_was_late_and_waits_for_hooks_again(clust
     assert [what for what, _ in gate.told] == ["start", "release", "start"]
 
 
+def test_a_hook_that_returns_in_the_very_moment_it_is_given_up_is_not_held_against_the_next():
+    """The next one was not waited for, as if the first had not ended."""
+    listener = Gate()
+    listener.open.set()
+    calls = ListenerCalls("g_me", listener)
+    is_over_in_time = calls._is_over_in_time
+
+    def too_late(done, timeout_s):
+        eventually(lambda: done.is_set() and calls._thread is None)
+        return False
+
+    calls._is_over_in_time = too_late
+    calls.call(lambda hooks: hooks.before_releasing_partitions([]), 0.2)
+    calls._is_over_in_time = is_over_in_time
+    ended = []
+    calls.call(ended.append, 60)
+    assert (ended, calls.errors) == ([listener], 0)
+
+
 @pytest.mark.parametrize("error", [RuntimeError("a user's defect"), SystemExit(3)])
 def test_a_hook_that_raises_is_logged_and_counted_and_stops_nothing(cluster, gate, caplog, error):
     gate.error = error
     gate.open.set()
-    first = cluster.connector()
+    first = cluster.connector(drain_timeout_ms=60_000)
     first.set_rebalance_listener(gate)
     first.create_message_streams({"t": 1})
     assert is_settled_with(first, 4)
@@ -148,7 +170,7 @@ def test_brokers_that_do_not_say_where_a_log_ends_hold_up_nobody(cluster, caplog
     first = cluster.connector(fetchers, auto_offset_reset="largest")
     first.create_message_streams({"t": 1})
     assert is_settled_with(first, 4)
-    assert "starts without log offsets: no answer within 0.2 s" in caplog.text
+    assert "starts without log offsets: no answer within" in caplog.text
     second = cluster.connector()
     second.create_message_streams({"t": 1})
     assert is_settled_with(first, 2)
@@ -165,13 +187,13 @@ def test_a_hook_may_shut_the_connector_down_and_no_other_is_called_after_it(clus
     class Leaver(Gate):
         def _hook(self, *what):
             self.told.append(what)
-            connector.shutdown(timeout=20)
+            connector.shutdown(timeout=60)
             ended.set()
 
     leaver = Leaver()
     connector.set_rebalance_listener(leaver)
     with pytest.raises(ConsumerClosedError):
         connector.create_message_streams({"t": 1})
-    assert ended.wait(10), "it is not waited for by itself"
+    assert ended.wait(50), "it is not waited for by itself"
     assert leaver.told == [("start", TPS)]
     assert connector.status.phase is Phase.CLOSED
