@@ -56,7 +56,7 @@ def test_progress_is_committed_while_the_stream_runs_unless_opted_out(scene):
 
 def test_ownership_is_claimed_while_the_stream_runs_and_released_when_it_stops(scene):
     scene.produce(0, 5)
-    query = scene.start(once=False, claimOwnership="true")
+    query = scene.start(once=False, claimOwnership="true", **{"zookeeper.session.timeout.ms": "60000"})
     try:
         wait_for(lambda: scene.committed() == {"0": 5, "1": 0}, WAIT_S, lambda: AssertionError(query.exception()))
         [member] = scene.members()
@@ -67,7 +67,7 @@ def test_ownership_is_claimed_while_the_stream_runs_and_released_when_it_stops(s
     finally:
         query.stop()
     # long before the session would have expired
-    wait_for(lambda: scene.members() == () and scene.owners() == {}, 5.0, lambda: AssertionError(scene.members()))
+    wait_for(lambda: scene.members() == () and scene.owners() == {}, 30.0, lambda: AssertionError(scene.members()))
     assert scene.committed() == {"0": 5, "1": 0}
 
 
