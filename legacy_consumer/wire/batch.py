@@ -25,11 +25,13 @@ _MOST_RUNS = 100
 class Wish:
     """What a user makes of batches, as he was last seen to: the next ones can be made ready for that."""
 
-    __slots__ = ("objects",)
+    __slots__ = ("joined_values", "objects")
 
     def __init__(self) -> None:
         self.objects = False
         """Whether he takes messages, not columns."""
+        self.joined_values = False
+        """Whether he takes columns, the values among them."""
 
 
 class ColumnarBatch(ColumnSequence):
@@ -73,7 +75,7 @@ class ColumnarBatch(ColumnSequence):
 
     def portions(self) -> Sequence[Portion]:
         """The messages, each made as it is asked for; a portion of each run."""
-        self._wish.objects = True
+        self._wish.objects, self._wish.joined_values = True, False
         return [run.portion() for run in self._runs]
 
     @property
@@ -105,14 +107,14 @@ class ColumnarBatch(ColumnSequence):
 
     def messages(self) -> Sequence[Message]:
         """The messages, in order, made anew with each call."""
-        self._wish.objects = True
+        self._wish.objects, self._wish.joined_values = True, False
         if len(self._runs) == 1:
             return cast("Sequence[Message]", self._runs[0].messages())
         return cast("Sequence[Message]", [message for run in self._runs for message in run.messages()])
 
     def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
         """One record batch; of several runs it is a copy."""
-        self._wish.objects = False
+        self._wish.objects, self._wish.joined_values = False, "value" in columns
         if len(self._runs) == 1:
             return self._runs[0].to_arrow(columns)
         import pyarrow as pa

@@ -11,14 +11,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.buffers import BufferPool
+from legacy_consumer.wire.joining import decode_joined
 from legacy_consumer.wire.preparing import MOST_AHEAD, Preparer
 from legacy_consumer.wire.records import Columns, decode_records, lay_out
 
 _LARGEST_BYTES = 4 * 1024 * 1024
-"""Larger record sets are decoded when they are wanted: what is made ready takes memory twice."""
+"""Larger record sets are decoded when they are wanted, and only then copied: what is made ready takes memory twice."""
+_LEAST_POOLED_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,17 @@ class Decoder:
                 if columns is not None:
                     return columns
                 break
+        if self._wish.joined_values and len(records.records) <= _LARGEST_BYTES:
+            columns = decode_joined(
+                records.records,
+                records.partition,
+                position,
+                read_committed=self._read_committed,
+                last_stable_offset=records.last_stable_offset,
+                take_memory=self._take,
+            )
+            if columns is not None:
+                return columns
         return decode_records(
             records.records,
             records.partition,
@@ -75,6 +91,12 @@ class Decoder:
     def close(self) -> None:
         """End the thread; twice is harmless."""
         self._preparer.close()
+
+    def _take(self, size: int) -> NDArray[np.uint8]:
+        """Memory for values, used again when nobody holds an array over it."""
+        return (
+            np.empty(size, np.uint8) if size < _LEAST_POOLED_BYTES else np.frombuffer(self._pool.take(size), np.uint8)
+        )
 
     def _begin(self, records: RecordSet) -> _Ahead:
         if len(records.records) > _LARGEST_BYTES:

@@ -17,12 +17,10 @@ So what the loop has not begun when it is wanted, the consuming thread takes bac
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import socket
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +35,7 @@ from legacy_consumer.wire.crc_instruction import HAS_INSTRUCTION, damaged_batch
 from legacy_consumer.wire.records import Columns, batch_format, cutting, scanning
 from legacy_consumer.wire.records.batch_format import FRAME_COLUMNS, decode_batches
 from legacy_consumer.wire.records.checksums import CRC32C_TABLES
-from legacy_consumer.wire.records.compiling import loop, warm_up
+from legacy_consumer.wire.records.compiling import loop, version_of, warm_up
 from legacy_consumer.wire.records.cutting import pack
 from legacy_consumer.wire.records.frames import APPEND_TIME, CREATE_TIME
 from legacy_consumer.wire.records.message_format import ERROR, POSITION, STATE_COLUMNS, STOPPED, WRITTEN
@@ -90,13 +88,6 @@ def _exchange(typing_context: Any, address: Any, seen: Any, wanted: Any) -> Any:
         return builder.extract_value(builder.cmpxchg(place, arguments[1], arguments[2], "seq_cst", "seq_cst"), 1)
 
     return _types.boolean(_types.int64, _types.int64, _types.int64), generate
-
-
-def _version_of(*modules: Any) -> int:
-    """Differs where the modules do: what is compiled from several files is kept for all of them (see compiling)."""
-    with contextlib.suppress(OSError):
-        return zlib.crc32("".join(map(inspect.getsource, modules)).encode())
-    return 0
 
 
 def _make_loop(version: int) -> Callable[[Any, Any, Any, Any, Any], None]:
@@ -165,7 +156,7 @@ def _take_back(place: Any) -> Any:
 
 if IS_POSSIBLE:
     _prepare = loop("void(int64[:, ::1], int64[::1], int64[::1], uint32[:, ::1], int32)")(
-        _make_loop(_version_of(batch_format, crc_instruction, cutting))
+        _make_loop(version_of(batch_format, crc_instruction, cutting))
     )
     _take_back = loop("boolean(int64)")(_take_back)
 

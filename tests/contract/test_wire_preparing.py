@@ -1,6 +1,5 @@
 """The loop that decodes ahead: it gives what decode_records() gives, or nothing, and lets go when it is told."""
 
-import struct
 import threading
 import weakref
 
@@ -16,21 +15,13 @@ from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.decoder import Decoder
 from legacy_consumer.wire.preparing import DONE, IS_POSSIBLE, MOST_AHEAD, QUEUED, STATE, Preparer
 from legacy_consumer.wire.records import decode_records, lay_out
-from tests.support.record_encoder import Written, batch, crc32c, marker, message
+from tests.support.plain_sets import HEADERS, PLAIN, RECORDS, signed
+from tests.support.record_encoder import Written, batch, marker, message
 from tests.support.record_sets import TP, recorded, rows_of
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
 pytestmark = pytest.mark.skipif(not IS_POSSIBLE, reason="here record sets are decoded when they are wanted")
-
-HEADERS = (("h", b"1"), ("none", None))
-RECORDS = [
-    Written(
-        number, b"k" * number if number % 3 else None, bytes([number]) * (number * 9) if number % 5 else None, number
-    )
-    for number in range(40)
-]
-PLAIN = batch(RECORDS[:7]) + batch(RECORDS[7:8]) + batch(RECORDS[8:30]) + batch(RECORDS[30:])
 
 
 class Rig:
@@ -82,18 +73,6 @@ def assert_same(prepared, data, position=0, **options):
     assert values_of(prepared) == values_of(wanted)
     assert (prepared.next_offset, prepared.has_more) == (wanted.next_offset, wanted.has_more)
     assert prepared.incomplete_size == wanted.incomplete_size
-
-
-def signed(data):
-    """With the CRCs that its batches would have, as far as it has any."""
-    made, at = bytearray(data), 0
-    while at + 61 <= len(made):
-        (size,) = struct.unpack_from(">i", made, at + 8)
-        if size < 49 or at + 12 + size > len(made):
-            break
-        struct.pack_into(">I", made, at + 17, crc32c(bytes(made[at + 21 : at + 12 + size])))
-        at += 12 + size
-    return bytes(made)
 
 
 @pytest.mark.parametrize("recording", recorded(), ids=lambda one: one.name)

@@ -24,7 +24,7 @@ from legacy_consumer.wire.records import (
     warm_up,
 )
 from tests.support.record_checked_loops import checked_loops, plain_functions
-from tests.support.record_sets import TP, recorded, rows_of
+from tests.support.record_sets import TP, arrow_rows, recorded, rows_of
 
 LIMIT = 1 << 20
 
@@ -43,15 +43,6 @@ def outcome(data: bytes, position: int, **options: object) -> object:
         if not columns.has_more or not has_moved:
             return rows, position, columns.incomplete_size
     return rows, position
-
-
-def arrow_rows(columns: Columns) -> list[object]:
-    """The record batch as lists; times as the numbers they are, since Python's dates end with the year 9999."""
-    batch = columns.to_arrow()
-    return [
-        (name, (column.cast("int64") if name == "timestamp" else column).to_pylist())
-        for name, column in zip(batch.schema.names, batch.columns, strict=True)
-    ]
 
 
 def attempt(data: bytes, position: int, **options: object) -> Columns | CorruptRecordsError:

@@ -70,3 +70,12 @@ def rows_of(columns: Columns) -> list[Row]:
     return [
         (m.offset(), m.timestamp()[0], m.timestamp()[1], m.key(), m.value(), m.headers()) for m in columns.messages()
     ]
+
+
+def arrow_rows(columns: Columns) -> list[object]:
+    """The record batch as lists; times as the numbers they are, since Python's dates end with the year 9999."""
+    batch = columns.to_arrow()
+    return [
+        (name, (column.cast("int64") if name == "timestamp" else column).to_pylist())
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]

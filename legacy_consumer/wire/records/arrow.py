@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -54,9 +55,24 @@ def record_batch(columns: Columns, wanted: Collection[str]) -> pa.RecordBatch:
     if unknown:
         msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join(TYPES)}"
         raise ValueError(msg)
-    names = [name for name in TYPES if name in wanted]
-    fields = [pa.field(name, TYPES[name]) for name in names]
-    return pa.RecordBatch.from_arrays([_MAKERS[name](columns) for name in names], schema=pa.schema(fields))
+    names = tuple(name for name in TYPES if name in wanted)
+    return pa.RecordBatch.from_arrays([_MAKERS[name](columns) for name in names], schema=_schema(names))
+
+
+@cache
+def _schema(names: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([pa.field(name, TYPES[name]) for name in names])
+
+
+def _values(columns: Columns) -> pa.Array:
+    joined, spans, count = columns.joined_values, columns.values, len(columns)
+    if joined is None:
+        return _binary(columns, spans)
+    is_valid = spans.lengths >= 0
+    nulls = count - int(np.count_nonzero(is_valid))
+    bitmap = pa.py_buffer(np.packbits(is_valid, bitorder="little")) if nulls else None
+    buffers = [bitmap, pa.py_buffer(joined.offsets), pa.py_buffer(joined.data)]
+    return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
 
 
 def _binary(columns: Columns, spans: Spans) -> pa.Array:
@@ -119,7 +135,7 @@ def _headers(columns: Columns) -> pa.Array:
 
 _MAKERS: dict[str, Callable[[Columns], pa.Array]] = {
     "key": lambda columns: _binary(columns, columns.keys),
-    "value": lambda columns: _binary(columns, columns.values),
+    "value": _values,
     "topic": _topic,
     "partition": _partition,
     "offset": lambda columns: pa.array(columns.offsets),

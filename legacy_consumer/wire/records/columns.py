@@ -43,6 +43,19 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class JoinedFields:
+    """One field of all records once more: standing together already, as Arrow wants it."""
+
+    data: NDArray[np.uint8]
+    offsets: Int32s
+    """Where each begins, and where the last one ends; a null field has no bytes."""
+
+    def slice(self, start: int, stop: int) -> JoinedFields:
+        """The same of some of them."""
+        return JoinedFields(self.data, self.offsets[start : stop + 1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """The decoded records of one partition, in ascending order of their offsets."""
 
@@ -69,6 +82,8 @@ class Columns:
     number is the batch's own and not checked, so it may be absurd; 2 GiB - 1 at most."""
     packed_values: PackedFields | None = None
     """The values once more, where they were made ready to become objects: see cutting.py."""
+    joined_values: JoinedFields | None = None
+    """The values once more, where they were made ready to become an Arrow array."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -77,7 +92,8 @@ class Columns:
     def nbytes(self) -> int:
         """Bytes that these columns keep in memory: the whole buffer, also for a slice."""
         packed = 0 if self.packed_values is None else self.packed_values.data.nbytes
-        return self.data.nbytes + packed + len(self) * _BYTES_PER_RECORD
+        joined = 0 if self.joined_values is None else self.joined_values.data.nbytes
+        return self.data.nbytes + packed + joined + len(self) * _BYTES_PER_RECORD
 
     def slice(self, start: int, stop: int) -> Columns:
         """The records from start to before stop, on the same buffer; costs no more for many.
@@ -107,15 +123,16 @@ class Columns:
             self.has_more or stop < count,
             self.incomplete_size,
             self.packed_values and self.packed_values.slice(start, stop),
+            self.joined_values and self.joined_values.slice(start, stop),
         )
 
     def messages(self) -> list[ColumnMessage]:
         """One light object a record. Keys become bytes when the first of them is asked for; each keeps the buffer."""
         return messages_of(self)
 
-    def without_packed_values(self) -> Columns:
+    def without_copied_values(self) -> Columns:
         """The same for who keeps them for something else."""
-        if self.packed_values is None:
+        if self.packed_values is None and self.joined_values is None:
             return self
         return Columns(
             self.topic_partition,

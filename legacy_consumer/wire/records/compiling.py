@@ -3,16 +3,20 @@
 Each loop is compiled for one signature, when first needed, and stored by numba: beside the code, or where that cannot
 be written in the user's cache folder, or in NUMBA_CACHE_DIR if that is set. Where nothing can be written every process
 compiles anew. numba sees that a file has changed by the file itself, not by those it imports from: a loop may only call
-compiled functions of its own file.
+compiled functions of its own file, or must enclose what version_of() says of the others.
 """
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import logging
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numba
@@ -52,6 +56,13 @@ def helper(function: Function) -> Function:
     """Mark a function that loops of the same file call; compiled with them."""
     dispatcher: Function = _njit(**_OPTIONS)(function)
     return dispatcher
+
+
+def version_of(*modules: ModuleType) -> int:
+    """Differs where the modules do: a loop that is compiled from several files encloses it, and is kept for all."""
+    with contextlib.suppress(OSError):
+        return zlib.crc32("".join(map(inspect.getsource, modules)).encode())
+    return 0
 
 
 def warm_up() -> float:

@@ -107,7 +107,7 @@ class RowPortion:
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         self._values: Iterator[bytes | None] = iter(())
-        self.token = _Rows(columns.without_packed_values())
+        self.token = _Rows(columns.without_copied_values())
         self.numbers = iter(range(len(columns)))
 
     def through(self, gate: Iterator[object]) -> Iterator[ColumnMessage]:

@@ -106,8 +106,22 @@ def lay_out(
     take_memory: Callable[[int], memoryview],
 ) -> PlainRecords | None:
     """See PlainRecords; None if the set needs more, or holds nothing. take_memory: so many bytes with any content."""
-    warm_up()
     data = np.frombuffer(record_set, np.uint8)
+    found = plain_batches(data, position, read_committed=read_committed, last_stable_offset=last_stable_offset)
+    if found is None:
+        return None
+    rows, capacity = found
+    ints = INT_ROWS * (capacity + 1)
+    size = len(rows) * FRAME_COLUMNS + LONG_ROWS * capacity + (ints + 1) // 2 + (capacity + 7) // 8
+    packed = np.frombuffer(take_memory(len(data) + _SLACK_BYTES), np.uint8)
+    return PlainRecords(partition, position, data, rows, capacity, np.empty(size, np.int64), packed)
+
+
+def plain_batches(
+    data: NDArray[np.uint8], position: int, *, read_committed: bool, last_stable_offset: int
+) -> tuple[NDArray[np.int64], int] | None:
+    """The rows of a scan of the set, and how many records it has at most; None if it needs more, or holds nothing."""
+    warm_up()
     rows = np.empty((min(len(data) // scanning.BATCH_HEAD, _MOST_BATCHES), scanning.ROW_COLUMNS), np.int64)
     state = np.zeros(scanning.STATE_COLUMNS, np.int64)
     scanning.scan(data, 0, rows, state)
@@ -117,12 +131,7 @@ def lay_out(
     rows = rows[:found].copy()
     end_offset = last_stable_offset if read_committed and last_stable_offset >= 0 else HIGHEST_OFFSET
     capacity = int(_count_plain(rows, position, read_committed, end_offset))
-    if capacity < 0:
-        return None
-    ints = INT_ROWS * (capacity + 1)
-    size = found * FRAME_COLUMNS + LONG_ROWS * capacity + (ints + 1) // 2 + (capacity + 7) // 8
-    packed = np.frombuffer(take_memory(len(data) + _SLACK_BYTES), np.uint8)
-    return PlainRecords(partition, position, data, rows, capacity, np.empty(size, np.int64), packed)
+    return None if capacity < 0 else (rows, capacity)
 
 
 @loop("int64(int64[:, ::1], int64, boolean, int64)")
