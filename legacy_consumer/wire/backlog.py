@@ -59,11 +59,15 @@ class Backlog:
         self._size += len(records.records)
         self._look_ahead(self._waiting)
 
-    def take(self, most: int) -> list[Columns]:
-        """Up to so many records. Raises: what decoding raises, with nothing taken; see drop_first."""
+    def take(self, most: int, enough: int | None = None) -> list[Columns]:
+        """Up to so many records, and no more record sets than it takes for `enough` of them.
+
+        Raises: what decoding raises, with nothing taken; see drop_first.
+        """
         runs: list[Columns] = []
         room = most
-        while room > 0:
+        least = 0 if enough is None else max(most - enough, 0)
+        while room > least:
             columns = self._columns
             if columns is None:
                 if not self._waiting or (runs and room * 4 < most):

@@ -15,7 +15,7 @@ from zk_layout.model import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SMALL_RUN = 4096
+SMALL_RUN = 4096
 """Runs of fewer messages are put together into one record batch: what a batch costs would weigh more than copying."""
 
 _MOST_RUNS = 100
@@ -92,7 +92,7 @@ class ColumnarBatch(ColumnSequence):
         """The first run, or some that are small."""
         count = 0
         for run in self._runs[:_MOST_RUNS]:
-            if count and count + len(run) > _SMALL_RUN:
+            if count and count + len(run) > SMALL_RUN:
                 break
             count += len(run)
         return min(count, most)

@@ -33,7 +33,7 @@ from legacy_consumer.errors import (
 from legacy_consumer.positions import PositionFinder, Search
 from legacy_consumer.wire.answers import have_failed_again, take_answers
 from legacy_consumer.wire.backlog import Backlog
-from legacy_consumer.wire.batch import ColumnarBatch, Wish
+from legacy_consumer.wire.batch import SMALL_RUN, ColumnarBatch, Wish
 from legacy_consumer.wire.buffers import BufferPool
 from legacy_consumer.wire.connection import BrokerAddress
 from legacy_consumer.wire.decoder import Decoder
@@ -203,7 +203,8 @@ class ColumnarFetcher:
 
     def _take(self, max_messages: int) -> list[Columns]:
         try:
-            return self._backlog.take(max_messages)
+            # columns are handed out a record set at a time, and between two of them there is time to ask for more
+            return self._backlog.take(max_messages, None if self._wish.objects else SMALL_RUN)
         except CorruptRecordsError as error:
             spoilt = self._backlog.drop_first()
             self._place(spoilt.partition, spoilt.position, pause=True)

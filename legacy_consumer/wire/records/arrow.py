@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +76,13 @@ def _values(columns: Columns) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
 
 
+def _keys(columns: Columns) -> pa.Array:
+    lengths = columns.keys.lengths
+    if len(lengths) and lengths.max() < 0:  # as is usual
+        return pa.nulls(len(lengths), pa.binary())
+    return _binary(columns, columns.keys)
+
+
 def _binary(columns: Columns, spans: Spans) -> pa.Array:
     warm_up()
     count = len(columns)
@@ -103,13 +111,23 @@ def _room(size: int) -> NDArray[np.uint8]:
 
 
 def _topic(columns: Columns) -> pa.Array:
-    name = pa.array([columns.topic_partition.topic], pa.string())
-    numbers = pa.Array.from_buffers(pa.int8(), len(columns), [None, pa.py_buffer(np.zeros(len(columns), np.int8))])
-    return pa.DictionaryArray.from_arrays(numbers, name, safe=False)  # zeros need no look at them
+    numbers = _flat(pa.int8(), np.zeros(len(columns), np.int8))
+    # zeros need no look at them
+    return pa.DictionaryArray.from_arrays(numbers, _name(columns.topic_partition.topic), safe=False)
+
+
+@lru_cache(maxsize=100)
+def _name(topic: str) -> pa.Array:
+    return pa.array([topic], pa.string())
+
+
+def _flat(kind: pa.DataType, numbers: NDArray[Any]) -> pa.Array:
+    """Numbers as they are, none of them null; as pa.array(), in half of the time."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)], 0)
 
 
 def _partition(columns: Columns) -> pa.Array:
-    return pa.array(np.full(len(columns), columns.topic_partition.partition, np.int32))
+    return _flat(pa.int32(), np.full(len(columns), columns.topic_partition.partition, np.int32))
 
 
 def _timestamp(columns: Columns) -> pa.Array:
@@ -134,12 +152,12 @@ def _headers(columns: Columns) -> pa.Array:
 
 
 _MAKERS: dict[str, Callable[[Columns], pa.Array]] = {
-    "key": lambda columns: _binary(columns, columns.keys),
+    "key": _keys,
     "value": _values,
     "topic": _topic,
     "partition": _partition,
-    "offset": lambda columns: pa.array(columns.offsets),
+    "offset": lambda columns: _flat(pa.int64(), columns.offsets),
     "timestamp": _timestamp,
-    "timestampType": lambda columns: pa.array(columns.timestamp_types.astype(np.int32)),
+    "timestampType": lambda columns: _flat(pa.int32(), columns.timestamp_types.astype(np.int32)),
     "headers": _headers,
 }
