@@ -114,13 +114,17 @@ class ColumnarBatch(ColumnSequence):
 
     def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
         """One record batch; of several runs it is a copy."""
-        self._wish.objects, self._wish.joined_values = False, "value" in columns
+        self.expect_arrow(columns)
         if len(self._runs) == 1:
             return self._runs[0].to_arrow(columns)
         import pyarrow as pa
 
         table = pa.Table.from_batches([run.to_arrow(columns) for run in self._runs])
         return table.unify_dictionaries().combine_chunks().to_batches()[0]
+
+    def expect_arrow(self, columns: Collection[str]) -> None:
+        """For who makes record batches of the runs himself: the next ones are made ready for that."""
+        self._wish.objects, self._wish.joined_values = False, "value" in columns
 
     def without(self, partitions: Collection[TopicPartition]) -> ColumnarBatch:
         """The batch less these partitions; the same object if it has none of them."""

@@ -2,7 +2,7 @@
 
 It helps whoever takes objects: they cost so much that the consuming thread is the one that all wait for. Who takes
 columns spends no more on them than the receiving thread and the broker do, and two processors have no time left for
-a third thread.
+a third thread. For him they are made in one pass, when they are wanted (joining).
 """
 
 from __future__ import annotations

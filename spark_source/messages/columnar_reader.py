@@ -45,6 +45,7 @@ def read_columnar(
     """
     tp = wanted.partition
     schema = arrow_schema([column.arrow for column in columns])
+    sources = {column.source for column in columns}
     larger = replace(config, fetch_message_max_bytes=max(_FETCH_BYTES, config.fetch_message_max_bytes))
     position = wanted.start
     with ExitStack() as until_read:
@@ -61,6 +62,7 @@ def read_columnar(
                     break
                 continue
             deadline = time.monotonic() + min(_SILENCE_S, timeout_s)
+            batch.expect_arrow(sources)
             for run in batch.runs:
                 # over what stands behind the last message, too
                 position = max(position, run.next_offset)

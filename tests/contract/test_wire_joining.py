@@ -156,6 +156,8 @@ def test_values_are_joined_for_who_takes_them_as_columns_and_for_nobody_else(dec
     taken.to_arrow()
     taken.messages()
     assert decoded(decoder).joined_values is None
+    taken.expect_arrow(["offset", "value"])
+    assert decoded(decoder).joined_values is not None
 
 
 def test_what_is_wrong_is_said_as_decoding_says_it(decoder):
