@@ -10,6 +10,7 @@ from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
 from legacy_consumer.embedded.waiting import wait_for
 from tests.interop.mixed_group import PYTHON
 from tests.support.jvm_member import Consumed, Subscription
+from tests.support.stopwatch import Stopwatch
 from tests.support.zk_wire import close_session
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition
@@ -69,7 +70,7 @@ class HereMember:
     def kill(self):
         self.connector.shutdown()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -91,7 +92,7 @@ def test_expired_session_of_a_python_member_is_survived(new_group, cluster, vers
     group.forgive_uncommitted(ours)
     ours.expire_session(cluster)
     assert ours.connector.wait_until(
-        lambda status: status.phase is Phase.STABLE and ours.store.session_id not in (0, first_session), 30
+        lambda status: status.phase is Phase.STABLE and ours.store.session_id not in (0, first_session), 60
     )
     group.settle("Python's session expires", PYTHON)
     group.produce_round()
@@ -123,7 +124,7 @@ def test_garbage_registration_stops_jvm_members_and_not_ours(new_group, cluster,
     theirs = group.start(version, "j1", subscription)
     assert "ConsumerRebalanceFailedException" in theirs.await_event("failed")
     # registered, so half is to be its own, and ours gives that half up; it owns nothing
-    assert ours.connector.wait_until(lambda status: status.phase is Phase.STABLE and len(status.owned) == 2, 30)
+    assert ours.connector.wait_until(lambda status: status.phase is Phase.STABLE and len(status.owned) == 2, 60)
     assert sorted(group.member_ids()) == sorted(["g", f"{name}_j1", f"{name}_p1"])
     assert {owner.rpartition("-")[0] for owner in group.owners().values()} == {f"{name}_p1"}
     assert f"leaves out member g (unknown), which is unreadable: {garbage}" in caplog.text
@@ -217,10 +218,11 @@ def test_slow_handler_holds_the_hand_over_no_longer_than_its_drain_timeout(new_g
     ours.busy.acquire()
     before = len(ours.consumed)
     group.produce(1)
-    wait_for(lambda: len(ours.consumed) > before, 10, lambda: AssertionError("no message came"))
+    wait_for(lambda: len(ours.consumed) > before, 60, lambda: AssertionError("no message came"))
     group.forgive_uncommitted(ours)
-    group.join("1.1.1", "a", subscription)
-    assert group.steps[-1].seconds < 5
+    with Stopwatch() as watch:
+        group.join("1.1.1", "a", subscription)
+    assert group.steps[-1].seconds - watch.late_s < 5
     ours.busy.release()
     group.produce_round(3)
     group.verdict()
@@ -243,7 +245,7 @@ def test_what_a_jvm_member_is_due_is_not_kept_from_it_while_ours_wait_for_one_th
         return "".join(text.get(number, f"{name}_.").removeprefix(f"{name}_")[0] for number in range(6))
 
     # b gives up 3, which it had kept for as long as c seemed to wait; what a left has no owner
-    wait_for(lambda: owners() == "..bccc", 30, lambda: AssertionError(owners()))
+    wait_for(lambda: owners() == "..bccc", 60, lambda: AssertionError(owners()))
     group.produce_round()
     group.join(PYTHON, "a", subscription, **patient)
     assert owners() == "aabbcc"
