@@ -21,12 +21,21 @@ from typing import Any, ClassVar
 from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionDropped, ConnectionHandler
-from kazoo.protocol.serialization import Connect
-from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
+from kazoo.protocol.connection import (
+    CHANGED_EVENT,
+    CHILD_EVENT,
+    CLOSE_RESPONSE,
+    CREATED_EVENT,
+    DELETED_EVENT,
+    ConnectionDropped,
+    ConnectionHandler,
+)
+from kazoo.protocol.serialization import Connect, GetChildren2
+from kazoo.protocol.states import EVENT_TYPE_MAP, EventType, KeeperState, WatchedEvent
 
 from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
+from zk_layout.short_calls import ShortCalls
 from zk_layout.sockets import open_socket
 from zk_layout.store import Watcher, WatchEvent, WatchKind
 
@@ -40,6 +49,15 @@ _XID_AND_TYPE = 8
 _LAST_XID = 2**31 - 1
 _TURN_S = 0.01  # how long to wait for one's turn to send
 _LONG_INT = struct.Struct(">qi")
+_EVENT = struct.Struct(">iii")  # what happened, the state of the session, the length of the path
+_WATCHED_BY = {
+    CREATED_EVENT: slice(0, 1),
+    CHANGED_EVENT: slice(0, 1),
+    DELETED_EVENT: slice(0, 2),
+    CHILD_EVENT: slice(1, 2),
+}
+"""Which of kazoo's two maps of watchers, data and children, hear of it."""
+_NOTHING = slice(0)
 
 _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the session
 
@@ -97,6 +115,8 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self.last_failure: OSError | None = None
         self.hosts = 1
         self._tls = tls
+        self._reading = select.poll()
+        self._polled: list[int] = []
 
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any
@@ -123,19 +143,36 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         if decrypted:
             timeout = 0
         # kazoo makes an epoll object for each of its several waits per request; this is what a request costs most
-        poll = select.poll()
-        for sock in rlist:
-            poll.register(sock, select.POLLIN)
-        for sock in wlist:
-            poll.register(sock, select.POLLOUT)
+        poll = self._poll_for_writing(wlist) if wlist else self._poll_for_reading(rlist)
         ready = {fd for fd, _ in poll.poll(None if timeout is None else timeout * 1000)}
         readable = [sock for sock in rlist if sock.fileno() in ready or sock in decrypted]
         return readable, [sock for sock in wlist if sock.fileno() in ready], []
 
+    @staticmethod
+    def _poll_for_writing(wlist: Any) -> Any:
+        poll = select.poll()
+        for sock in wlist:
+            poll.register(sock, select.POLLOUT)
+        return poll
+
+    def _poll_for_reading(self, rlist: Any) -> Any:
+        """Nobody but kazoo's thread waits to read, nearly always for the same."""
+        descriptors = [sock.fileno() for sock in rlist]
+        if descriptors != self._polled:
+            self._polled, self._reading = descriptors, select.poll()
+            for descriptor in descriptors:
+                self._reading.register(descriptor, select.POLLIN)
+        return self._reading
+
     def dispatch_callback(self, callback: Any) -> None:
         """Call it here and now, on the connection's thread: so callbacks keep the order of the server's messages."""
+        self.call(callback.func, *callback.args)
+
+    @staticmethod
+    def call(function: Any, *arguments: Any) -> None:
+        """Call a watcher; what it raises is its own affair."""
         try:
-            callback.func(*callback.args)
+            function(*arguments)
         except Exception:
             logger.exception("a watcher failed")
 
@@ -198,6 +235,7 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._received = bytearray()
+        self._calls = ShortCalls()
         self._sending = threading.Lock()
         """Held from the choice of a request's number to the end of its sending: answers come in that order."""
         self._takes_others = False
@@ -275,6 +313,17 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
 
     def _read(self, length: int, timeout: float) -> bytes:
         received = self._received
+        if len(received) < length:
+            self._receive(length, timeout)
+        part = bytes(received[:length])
+        del received[:length]
+        return part
+
+    def _receive(self, length: int, timeout: float) -> None:
+        received = self._received
+        while self._calls.receive(self._socket, received):
+            if len(received) >= length:
+                return
         with self._socket_error_handling():
             while len(received) < length:
                 try:
@@ -286,12 +335,12 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
                 if not chunk:
                     raise ConnectionDropped("the server closed the connection")
                 received += chunk
-        part = bytes(received[:length])
-        del received[:length]
-        return part
 
     def _write(self, message: bytes, timeout: float) -> None:
-        left = memoryview(message)
+        sent = self._calls.send(self._socket, message)
+        if sent == len(message):
+            return
+        left = memoryview(message)[sent:]
         with self._socket_error_handling():
             while left:
                 try:
@@ -317,6 +366,21 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
     def _holds_a_message(self) -> bool:
         received = self._received
         return len(received) >= _INT.size and len(received) - _INT.size >= _INT.unpack_from(received)[0]
+
+    def _read_watch_event(self, buffer: bytes, offset: int) -> None:
+        """kazoo's own makes four records of an event; who gives up what he watches himself gets one for each znode."""
+        code, _, length = _EVENT.unpack_from(buffer, offset)
+        offset += _EVENT.size
+        path = buffer[offset : offset + length].decode()
+        client = self.client
+        watchers: list[Any] = []
+        for known in (client._data_watchers, client._child_watchers)[_WATCHED_BY.get(code, _NOTHING)]:
+            watchers += known.pop(path, ())
+        if not watchers or client._stopped.is_set():
+            return
+        event = WatchedEvent(EVENT_TYPE_MAP[code], client._state, client.unchroot(path))
+        for watch in watchers:
+            self.handler.call(watch, event)
 
     def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
         self._note_question(xid)
@@ -441,6 +505,17 @@ class ReadMany:
 
     def __repr__(self) -> str:
         return f"read of {len(self._paths)} znodes"
+
+
+class ListChildren(GetChildren2):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's, with the reply left to the asking thread: the members of a process all get the same one."""
+
+    __slots__ = ()
+
+    @classmethod
+    def deserialize(cls, reply: bytes, offset: int) -> bytes:
+        """The undecoded reply."""
+        return reply[offset:]
 
 
 class WatchMany:

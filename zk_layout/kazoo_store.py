@@ -29,7 +29,6 @@ from typing import Any
 from kazoo.protocol.serialization import (
     Exists,
     GetChildren,
-    GetChildren2,
     GetData,
 )
 from kazoo.protocol.states import KazooState, KeeperState
@@ -49,6 +48,7 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.kazoo_client import (
+    ListChildren,
     ReadMany,
     Reply,
     Secret,
@@ -60,7 +60,7 @@ from zk_layout.kazoo_client import (
     Write,
     stop_client,
 )
-from zk_layout.kazoo_translation import encode_acl, failure_of, stat_of, translated
+from zk_layout.kazoo_translation import decode_children, encode_acl, failure_of, stat_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
@@ -291,8 +291,7 @@ class KazooStore(ReadsMany):
 
     def list_children(self, path: str, watcher: Watcher | None = None) -> Children:
         """As get_children, with the count of their changes."""
-        names, stat = self._ask(GetChildren2(self._full(path), self._child_watch(path, watcher)), path)
-        return Children(tuple(sorted(names)), stat.cversion, stat.czxid)
+        return decode_children(self._ask(ListChildren(self._full(path), self._child_watch(path, watcher)), path))
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         """The Stat, or None; the watch is set either way."""

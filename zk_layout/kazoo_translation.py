@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.protocol.serialization import int_struct, write_string
+from kazoo.protocol.serialization import GetChildren2, int_struct, write_string
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL
 
@@ -21,7 +22,7 @@ from zk_layout.errors import (
     UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.store import Stat
+from zk_layout.store import Children, Stat
 
 _BY_PATH = {
     kazoo_errors.NoNodeError: NoNodeError,
@@ -80,3 +81,10 @@ def stat_of(stat: ZnodeStat) -> Stat:
         stat.dataLength,
         stat.numChildren,
     )
+
+
+@lru_cache(maxsize=16)
+def decode_children(reply: bytes) -> Children:
+    """A reply to a request for children and Stat; remembered, because the members of a process all get the same."""
+    names, stat = GetChildren2.deserialize(reply, 0)
+    return Children(tuple(sorted(names)), stat.cversion, stat.czxid)
