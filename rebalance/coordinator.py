@@ -151,7 +151,7 @@ class Coordinator:
             self._name, self._reader, assign, ownership, delivery, self._patience, self._hear_news
         )
         self._state = MemberState()
-        self._status = Status(Phase.CREATED)
+        self._status = self._published = Status(Phase.CREATED)
         self.counters = MemberCounters()
         self._busy_since: float | None = None
         self._rebalance_began: float | None = None
@@ -530,10 +530,11 @@ class Coordinator:
         if phase in (Phase.REBALANCING, Phase.DRAINING, Phase.WAITING) and self._degraded is not None:
             # it is trying again, and DEGRADED all the same
             phase = Phase.DEGRADED
+        error, owned, status = self._degraded or self._obstacle, self._ownership.owned, self._status
+        if status is self._published and status.phase is phase and status.error is error and status.owned == owned:
+            return
         with self._changed:
-            self._status = replace(
-                self._status, phase=phase, owned=dict(self._ownership.owned), error=self._degraded or self._obstacle
-            )
+            self._status = self._published = replace(status, phase=phase, owned=dict(owned), error=error)
             self._changed.notify_all()
 
 

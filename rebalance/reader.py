@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from rebalance.assignors.java_hash import java_sort_key
+from rebalance.assignors.java_hash import java_sorted
 from rebalance.group_warnings import member_warnings
 from rebalance.member_kinds import MemberKind, registration_kind
 from rebalance.snapshot import GroupSnapshot
@@ -130,7 +130,7 @@ class GroupReader:
         return self._snapshot
 
     def _readable(self) -> list[str]:
-        return sorted(self._registrations, key=java_sort_key)
+        return java_sorted(self._registrations)
 
     def _read_members(self) -> None:
         if self._ids is not None:
@@ -198,15 +198,15 @@ class GroupReader:
 
     def _read_topics(self) -> set[str]:
         """The topics that some member subscribes to; a topic filter sees all topics of the cluster."""
-        static = {
-            topic
-            for registration in self._registrations.values()
-            if not is_wildcard(registration)
-            for topic, _ in registration.subscription
-            # no such topic can exist, and ZooKeeper would refuse to look for it
-            if topic and "/" not in topic and topic not in {".", ".."}
-        }
-        wildcards = [r for r in self._registrations.values() if is_wildcard(r)]
+        named: set[str] = set()
+        wildcards: list[ConsumerRegistration] = []
+        for registration in self._registrations.values():
+            if is_wildcard(registration):
+                wildcards.append(registration)
+            else:
+                named.update([topic for topic, _ in registration.subscription])
+        # no such topic can exist, and ZooKeeper would refuse to look for it
+        static = {topic for topic in named if topic and "/" not in topic and topic not in {".", ".."}}
         if not wildcards:
             return static
         if self._cluster_topics is None:

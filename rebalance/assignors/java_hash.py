@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 
 _UNSIGNED_32 = 0xFFFFFFFF
 _SIGN_BIT = 0x80000000
@@ -36,6 +37,12 @@ def java_sort_key(text: str) -> str:
     if text.isascii() or max(text) < "\U00010000":
         return text
     return "".join(map(chr, _utf16_units(text)))
+
+
+def java_sorted(texts: Collection[str]) -> list[str]:
+    """Sorted as Java sorts text."""
+    # nobody leaves ASCII, and to ask that of each takes longer than to sort all
+    return sorted(texts) if "".join(texts).isascii() else sorted(texts, key=java_sort_key)
 
 
 def _utf16_units(text: str) -> tuple[int, ...] | bytes:

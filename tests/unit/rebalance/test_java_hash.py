@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalance.assignors.java_hash import extend_hash, java_sort_key, java_string_hash
+from rebalance.assignors.java_hash import extend_hash, java_sort_key, java_sorted, java_string_hash
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,7 @@ def test_a_hash_can_be_continued(begin, end):
 @given(st.lists(st.text(), max_size=6))
 def test_texts_sort_by_utf16_unit(texts):
     assert sorted(texts, key=java_sort_key) == sorted(texts, key=lambda t: t.encode("utf-16-be", "surrogatepass"))
+    assert java_sorted(texts) == sorted(texts, key=java_sort_key)
 
 
 def test_beyond_the_basic_plane_sorts_before_the_end_of_it():
