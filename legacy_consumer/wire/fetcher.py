@@ -55,6 +55,8 @@ _LOW_BACKLOG_BYTES = 4 * 1024 * 1024
 """With less than this waiting the next response is taken in, so that the one after it can be asked for."""
 _SERVICE_S = 0.05
 """So often sockets and searches are looked after while there is enough to hand out."""
+_OVERDUE_LOOK_S = 0.1
+"""So often brokers are looked at that say nothing; they may do so for seconds."""
 _SEARCH_SLICE_S = 0.005
 """While positions are being looked for: they take a round trip."""
 _LONG_SEARCH_SLICE_S = 0.05
@@ -104,6 +106,7 @@ class ColumnarFetcher:
         self._errors: list[KafkaError] = []
         self._complaints: set[tuple[object, str]] = set()
         self._next_service = 0.0
+        self._next_overdue_look = 0.0
         self._searching_since = 0.0
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -350,6 +353,9 @@ class ColumnarFetcher:
 
     def _ask(self, now: float) -> None:
         """Send a request to every broker that none is under way to."""
+        if self._all_are_asked():
+            # the rule: this is looked at several times for each response
+            return
         by_leader: dict[BrokerAddress, list[TopicPartition]] = {}
         for tp, state in self._states.items():
             if state.is_placed and state.leader is not None and state.not_before <= now:
@@ -369,13 +375,26 @@ class ColumnarFetcher:
             if self._links[address].is_idle and all(s.leader != address for s in self._states.values()):
                 self._hang_up(self._links[address])
 
+    def _all_are_asked(self) -> bool:
+        links = self._links
+        if not all(link.is_waiting for link in links.values()):
+            return False
+        # most partitions of a broker share one object, and hashing an address costs more than this all
+        leaders = {id(state.leader): state.leader for state in self._states.values()}
+        return all(leader is None or leader in links for leader in leaders.values())
+
     def _send(self, link: BrokerLink, partitions: Collection[TopicPartition]) -> None:
         states = self._states
         wanted: dict[TopicPartition, FetchPartition] = {}
         asked: dict[TopicPartition, tuple[int, int]] = {}
+        usual_bytes = link.limited(len(partitions), 0)
         for tp in partitions:
             state = states[tp]
-            wanted[tp] = FetchPartition(state.position, link.limited(len(partitions), state.larger_bytes))
+            limit = link.limited(len(partitions), state.larger_bytes) if state.larger_bytes else usual_bytes
+            one = state.asked
+            if one is None or one.offset != state.position or one.max_bytes != limit:
+                state.asked = one = FetchPartition(state.position, limit)
+            wanted[tp] = one
             asked[tp] = (state.life, state.position)
         try:
             link.send(wanted, asked)
@@ -458,6 +477,9 @@ class ColumnarFetcher:
     def _drop_overdue(self) -> None:
         """Give up brokers that say nothing, and meanwhile ask whether others lead what they led."""
         now = time.monotonic()
+        if now < self._next_overdue_look:
+            return
+        self._next_overdue_look = now + _OVERDUE_LOOK_S
         for link in list(self._links.values()):
             if not (link.is_overdue(now) or link.is_suspect(now)) or self._is_readable(link):
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from legacy_consumer.wire.connection import BrokerAddress
+from legacy_consumer.wire.protocol.fetch import FetchPartition
 
 
 @dataclass(slots=True, eq=False)
@@ -15,6 +16,7 @@ class PartitionState:
     leader: whom to ask; None while that is being looked for.
     larger_bytes: set while a message waits that is larger than the fetch size.
     failures: errors since something came, so that it is not asked for without a pause.
+    asked: as it was asked for last, to be used again while it is the same.
     """
 
     life: int
@@ -24,3 +26,4 @@ class PartitionState:
     larger_bytes: int = 0
     failures: int = 0
     not_before: float = 0.0
+    asked: FetchPartition | None = None

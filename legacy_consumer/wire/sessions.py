@@ -40,7 +40,9 @@ class FetchSessions:
             names = list(wanted)
             self._known = {tp: wanted[tp] for tp in (*names[first:], *names[:first])}
             return FetchPlan(self._session, dict(self._known))
-        changed = {tp: one for tp, one in wanted.items() if self._known.get(tp) != one}
+        known = self._known
+        # mostly the very same object, and comparing what is in it takes longer than all else here
+        changed = {tp: one for tp, one in wanted.items() if (was := known.get(tp)) is not one and was != one}
         forgotten = tuple(tp for tp in self._known if tp not in wanted)
         self._known = dict(wanted)
         return FetchPlan(self._session, changed, forgotten)
