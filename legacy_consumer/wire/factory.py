@@ -15,6 +15,7 @@ from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.positions import PositionFinder
 from legacy_consumer.wire.connection import BrokerAddress, Connection
 from legacy_consumer.wire.fetcher import ColumnarFetcher
+from legacy_consumer.wire.known_leaders import known_leaders
 from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader
 from legacy_consumer.wire.log_offsets import ColumnarLogOffsets
 from legacy_consumer.wire.opening import Opening, open_connection
@@ -36,6 +37,7 @@ class BrokerDoor:
         self._security: Security = security_of(config)
         self._client_id = config.client_id
         self._receive_buffer_bytes = config.socket_receive_buffer_bytes
+        self.known_leaders = known_leaders(config.zookeeper_connect, config.security_protocol)
         self._timeout_s = min(config.socket_timeout_ms / 1000, _OPENING_TIMEOUT_S)
         self.leaders = LeaderReader(
             store, config.security_protocol, self.open, timeout_s=min(self._timeout_s, _ACCESS_TIMEOUT_S)
@@ -150,4 +152,5 @@ def _fetcher(
         begin_opening=door.begin_opening,
         make_leader_finder=lambda on_news: LeaderFinder(door.leaders, backoff_s=settings.backoff_s, on_news=on_news),
         finder=PositionFinder(log_offsets, reset_to=reset_to, backoff_s=settings.backoff_s),
+        known_leaders=door.known_leaders,
     )

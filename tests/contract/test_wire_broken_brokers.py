@@ -46,7 +46,8 @@ class OutOfSight:
 
 class Cluster:
     def __init__(self):
-        store = MemoryStore(MemoryZooKeeper())
+        self.zookeeper = MemoryZooKeeper()
+        store = MemoryStore(self.zookeeper)
         store.start()
         self.store = OutOfSight(store)
         self._stack = ExitStack()
@@ -195,6 +196,48 @@ def test_an_error_that_lasts_is_raised_and_others_flow(cluster):
             errors.append(str(error))
     assert errors == ["t/0: offset 0: the broker says TOPIC_AUTHORIZATION_FAILED"]
     assert_whole(got, T0, T1)
+
+
+def two_that_fetch(cluster):
+    """Two fetchers that fetch one partition each from the same broker."""
+    fetchers = cluster.fetchers()
+    one, other = fetchers.fetcher(), fetchers.fetcher()
+    one.assign({T0: 0})
+    other.assign({T1: 0})
+    assert_whole(fetch(one, COUNT), T0)
+    assert_whole(fetch(other, COUNT), T1)
+    one.unassign([T0])
+    return one, other
+
+
+def test_a_partition_that_moves_to_another_member_of_the_process_is_not_looked_for(cluster):
+    cluster.broker(0, T0, T1)
+    _, other = two_that_fetch(cluster)
+    before = cluster.zookeeper.requests.total()
+    other.assign({T0: 0})
+    assert_whole(fetch(other, COUNT), T0)
+    assert cluster.zookeeper.requests.total() == before
+
+
+def test_a_leader_that_another_member_of_the_process_knew_is_told_by_the_broker_to_lead_no_more(cluster):
+    old = cluster.broker(0, T0, T1)
+    _, other = two_that_fetch(cluster)
+    old.errors[T0] = deque([6] * 1000)
+    cluster.broker(1, T0)
+    other.assign({T0: 0})
+    assert_whole(fetch(other, COUNT), T0)
+
+
+def test_a_broker_that_only_another_member_of_the_process_spoke_with_is_looked_for_all_the_same(cluster):
+    cluster.broker(0, T0)
+    fetchers = cluster.fetchers()
+    one, other = fetchers.fetcher(), fetchers.fetcher()
+    one.assign({T0: 0})
+    assert_whole(fetch(one, COUNT), T0)
+    before = cluster.zookeeper.requests.total()
+    other.assign({T0: 0})
+    assert_whole(fetch(other, COUNT), T0)
+    assert cluster.zookeeper.requests.total() > before
 
 
 def test_a_partition_whose_leader_moves_is_read_on_from_the_new_one(cluster):
