@@ -37,7 +37,7 @@ class Wish:
 class ColumnarBatch(ColumnSequence):
     """Implements FetchedBatch over columns. A batch without any tells that positions moved: see next_offsets."""
 
-    __slots__ = ("_next_offsets", "_runs", "_wish")
+    __slots__ = ("_count", "_next_offsets", "_runs", "_wish")
 
     def __init__(
         self,
@@ -46,6 +46,8 @@ class ColumnarBatch(ColumnSequence):
         wish: Wish | None = None,
     ) -> None:
         self._runs = runs
+        # asked for several times on its way to the user
+        self._count = sum(map(len, runs))
         self._wish = wish or Wish()
         if next_offsets is None:
             # not Columns.next_offset, which goes over what follows the last message, too
@@ -53,7 +55,7 @@ class ColumnarBatch(ColumnSequence):
         self._next_offsets = next_offsets
 
     def __len__(self) -> int:
-        return sum(map(len, self._runs))
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
