@@ -30,6 +30,7 @@ from benchmarks.comparison import Effort, Figures
 from benchmarks.observer import Observer
 from benchmarks.processes import JAVA_SOURCES, MembersProcess, Side, own_program
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
+from legacy_consumer.embedded.jvm import ALL_COMPILERS
 from legacy_consumer.embedded.process import Workspace
 
 JOIN_S, LEAVE_S, START_S = "join_s", "leave_s", "start_s"
@@ -96,7 +97,7 @@ class GroupScene:
         """Start servers and create the topic."""
         with ExitStack() as stack:
             zookeeper = stack.enter_context(EmbeddedZooKeeper(self.zookeeper_version, properties=_DURABLE))
-            kafka = stack.enter_context(EmbeddedKafka(zookeeper=zookeeper))
+            kafka = stack.enter_context(EmbeddedKafka(zookeeper=zookeeper, flags=ALL_COMPILERS))
             kafka.create_topic(_TOPIC, partitions=self.partitions)
             workspace = stack.enter_context(Workspace("benchmark"))
             observer = Observer(kafka.zookeeper_connect, _TOPIC, self.partitions)
