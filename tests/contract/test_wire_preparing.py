@@ -1,11 +1,12 @@
-"""The loop that decodes ahead: it gives what decode_records() gives, or nothing, and lets go when it is told."""
+"""The loop that decodes ahead: whom it works for, and that it lets go when it is told.
+
+What it decodes: test_wire_quick_decoding.py.
+"""
 
 import threading
 import weakref
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
 
 from legacy_consumer.errors import CorruptRecordsError
 from legacy_consumer.portions import all_of
@@ -14,47 +15,20 @@ from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.decoder import Decoder
 from legacy_consumer.wire.preparing import DONE, IS_POSSIBLE, MOST_AHEAD, QUEUED, STATE, Preparer
-from legacy_consumer.wire.records import decode_records, lay_out
-from tests.support.plain_sets import HEADERS, PLAIN, RECORDS, signed
-from tests.support.record_encoder import Written, batch, marker, message
-from tests.support.record_sets import TP, recorded, rows_of
+from legacy_consumer.wire.records import decode_records
+from tests.support.plain_sets import NEED_MORE, PLAIN, RECORDS
+from tests.support.quick_decoding import Ahead, assert_same
+from tests.support.record_encoder import Written, batch
+from tests.support.record_sets import TP, rows_of
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
 pytestmark = pytest.mark.skipif(not IS_POSSIBLE, reason="here record sets are decoded when they are wanted")
 
 
-class Rig:
-    def __init__(self):
-        self.preparer = Preparer()
-
-    def lay_out(self, data, position=0, *, read_committed=False, last_stable_offset=-1, take_memory=None):
-        return lay_out(
-            memoryview(bytearray(data)),
-            TP,
-            position,
-            read_committed=read_committed,
-            last_stable_offset=last_stable_offset,
-            take_memory=take_memory or (lambda size: memoryview(bytearray(size))),
-        )
-
-    def prepared(self, data, position=0, **options):
-        """The columns, by way of the loop; None if the set is not laid out, or something is wrong with it."""
-        plain = self.lay_out(data, position, **options)
-        if plain is None:
-            return None
-        row = self.preparer.begin(plain)
-        assert row is not None
-        eventually(lambda: self.state(row) == DONE)
-        return self.preparer.end(row)
-
-    def state(self, row):
-        return self.preparer._board[row, STATE]
-
-
 @pytest.fixture(scope="module")
 def rig():
-    made = Rig()
+    made = Ahead()
     yield made
     made.preparer.close()
 
@@ -63,66 +37,7 @@ def decoded(data, position=0, **options):
     return decode_records(data, TP, position, with_headers=True, **options)
 
 
-def values_of(columns):
-    return columns.cut_values(0, len(columns))
-
-
-def assert_same(prepared, data, position=0, **options):
-    wanted = decoded(data, position, **options)
-    assert rows_of(prepared) == rows_of(wanted)
-    assert values_of(prepared) == values_of(wanted)
-    assert (prepared.next_offset, prepared.has_more) == (wanted.next_offset, wanted.has_more)
-    assert prepared.incomplete_size == wanted.incomplete_size
-
-
-@pytest.mark.parametrize("recording", recorded(), ids=lambda one: one.name)
-def test_what_is_recorded_comes_as_it_would_without_or_is_left_alone(rig, recording):
-    committed = recording.options["read_committed"]
-    columns = rig.prepared(
-        recording.data, read_committed=committed, last_stable_offset=recording.options["last_stable_offset"]
-    )
-    if columns is not None:
-        assert_same(columns, recording.data, **recording.options)
-
-
-@pytest.mark.parametrize("position", range(41))
-def test_from_every_position_comes_what_lies_there(rig, position):
-    columns = rig.prepared(PLAIN, position)
-    if position in range(7):
-        assert_same(columns, PLAIN, position)
-    else:
-        assert columns is None  # batches before the position: a broker sends none that are whole
-
-
-@pytest.mark.parametrize("cut", [1, 11, 12, 60, 61, 200])
-def test_a_last_batch_that_is_cut_is_left_out(rig, cut):
-    data = PLAIN + batch([Written(n, None, b"x" * 50) for n in range(40, 60)])[:cut]
-    assert_same(rig.prepared(data), data)
-
-
-def test_headers_and_append_time_are_kept(rig):
-    data = batch([Written(n, b"k", b"v", 5, HEADERS) for n in range(4)], append_time=77)
-    assert_same(rig.prepared(data), data)
-
-
-@pytest.mark.parametrize(("start", "stop"), [(0, 40), (0, 1), (3, 3), (17, 31), (39, 40), (40, 40)])
-def test_values_of_a_slice_are_its_own(rig, start, stop):
-    assert values_of(rig.prepared(PLAIN).slice(start, stop)) == values_of(decoded(PLAIN).slice(start, stop))
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        PLAIN[:30],
-        message(Written(0, None, b"v"), 1),
-        batch(RECORDS[:5], codec="gzip"),
-        PLAIN + batch([Written(n, None, b"v") for n in range(40, 50)], codec="snappy"),
-        PLAIN + marker(40, 7, is_abort=True),
-        PLAIN + message(Written(40, None, b"v"), 0),
-    ],
-    ids=["nothing", "a part of a batch", "format 1", "compressed", "partly", "a control batch", "mixed formats"],
-)
+@pytest.mark.parametrize("data", NEED_MORE.values(), ids=NEED_MORE)
 def test_what_needs_more_than_to_be_decoded_is_not_laid_out(rig, data):
     assert rig.lay_out(data) is None
 
@@ -133,40 +48,6 @@ def test_readers_of_committed_messages_get_nothing_of_a_transaction_nor_from_beh
     assert rig.lay_out(transactional, read_committed=True) is None
     assert rig.lay_out(PLAIN, read_committed=True, last_stable_offset=30) is None
     assert_same(rig.prepared(PLAIN, read_committed=True, last_stable_offset=40), PLAIN)
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.tuples(st.integers(0, len(PLAIN) - 1), st.integers(0, 255)), max_size=4),
-    st.booleans(),
-    st.integers(0, len(PLAIN)),
-)
-@example([(100, 1)], False, len(PLAIN))
-def test_bytes_that_lie_are_never_taken_for_records_that_decoding_would_not_find(rig, lies, is_signed, length):
-    data = bytearray(PLAIN)
-    for place, octet in lies:
-        data[place] = octet
-    data = signed(data[:length]) if is_signed else bytes(data[:length])
-    columns = rig.prepared(data)
-    if columns is None:
-        return
-    try:
-        assert_same(columns, data)
-    except CorruptRecordsError as error:
-        pytest.fail(f"decoding says {error}")
-
-
-@pytest.mark.parametrize("place", [21, 61, 70, len(PLAIN) - 1])
-def test_what_does_not_match_its_checksum_is_left_to_decoding(rig, place):
-    data = bytearray(PLAIN)
-    data[place] ^= 64
-    assert rig.prepared(data) is None
-
-
-@given(st.integers(0, 100))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_checksums_match_whatever_the_length(rig, length):
-    assert_same(rig.prepared(batch([Written(0, None, bytes(length))])), batch([Written(0, None, bytes(length))]))
 
 
 def test_there_is_room_for_so_many_and_again_when_one_has_ended(rig):
@@ -201,7 +82,7 @@ def test_what_was_not_begun_is_taken_back(rig):
 
 
 def test_closing_ends_the_thread_and_nothing_begins_any_more():
-    rig = Rig()
+    rig = Ahead()
     before = set(threading.enumerate())
     assert rig.prepared(PLAIN) is not None
     (begun,) = set(threading.enumerate()) - before
@@ -314,7 +195,7 @@ def test_what_a_loop_uses_that_does_not_end_is_not_closed_under_it(monkeypatch, 
     ends = threading.Event()
     monkeypatch.setattr(Preparer, "_run", lambda *_: ends.wait(60))
     monkeypatch.setattr(preparing, "_END_WAIT_S", 0.01)
-    held = Rig()
+    held = Ahead()
     assert held.preparer.begin(held.lay_out(PLAIN)) is not None
     held.preparer.close()
     assert "does not come to an end" in caplog.text

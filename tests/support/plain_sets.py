@@ -1,10 +1,10 @@
-"""A record set that needs no more than to be decoded, for those who decode such in their own way."""
+"""Record sets that need no more than to be decoded, for those who decode such in their own way, and others."""
 
 from __future__ import annotations
 
 import struct
 
-from tests.support.record_encoder import Written, batch, crc32c
+from tests.support.record_encoder import Written, batch, crc32c, marker, message
 
 HEADERS = (("h", b"1"), ("none", None))
 RECORDS = [
@@ -14,6 +14,21 @@ RECORDS = [
     for number in range(40)
 ]
 PLAIN = batch(RECORDS[:7]) + batch(RECORDS[7:8]) + batch(RECORDS[8:30]) + batch(RECORDS[30:])
+
+_MANY = [Written(n, b"k", bytes([n % 251]) * (n % 300), n) for n in range(2000)]
+LONG = b"".join(batch(_MANY[at : at + 250]) for at in range(0, 2000, 250))
+"""Its batches have more bytes than checksums take at once, three blocks of 256, and so than one round of them."""
+
+NEED_MORE = {
+    "nothing": b"",
+    "a part of a batch": PLAIN[:30],
+    "format 1": message(Written(0, None, b"v"), 1),
+    "compressed": batch(RECORDS[:5], codec="gzip"),
+    "partly": PLAIN + batch([Written(n, None, b"v") for n in range(40, 50)], codec="snappy"),
+    "a control batch": PLAIN + marker(40, 7, is_abort=True),
+    "mixed formats": PLAIN + message(Written(40, None, b"v"), 0),
+}
+"""Or hold nothing."""
 
 
 def signed(data):

@@ -22,6 +22,7 @@ class Stopwatch:
         self.seconds = 0.0
         self.late_s = 0.0
         self._began = 0.0
+        self._left = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._tick, name="stopwatch", daemon=True)
 
@@ -33,10 +34,10 @@ class Stopwatch:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        took = time.monotonic() - self._began
+        self._left = time.monotonic()
         self._ended.set()
         self._thread.join()
-        self.seconds = max(0.0, took - self.late_s)
+        self.seconds = max(0.0, self._left - self._began - self.late_s)
 
     def _tick(self) -> None:
         due = time.monotonic() + _TICK_S
@@ -44,3 +45,5 @@ class Stopwatch:
             now = time.monotonic()
             self.late_s += max(0.0, now - due)
             due = now + _TICK_S
+        # The body's thread may be the first to run again after a standstill, and end before this one was woken for it.
+        self.late_s += max(0.0, self._left - due)

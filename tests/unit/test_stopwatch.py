@@ -8,6 +8,8 @@ import threading
 import time
 from pathlib import Path
 
+from tests.support.stopwatch import Stopwatch
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import sys
@@ -38,3 +40,24 @@ def test_what_a_process_stands_still_for_is_not_counted():
     seconds, late_s = map(float, told.split())
     assert late_s > stood_s - 0.1
     assert seconds < time.monotonic() - began - stood_s + 0.1
+
+
+class NeverInTime(threading.Event):
+    """Whoever waits for it is first woken when it is set, however short the time it asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked = threading.Event()
+
+    def wait(self, timeout=None):
+        self.asked.set()
+        return super().wait()
+
+
+def test_a_standstill_that_the_body_is_the_first_to_wake_from_is_not_counted_either():
+    watch = Stopwatch()
+    watch._ended = NeverInTime()
+    with watch:
+        assert watch._ended.asked.wait(60)
+        threading.Event().wait(0.2)
+    assert watch.late_s > 0.18
