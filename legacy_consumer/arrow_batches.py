@@ -37,16 +37,16 @@ class ColumnSequence(Sequence[Message]):
         """The offset after the last message of each partition."""
 
     @abstractmethod
+    def next_offsets_of(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
+        """The same of some of the messages."""
+
+    @abstractmethod
     def first(self, most: int) -> int:
         """How many of the first messages make one record batch cheaply; at least one, if there is any."""
 
     @abstractmethod
-    def up_to(self, count: int) -> ColumnSequence:
-        """The first so many."""
-
-    @abstractmethod
-    def behind(self, count: int) -> ColumnSequence:
-        """All but the first so many."""
+    def part(self, start: int, stop: int) -> ColumnSequence:
+        """Some of the messages; the same object if they are all."""
 
     @abstractmethod
     def without(self, partitions: Collection[TopicPartition]) -> ColumnSequence:
@@ -57,8 +57,8 @@ class ColumnSequence(Sequence[Message]):
         """As objects."""
 
     @abstractmethod
-    def portions(self) -> Sequence[Portion]:
-        """The messages, each made as it is asked for.
+    def portions(self, start: int, stop: int) -> Sequence[Portion]:
+        """Some of the messages, each made as it is asked for.
 
         Objects that live no longer than a loop's turn cost half of those that are made by the thousand, most of which
         would be Python's search for cycles among them.
@@ -70,15 +70,20 @@ class ColumnSequence(Sequence[Message]):
 
 
 class LazyMessages(Sequence[Message]):
-    """Columns as a sequence of messages, each made when it is asked for, and anew each time."""
+    """Columns, or some of their rows, as a sequence of messages: each made when it is asked for, and anew each time.
 
-    __slots__ = ("_columns",)
+    Parts are made by the thousand, so they are two numbers each and share all else.
+    """
 
-    def __init__(self, columns: ColumnSequence) -> None:
+    __slots__ = ("_columns", "_start", "_stop")
+
+    def __init__(self, columns: ColumnSequence, start: int = 0, stop: int | None = None) -> None:
         self._columns = columns
+        self._start = start
+        self._stop = len(columns) if stop is None else stop
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return self._stop - self._start
 
     def __iter__(self) -> Iterator[Message]:
         return chain.from_iterable(map(all_of, self.portions()))
@@ -88,11 +93,12 @@ class LazyMessages(Sequence[Message]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
-        if isinstance(index, slice):
-            start, stop, step = index.indices(len(self))
-            if step == 1:
-                return LazyMessages(self._columns.up_to(stop).behind(start))
-        return self._columns[index]
+        numbers = range(self._start, self._stop)[index]
+        if isinstance(numbers, int):
+            return self._columns[numbers]
+        if numbers.step == 1:
+            return self.part(numbers.start - self._start, max(numbers.start, numbers.stop) - self._start)
+        return [self._columns[number] for number in numbers]
 
     def __repr__(self) -> str:
         return f"<{len(self)} messages>"
@@ -100,11 +106,20 @@ class LazyMessages(Sequence[Message]):
     @property
     def next_offsets(self) -> Mapping[TopicPartition, int]:
         """The offset after the last message of each partition."""
-        return self._columns.next_offsets
+        return self._columns.next_offsets_of(self._start, self._stop)
+
+    @property
+    def columns(self) -> ColumnSequence:
+        """The same, not as messages."""
+        return self._columns.part(self._start, self._stop)
+
+    def part(self, start: int, stop: int) -> LazyMessages:
+        """Some of them: from start to before stop."""
+        return LazyMessages(self._columns, self._start + start, self._start + stop)
 
     def portions(self) -> Sequence[Portion]:
         """See ColumnSequence.portions."""
-        return self._columns.portions()
+        return self._columns.portions(self._start, self._stop)
 
 
 def check_columns(columns: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import Protocol
 
 from legacy_consumer.fetcher import Message
@@ -42,7 +43,7 @@ class ListPortion:
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.token = messages
-        self.numbers = iter(range(len(messages)))
+        self.numbers = numbers(len(messages))
 
     def through(self, gate: Iterator[object]) -> Iterator[Message]:
         """See Portion."""
@@ -56,4 +57,13 @@ def left(portion: Portion) -> int:
 
 def all_of(portion: Portion) -> Iterator[Message]:
     """What is left of it, with nothing that could stop it."""
-    return portion.through(iter([portion.token] * left(portion)))
+    return portion.through(repeat(portion.token, left(portion)))
+
+
+_SMALL = 1 << 10
+_SMALL_NUMBERS = list(range(_SMALL))
+
+
+def numbers(count: int) -> Iterator[int]:
+    """As of range(count). Few are there already: to make and free each would take half as long as its value does."""
+    return iter(range(count) if count > _SMALL else _SMALL_NUMBERS[:count])

@@ -38,10 +38,11 @@ _SLICE_S = 0.1
 """How long one poll may wait, so that a pause or the end of the stream is noticed."""
 _LEASE_SLICE_S = 0.01
 """How long to wait before the lease is looked at again; the next heartbeat renews it."""
-_TAKEN_TO_ITERATE = 10_000
-"""So many at once are taken from the fetcher for a loop, which comes back for each."""
-_RUN = 128
-_RUN_S = 50e-6
+_TAKEN_AT_ONCE = 10_000
+"""So many are taken from the fetcher for a loop that comes back for each, and where columns come for any: to part them
+costs less than to poll."""
+_RUN = 256
+_RUN_S = 100e-6
 """A run has at most so many messages, and no more than took the user about so long at his last pace."""
 
 
@@ -55,18 +56,14 @@ class _Hand:
         messages: Sequence[Message],
         next_offsets: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int],
+        *,
+        whole: bool = False,
     ) -> None:
+        """whole: not handed out one by one; nobody may see them in hand and not know it."""
         self.messages = messages
-        # columns are not handed out one by one; nobody may see them in hand and not know it
-        self.whole = isinstance(messages, ColumnSequence)
-        self.portions: Sequence[Portion]
+        self.whole = whole
+        self.portions: Sequence[Portion] | None = None
         self.portion = 0
-        if self.whole:
-            self.portions = ()
-        elif isinstance(messages, LazyMessages):
-            self.portions = messages.portions()
-        else:
-            self.portions = (ListPortion(messages),)
         self.next_offsets = next_offsets
         self.epochs = epochs
         self.credited = epochs
@@ -79,10 +76,13 @@ class _Hand:
 
     def left(self) -> int:
         """How many are still to be handed out, one by one."""
-        return sum(map(left, self.portions))
+        return len(self.messages) if self.portions is None else sum(map(left, self.portions))
 
     def run(self, most: int) -> tuple[list[object], Iterator[Message]] | None:
         """A gate, and the next messages, at most so many, as far as it lets them through; None if none is left."""
+        if self.portions is None:
+            messages = self.messages
+            self.portions = messages.portions() if isinstance(messages, LazyMessages) else (ListPortion(messages),)
         while self.portion < len(self.portions):
             portion = self.portions[self.portion]
             count = left(portion)
@@ -133,6 +133,7 @@ class KafkaStream:
         self._consumed_epochs: Mapping[TopicPartition, int] = self._live
         self._hand: _Hand | None = None
         self._left: _Hand | None = None
+        self._least = 1
         self._interrupted = False
         self._gate: list[object] = []
         self._paused = False
@@ -156,7 +157,7 @@ class KafkaStream:
     def _runs(self) -> Iterator[Iterator[Message]]:
         run, looked_at = 1, self._clock.monotonic()
         while True:
-            hand = self._advance(_TAKEN_TO_ITERATE, None)
+            hand = self._advance(_TAKEN_AT_ONCE, None)
             if hand is None:
                 return
             while self._goes_on(hand) and (taken := hand.run(run)) is not None:
@@ -174,7 +175,7 @@ class KafkaStream:
         hand = self._hand
         taken = hand.run(1) if hand is not None and not hand.whole and self._goes_on(hand) else None
         if taken is None:
-            hand = self._advance(_TAKEN_TO_ITERATE, None)
+            hand = self._advance(_TAKEN_AT_ONCE, None)
             taken = hand.run(1) if hand is not None else None
             if taken is None:
                 raise StopIteration
@@ -413,14 +414,16 @@ class KafkaStream:
         # the lives that the partitions have now.
         epochs = self._live
         try:
-            batch = self._fetcher.poll(max_messages, slice_s)
+            batch = self._fetcher.poll(max(max_messages, self._least), slice_s)
         except LegacyConsumerError:
             self.fetch_errors += 1
             raise
         if batch is None:
             return None
-        messages = batch if isinstance(batch, ColumnSequence) else batch.messages()
-        return _Hand(messages, batch.next_offsets, epochs)
+        if not isinstance(batch, ColumnSequence):
+            return _Hand(batch.messages(), batch.next_offsets, epochs)
+        self._least = _TAKEN_AT_ONCE
+        return _Hand(LazyMessages(batch), batch.next_offsets, epochs)
 
     def _take(self, max_messages: int, as_columns: bool = False) -> _Hand | None:
         """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
@@ -436,11 +439,7 @@ class KafkaStream:
                 gone = {tp for tp in left.next_offsets if self._live.get(tp) != left.epochs.get(tp, 0)}
                 if gone:
                     left = _hand_without(left, gone)
-            if isinstance(left.messages, ColumnSequence):
-                left, self._left = _part_columns(left, max_messages, as_columns)
-            elif len(left.messages) > max_messages:
-                self._left = _Hand(left.messages[max_messages:], left.next_offsets, left.epochs)
-                left = _hand_of(left.messages[:max_messages], left.epochs)
+            left, self._left = _parted(left, max_messages, as_columns)
             if not left.messages:
                 # a fetcher says so where it put partitions whose position was not known, or lay outside the log
                 self._count_consumed(left.next_offsets, left.epochs)
@@ -475,22 +474,37 @@ def _partition_of(message: Message) -> TopicPartition:
 
 
 def _hand_without(hand: _Hand, gone: Collection[TopicPartition]) -> _Hand:
-    if isinstance(hand.messages, ColumnSequence):
-        kept = hand.messages.without(gone)
-        return _Hand(kept, kept.next_offsets, hand.epochs)
+    if isinstance(hand.messages, LazyMessages):
+        kept = hand.messages.columns.without(gone)
+        return _Hand(LazyMessages(kept), kept.next_offsets, hand.epochs)
     return _hand_of([m for m in hand.messages if _partition_of(m) not in gone], hand.epochs)
 
 
-def _part_columns(hand: _Hand, most: int, as_columns: bool) -> tuple[_Hand, _Hand | None]:
+def _parted(hand: _Hand, most: int, as_columns: bool) -> tuple[_Hand, _Hand | None]:
     """What is handed out at once, as one record batch or as messages, and the rest."""
-    columns = hand.messages
-    assert isinstance(columns, ColumnSequence)
-    count = columns.first(most) if as_columns else min(most, len(columns))
-    if count == len(columns):
-        return (hand if as_columns else _Hand(LazyMessages(columns), hand.next_offsets, hand.epochs)), None
-    ours, rest = columns.up_to(count), columns.behind(count)
-    handed_out = ours if as_columns else LazyMessages(ours)
-    return _Hand(handed_out, ours.next_offsets, hand.epochs), _Hand(rest, rest.next_offsets, hand.epochs)
+    messages, count = hand.messages, len(hand.messages)
+    first = min(most, count)
+    if not isinstance(messages, LazyMessages):
+        if first == count:
+            return hand, None
+        ours = _hand_of(messages[:first], hand.epochs)
+        return ours, _Hand(messages[first:], hand.next_offsets, hand.epochs)
+    if as_columns:
+        columns = messages.columns
+        first = columns.first(most)
+        columns = columns.part(0, first)
+        ours = _Hand(columns, columns.next_offsets, hand.epochs, whole=True)
+    elif first == count:
+        return hand, None
+    else:
+        part = messages.part(0, first)
+        ours = _Hand(part, part.next_offsets, hand.epochs)
+    if first == count:
+        return ours, None
+    rest = messages.part(first, count)
+    # as a rule they are of one partition, which ends where it did
+    ends = hand.next_offsets if len(hand.next_offsets) == 1 else rest.next_offsets
+    return ours, _Hand(rest, ends, hand.epochs)
 
 
 def _hand_of(messages: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> _Hand:

@@ -10,6 +10,7 @@ from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence
 from legacy_consumer.fetcher import Message
 from legacy_consumer.portions import Portion, all_of
 from legacy_consumer.wire.records import Columns
+from legacy_consumer.wire.records.messages import Rows
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Wish:
 class ColumnarBatch(ColumnSequence):
     """Implements FetchedBatch over columns. A batch without any tells that positions moved: see next_offsets."""
 
-    __slots__ = ("_count", "_next_offsets", "_runs", "_wish")
+    __slots__ = ("_count", "_next_offsets", "_rows", "_runs", "_wish")
 
     def __init__(
         self,
@@ -49,10 +50,8 @@ class ColumnarBatch(ColumnSequence):
         # asked for several times on its way to the user
         self._count = sum(map(len, runs))
         self._wish = wish or Wish()
-        if next_offsets is None:
-            # not Columns.next_offset, which goes over what follows the last message, too
-            next_offsets = {run.topic_partition: int(run.offsets[-1]) + 1 for run in runs}
         self._next_offsets = next_offsets
+        self._rows: list[Rows] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -73,17 +72,42 @@ class ColumnarBatch(ColumnSequence):
         raise IndexError(msg)
 
     def __iter__(self) -> Iterator[Message]:
-        return chain.from_iterable(map(all_of, self.portions()))
+        return chain.from_iterable(map(all_of, self.portions(0, self._count)))
 
-    def portions(self) -> Sequence[Portion]:
-        """The messages, each made as it is asked for; a portion of each run."""
+    def portions(self, start: int, stop: int) -> Sequence[Portion]:
+        """Some of the messages, each made as it is asked for; each portion of one run."""
         self._wish.objects, self._wish.joined_values = True, False
-        return [run.portion() for run in self._runs]
+        if self._rows is None:
+            self._rows = [Rows(run) for run in self._runs]
+        places = self._places(start, stop)
+        return [portion for number, begin, end in places for portion in self._rows[number].portions(begin, end)]
+
+    def _places(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """In which run these messages are, and where there."""
+        found: list[tuple[int, int, int]] = []
+        at = 0
+        for number, run in enumerate(self._runs):
+            count = len(run)
+            begin, end = max(start - at, 0), min(stop - at, count)
+            if begin < end:
+                found.append((number, begin, end))
+            at += count
+        return found
 
     @property
     def next_offsets(self) -> Mapping[TopicPartition, int]:
         """The offset after the last message of each partition in the batch."""
+        if self._next_offsets is None:
+            self._next_offsets = self.next_offsets_of(0, self._count)
         return self._next_offsets
+
+    def next_offsets_of(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
+        """The same of some of the messages."""
+        # not Columns.next_offset, which goes over what follows the last message, too
+        return {
+            self._runs[number].topic_partition: int(self._runs[number].offsets[end - 1]) + 1
+            for number, _, end in self._places(start, stop)
+        }
 
     @property
     def runs(self) -> Sequence[Columns]:
@@ -99,13 +123,12 @@ class ColumnarBatch(ColumnSequence):
             count += len(run)
         return min(count, most)
 
-    def up_to(self, count: int) -> ColumnarBatch:
-        """The first so many."""
-        return ColumnarBatch(_between(self._runs, 0, count), wish=self._wish)
-
-    def behind(self, count: int) -> ColumnarBatch:
-        """All but the first so many."""
-        return ColumnarBatch(_between(self._runs, count, len(self)), wish=self._wish)
+    def part(self, start: int, stop: int) -> ColumnarBatch:
+        """Some of the messages; the same object if they are all."""
+        if start == 0 and stop == self._count:
+            return self
+        places = self._places(start, stop)
+        return ColumnarBatch([self._runs[number].slice(begin, end) for number, begin, end in places], wish=self._wish)
 
     def messages(self) -> Sequence[Message]:
         """The messages, in order, made anew with each call."""
@@ -130,20 +153,9 @@ class ColumnarBatch(ColumnSequence):
 
     def without(self, partitions: Collection[TopicPartition]) -> ColumnarBatch:
         """The batch less these partitions; the same object if it has none of them."""
-        unwanted = self._next_offsets.keys() & partitions
+        unwanted = self.next_offsets.keys() & partitions
         if not unwanted:
             return self
         kept = [run for run in self._runs if run.topic_partition not in unwanted]
-        next_offsets = {tp: at for tp, at in self._next_offsets.items() if tp not in unwanted}
+        next_offsets = {tp: at for tp, at in self.next_offsets.items() if tp not in unwanted}
         return ColumnarBatch(kept, next_offsets, self._wish)
-
-
-def _between(runs: Sequence[Columns], start: int, stop: int) -> list[Columns]:
-    found: list[Columns] = []
-    at = 0
-    for run in runs:
-        begin, end = max(start - at, 0), min(stop - at, len(run))
-        if begin < end:
-            found.append(run.slice(begin, end) if end - begin < len(run) else run)
-        at += len(run)
-    return found

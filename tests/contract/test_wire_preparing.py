@@ -9,13 +9,14 @@ import weakref
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError
-from legacy_consumer.portions import all_of
+from legacy_consumer.portions import all_of, left
 from legacy_consumer.wire import preparing
 from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.decoder import Decoder
 from legacy_consumer.wire.preparing import DONE, IS_POSSIBLE, MOST_AHEAD, QUEUED, STATE, Preparer
 from legacy_consumer.wire.records import decode_records
+from legacy_consumer.wire.records.messages import Rows
 from tests.support.plain_sets import NEED_MORE, PLAIN, RECORDS
 from tests.support.quick_decoding import Ahead, assert_same
 from tests.support.record_encoder import Written, batch
@@ -176,7 +177,7 @@ def test_messages_do_not_keep_what_they_were_made_of_twice(decoder):
 
 
 @pytest.mark.parametrize("is_packed", [True, False])
-def test_a_portion_that_is_taken_in_runs_of_any_length_gives_each_message_once(decoder, is_packed):
+def test_portions_that_are_taken_in_runs_of_any_length_give_each_message_once(decoder, is_packed):
     values = [b"%d" % number for number in range(5000)]
     records = record_set(batch([Written(number, None, value) for number, value in enumerate(values)]))
     decoder.wish.objects = is_packed
@@ -184,11 +185,13 @@ def test_a_portion_that_is_taken_in_runs_of_any_length_gives_each_message_once(d
     eventually(lambda: is_ahead(decoder, records) == is_packed)
     columns = decoder.decode(records, 0)
     assert (columns.packed_values is not None) == is_packed
-    portion, got = columns.portion(), []
-    for length in (1, 128, 900, 3, 2000, 128, 1024):
-        got += portion.through(iter([portion.token] * length))
-    got += all_of(portion)
-    assert [(m.offset(), m.value()) for m in got] == list(enumerate(values))
+    got = []
+    for portion in Rows(columns).portions(7, 4990):
+        for length in (1, 128, 500, 3):
+            got += portion.through(iter([portion.token] * min(length, left(portion))))
+        got += all_of(portion)
+        assert not left(portion)
+    assert [(m.offset(), m.value()) for m in got] == list(enumerate(values))[7:4990]
 
 
 def test_what_a_loop_uses_that_does_not_end_is_not_closed_under_it(monkeypatch, caplog):

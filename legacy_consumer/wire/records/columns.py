@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legacy_consumer.wire.records.cutting import PackedFields, cut
-from legacy_consumer.wire.records.messages import ColumnMessage, RowPortion, messages_of
+from legacy_consumer.wire.records.messages import ColumnMessage, messages_of
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -152,10 +152,6 @@ class Columns:
         """The values of these records as bytes objects, all at once."""
         packed = self.packed_values
         return cut(self.data, self.values.slice(start, stop)) if packed is None else packed.slice(start, stop).cut()
-
-    def portion(self) -> RowPortion:
-        """The messages, each made as it is asked for."""
-        return RowPortion(self)
 
     def to_arrow(self, columns: Collection[str] = ARROW_COLUMNS) -> pa.RecordBatch:
         """The wanted columns, in the order of ARROW_COLUMNS; the others cost nothing. See arrow.py for their types.

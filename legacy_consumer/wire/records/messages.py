@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from operator import length_hint
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from legacy_consumer.errors import CorruptRecordsError
-from legacy_consumer.portions import all_of
+from legacy_consumer.portions import all_of, numbers
 from legacy_consumer.wire.records.cutting import cut
 from legacy_consumer.wire.records.headers import HeaderList, parse_headers
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from legacy_consumer.wire.records.columns import Columns
 
 
-class ColumnMessage(tuple["_Rows", "bytes | None", int]):
+class ColumnMessage(tuple["_Fields", "bytes | None", int]):
     """One record, with the accessors of legacy_consumer.fetcher.Message.
 
     The rows that it belongs to, its value, and its number among them: a tuple is the cheapest object to make many of.
@@ -60,26 +60,28 @@ class ColumnMessage(tuple["_Rows", "bytes | None", int]):
         return f"<message {self.topic()}/{self.partition()} at offset {self.offset()}>"
 
 
-class _Rows:
-    """The fields of the records of some columns as Python objects, each made for all records at its first use."""
+class _Fields:
+    """The fields of some rows of some columns as Python objects, each made for all of the rows at its first use."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, start: int, stop: int) -> None:
         self.topic, self.partition = columns.topic_partition
         self._columns = columns
+        self._rows = slice(start, stop)
 
     @cached_property
     def offsets(self) -> list[int]:
-        offsets: list[int] = self._columns.offsets.tolist()
+        offsets: list[int] = self._columns.offsets[self._rows].tolist()
         return offsets
 
     @cached_property
     def keys(self) -> tuple[bytes | None, ...]:
-        return cut(self._columns.data, self._columns.keys)
+        columns, rows = self._columns, self._rows
+        return cut(columns.data, columns.keys.slice(rows.start, rows.stop))
 
     @cached_property
     def timestamps(self) -> list[tuple[int, int]]:
-        columns = self._columns
-        return list(zip(columns.timestamp_types.tolist(), columns.timestamps.tolist(), strict=True))
+        columns, rows = self._columns, self._rows
+        return list(zip(columns.timestamp_types[rows].tolist(), columns.timestamps[rows].tolist(), strict=True))
 
     def headers_of(self, row: int) -> HeaderList | None:
         """Parsed anew each time: few records have any, and fewer are asked for them twice."""
@@ -88,37 +90,54 @@ class _Rows:
         if spans is None:
             msg = "these records were decoded without their headers: decode them with with_headers=True"
             raise ValueError(msg)
-        start, length = int(spans.starts[row]), int(spans.lengths[row])
+        start, length = (int(ends[self._rows][row]) for ends in (spans.starts, spans.lengths))
         try:
             return parse_headers(columns.data[start : start + length].tobytes()) or None
         except ValueError as error:
             raise CorruptRecordsError(columns.topic_partition, self.offsets[row], str(error)) from error
 
 
-_CUT_AT_ONCE = 1024
-"""Values that are cut for a loop that takes few at a time: as many as stay in the processor's own caches."""
+_AT_ONCE = 1024
+"""Rows of a portion at most: as many as have their values, and their numbers, in the processor's own caches."""
 
 
-class RowPortion:
-    """Implements Portion: the records of some columns. Values are cut when the first of them is asked for."""
+class Rows:
+    """Some columns as messages: what their portions share."""
 
-    __slots__ = ("_columns", "_values", "numbers", "token")
+    __slots__ = ("_columns", "_kept")
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._values: Iterator[bytes | None] = iter(())
-        self.token = _Rows(columns.without_copied_values())
-        self.numbers = iter(range(len(columns)))
+        self._kept = columns.without_copied_values()
+
+    def portions(self, start: int, stop: int) -> Iterator[RowPortion]:
+        """The messages of these rows."""
+        for at in range(start, stop, _AT_ONCE):
+            end = min(at + _AT_ONCE, stop)
+            yield RowPortion(self._columns, _Fields(self._kept, at, end), at, end)
+
+
+class RowPortion:
+    """Implements Portion: some rows of some columns. Values are cut when the first of them is asked for."""
+
+    __slots__ = ("_columns", "_start", "_stop", "_values", "numbers", "token")
+
+    def __init__(self, columns: Columns, fields: _Fields, start: int, stop: int) -> None:
+        self._columns = columns
+        self._start = start
+        self._stop = stop
+        self._values: Iterator[bytes | None] | None = None
+        self.token = fields
+        self.numbers = numbers(stop - start)
 
     def through(self, gate: Iterator[object]) -> Iterator[ColumnMessage]:
         """See Portion."""
-        wanted = length_hint(gate)
-        if length_hint(self._values) < wanted:
-            at = len(self._columns) - length_hint(self.numbers)
-            self._values = iter(self._columns.cut_values(at, at + max(wanted, _CUT_AT_ONCE)))
+        if self._values is None:
+            self._values = iter(self._columns.cut_values(self._start, self._stop))
         return map(ColumnMessage, zip(gate, self._values, self.numbers, strict=False))  # type: ignore[arg-type]
 
 
 def messages_of(columns: Columns) -> list[ColumnMessage]:
     """One message a record, in order."""
-    return list(all_of(RowPortion(columns)))  # type: ignore[arg-type]
+    portions = Rows(columns).portions(0, len(columns))
+    return list(chain.from_iterable(map(all_of, portions)))  # type: ignore[arg-type]

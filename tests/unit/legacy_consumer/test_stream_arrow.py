@@ -130,6 +130,33 @@ def test_batches_iteration_and_arrow_take_turns_without_losing_their_place(rig):
     assert rig.consumed(P0) == 22
 
 
+@pytest.mark.parametrize("size", [1, 3, 10, 13])
+def test_batches_that_a_poll_is_parted_into_count_one_after_the_other(rig, size):
+    rig.begin(P0, P1)
+    batches = rig.stream.batches(size)
+    seen = {P0: [], P1: []}
+    while sum(map(len, seen.values())) < 20:
+        batch = next(batches)
+        assert 1 <= len(batch) <= size
+        assert [rig.consumed(tp) for tp in seen] == [len(offsets) for offsets in seen.values()]
+        for one in batch:
+            seen[TopicPartition(one.topic(), one.partition())].append(one.offset())
+    assert seen == {P0: list(range(10)), P1: list(range(10))}
+
+
+@pytest.mark.parametrize("handed_out", [1, 5])
+def test_the_rest_of_a_poll_comes_without_a_partition_that_was_stopped(rig, handed_out):
+    rig.begin(P0, P1)
+    batches = rig.stream.batches(2)
+    first = [(m.topic(), m.offset()) for _ in range(handed_out) for m in next(batches)]
+    stopped, other = (P0, P1) if first[-1][0] == P0.topic else (P1, P0)
+    rig.stream.stop([stopped])
+    got = [one for one in first if one[0] == other.topic]
+    while len(got) < 10:
+        got += [(m.topic(), m.offset()) for m in next(batches)]
+    assert got == [(other.topic, offset) for offset in range(10)]
+
+
 def test_without_messages_in_time_it_is_an_error_unless_a_timeout_is_given(rig):
     rig.begin(P0, produced=0)
     with pytest.raises(ConsumerTimeoutError):
