@@ -51,10 +51,11 @@ def main() -> None:
     readable = select.poll()
     assert link.connection is not None
     readable.register(link.connection, select.POLLIN)
+    size = settings.bytes_of_each(len(positions))
     count = 0
     began = 0.0
     while count < wanted:
-        asked = {tp: FetchPartition(position, settings.partition_bytes) for tp, position in positions.items()}
+        asked = {tp: FetchPartition(position, size) for tp, position in positions.items()}
         link.send(asked, {})
         while (response := link.receive()) is None:
             readable.poll()

@@ -42,7 +42,7 @@ class ConsumerConfig(ClusterConfig):
     delivery_rule: str
     commit_conflict: str
     consumer_timeout_ms: int
-    fetch_message_max_bytes: int
+    fetch_message_max_bytes: int | None
     fetch_min_bytes: int
     fetch_wait_max_ms: int
     refresh_leader_backoff_ms: int

@@ -55,6 +55,10 @@ class Property:
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
 
+KAFKA_FETCH_BYTES = 1048576
+"""Kafka's default of fetch.message.max.bytes."""
+
+
 def _text(name: str, default: str | None, meaning: str, *, derived: str = "", required: bool = False) -> Property:
     return Property(name, Kind.TEXT, default, meaning, derived=derived, required=required)
 
@@ -155,7 +159,13 @@ _OFFSETS = (
     ),
 )
 _FETCH = (
-    _integer("fetch.message.max.bytes", 1048576, "most to fetch of one partition at a time", 1),
+    _integer(
+        "fetch.message.max.bytes",
+        None,
+        "most to fetch of one partition at a time",
+        1,
+        derived=f"{KAFKA_FETCH_BYTES}, of few partitions more",
+    ),
     _integer("fetch.min.bytes", 1, "least to wait for", 1),
     _integer("fetch.wait.max.ms", 100, "longest wait for that much"),
     _integer("socket.timeout.ms", 30000, "longest wait for a broker's answer; at least fetch.wait.max.ms", 10),

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TypeAlias
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.config.properties import KAFKA_FETCH_BYTES
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
 from zk_layout.model import Broker
 
@@ -102,7 +103,7 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
     the queue is full, which throttles it to a tenth; 2 ms and 20,000 messages are as fast as anything and hold 20 MB.
     Checking CRCs, as the JVM does, costs nothing that can be measured.
     """
-    fetch_bytes = config.fetch_message_max_bytes
+    fetch_bytes = config.fetch_message_max_bytes or KAFKA_FETCH_BYTES
     fetch_max_bytes = max(_FETCH_MAX_BYTES, fetch_bytes)
     settings: SettingsDict = {
         **_consumer_settings(config, brokers, config.group_id),

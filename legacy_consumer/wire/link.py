@@ -84,7 +84,7 @@ class BrokerLink:
         Before 0.10.1 a response has no limit as a whole, so each partition gets its part of it.
         """
         assert self.connection is not None
-        size = self._settings.partition_bytes
+        size = self._settings.bytes_of_each(count)
         if self.connection.versions.of(Api.FETCH) < FIRST_WITH_TOTAL_LIMIT and not larger:
             size = min(size, max(self._settings.response_bytes // max(count, 1), self._settings.least_partition_bytes))
         return max(size, larger)

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.properties import KAFKA_FETCH_BYTES
 
 _RESPONSE_BYTES = 8 * 1024 * 1024
+_FEW_PARTITIONS_BYTES = 2 * 1024 * 1024
+"""What each request and each record set costs, whatever its size, is felt with 1 MB, which is Kafka's default."""
 _LARGEST_BYTES = 100_000_000
 """librdkafka's receive.message.max.bytes: what a response, or one batch of messages, may have at most."""
 _OVERHEAD_BYTES = 64 * 1024
@@ -20,14 +23,16 @@ _SUSPICION_S = 2.0
 class FetchSettings:
     """Sizes in bytes.
 
-    partition_bytes: of each partition in a response; response_bytes: of a response. Both are what is asked for: the
-    first batch of messages is sent whole, whatever its size, from 0.10.1 on. largest_bytes: of one batch, or one
-    response: larger ones are an error.
+    partition_bytes: of each partition in a response; few_partitions_bytes: the same where they are so few that
+    response_bytes have room for it; response_bytes: of a response. All are what is asked for: the first batch of
+    messages is sent whole, whatever its size, from 0.10.1 on. largest_bytes: of one batch, or one response: larger ones
+    are an error.
     backlog_bytes: with so much received and not handed out no more is received.
     """
 
     client_id: str
     partition_bytes: int
+    few_partitions_bytes: int
     min_bytes: int
     max_wait_ms: int
     socket_timeout_s: float
@@ -42,10 +47,11 @@ class FetchSettings:
     @classmethod
     def of(cls, config: ConsumerConfig) -> FetchSettings:
         """What a user configured."""
-        size = config.fetch_message_max_bytes
+        size = config.fetch_message_max_bytes or KAFKA_FETCH_BYTES
         return cls(
             client_id=config.client_id,
             partition_bytes=size,
+            few_partitions_bytes=config.fetch_message_max_bytes or _FEW_PARTITIONS_BYTES,
             min_bytes=config.fetch_min_bytes,
             max_wait_ms=config.fetch_wait_max_ms,
             socket_timeout_s=config.socket_timeout_ms / 1000,
@@ -56,6 +62,10 @@ class FetchSettings:
             least_partition_bytes=min(_LEAST_PARTITION_BYTES, size),
             largest_bytes=max(_LARGEST_BYTES, size + _OVERHEAD_BYTES),
         )
+
+    def bytes_of_each(self, count: int) -> int:
+        """How many to ask of each of so many partitions."""
+        return max(self.partition_bytes, min(self.few_partitions_bytes, self.response_bytes // max(count, 1)))
 
     @property
     def suspicion_s(self) -> float:

@@ -46,7 +46,7 @@ def read_columnar(
     tp = wanted.partition
     schema = arrow_schema([column.arrow for column in columns])
     sources = {column.source for column in columns}
-    larger = replace(config, fetch_message_max_bytes=max(_FETCH_BYTES, config.fetch_message_max_bytes))
+    larger = replace(config, fetch_message_max_bytes=max(_FETCH_BYTES, config.fetch_message_max_bytes or 0))
     position = wanted.start
     with ExitStack() as until_read:
         log_offsets = open_log_offsets(config, new_store())

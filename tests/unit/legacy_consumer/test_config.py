@@ -41,7 +41,7 @@ def test_defaults_are_those_of_the_scala_consumer():
     assert (config.zookeeper_session_timeout_ms, config.zookeeper_connection_timeout_ms) == (6000, 6000)
     assert (config.rebalance_max_retries, config.rebalance_backoff_ms) == (4, 2000)
     assert (config.auto_commit_enable, config.auto_commit_interval_ms) == (True, 60000)
-    assert (config.fetch_message_max_bytes, config.fetch_min_bytes, config.fetch_wait_max_ms) == (1048576, 1, 100)
+    assert (config.fetch_message_max_bytes, config.fetch_min_bytes, config.fetch_wait_max_ms) == (None, 1, 100)
     assert (config.socket_timeout_ms, config.refresh_leader_backoff_ms) == (30000, 200)
     assert (config.auto_offset_reset, config.consumer_timeout_ms) == ("largest", -1)
     assert (config.offsets_storage, config.dual_commit_enabled) == ("zookeeper", False)

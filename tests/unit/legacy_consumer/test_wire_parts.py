@@ -168,6 +168,14 @@ def test_sizes_follow_the_fetch_size():
     assert usual.largest_response_bytes([60_000_000] * 2) > 120_000_000 > usual.largest_response_bytes([1])
 
 
+@pytest.mark.parametrize(
+    ("count", "size"), [(1, 2 << 20), (4, 2 << 20), (5, (8 << 20) // 5), (8, 1 << 20), (500, 1 << 20)]
+)
+def test_of_few_partitions_more_is_asked_where_nobody_says_how_much(count, size):
+    assert FetchSettings.of(config()).bytes_of_each(count) == size
+    assert FetchSettings.of(config(fetch_message_max_bytes=1 << 20)).bytes_of_each(count) == 1 << 20
+
+
 # The choice
 
 FAST = ()
