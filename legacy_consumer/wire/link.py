@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from legacy_consumer.wire.connection import BrokerAddress, Connection
 from legacy_consumer.wire.opening import Opening
+from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol.fetch import (
     FIRST_WITH_SESSIONS,
     FIRST_WITH_TOTAL_LIMIT,
@@ -25,6 +26,9 @@ from zk_layout.model import TopicPartition
 _LONGEST_THROTTLE_S = 60.0
 _CLOSE_WAIT_S = 1.0
 
+Asked = Mapping[TopicPartition, tuple[int, int]]
+"""(life, offset) of every partition in a request."""
+
 
 class BrokerLink:
     """For the polling thread alone. ready_at: not to be asked before, by time.monotonic()."""
@@ -42,9 +46,9 @@ class BrokerLink:
         self.connection: Connection | None = None
         self._suspected_until = 0.0
         self.is_watched = False
-        """Whether the fetcher waits for the socket itself."""
-        self.asked: Mapping[TopicPartition, tuple[int, int]] = {}
-        """(life, offset) of every partition in the request under way."""
+        """Whether the polling thread waits for the socket itself."""
+        self.asked: Asked = {}
+        """What the request under way asks for."""
 
     @property
     def is_idle(self) -> bool:
@@ -78,7 +82,24 @@ class BrokerLink:
         self.failures = 0
         return self.connection
 
-    def limited(self, count: int, larger: int) -> int:
+    def wanted(
+        self, partitions: Collection[TopicPartition], states: Mapping[TopicPartition, PartitionState]
+    ) -> tuple[dict[TopicPartition, FetchPartition], Asked]:
+        """What to ask for of these, from where they stand; kept there, to be used again while it is the same."""
+        wanted: dict[TopicPartition, FetchPartition] = {}
+        asked: dict[TopicPartition, tuple[int, int]] = {}
+        usual_bytes = self._limited(len(partitions), 0)
+        for tp in partitions:
+            state = states[tp]
+            limit = self._limited(len(partitions), state.larger_bytes) if state.larger_bytes else usual_bytes
+            one = state.asked
+            if one is None or one.offset != state.position or one.max_bytes != limit:
+                state.asked = one = FetchPartition(state.position, limit)
+            wanted[tp] = one
+            asked[tp] = (state.life, state.position)
+        return wanted, asked
+
+    def _limited(self, count: int, larger: int) -> int:
         """How many bytes to ask of each of so many partitions.
 
         Before 0.10.1 a response has no limit as a whole, so each partition gets its part of it.
@@ -89,9 +110,7 @@ class BrokerLink:
             size = min(size, max(self._settings.response_bytes // max(count, 1), self._settings.least_partition_bytes))
         return max(size, larger)
 
-    def send(
-        self, wanted: Mapping[TopicPartition, FetchPartition], asked: Mapping[TopicPartition, tuple[int, int]]
-    ) -> None:
+    def send(self, wanted: Mapping[TopicPartition, FetchPartition], asked: Asked) -> None:
         """Ask for these. Raises: BrokersUnavailableError."""
         connection = self.connection
         assert connection is not None

@@ -297,7 +297,7 @@ def test_a_broker_that_is_slow_and_leads_is_waited_for(cluster):
 
     def asked_and_told():
         poll_into(got, fetcher, timeout_s=0.01)
-        (link,) = fetcher._links.values() or [None]
+        (link,) = fetcher._links._links.values() or [None]
         return link is not None and link._suspected_until > 0 and not fetcher._leaders._open
 
     eventually(asked_and_told)
@@ -388,9 +388,9 @@ def test_close_ends_the_receiving_thread_wherever_in_a_response_it_is(cluster, s
     eventually(lambda: fetcher.poll(10, 0.001) is not None or broker.fetches)
     eventually(receiving_threads)
     if sent is None:
-        eventually(lambda: fetcher._receiver.news)
+        eventually(lambda: fetcher._links._receiver.news)
     else:
-        eventually(lambda: sum(fetcher._receiver.board[:, [HEAD_FILLED, FILLED]].sum(axis=1)) == sent)
+        eventually(lambda: sum(fetcher._links._receiver.board[:, [HEAD_FILLED, FILLED]].sum(axis=1)) == sent)
     fetcher.close()
     go_on.set()
     # it has ended, or is about to: on a busy machine closing does not wait for it for ever
@@ -404,7 +404,7 @@ def fetcher_with_a_response_in_store(cluster):
     fetcher = cluster.fetcher(fetch_message_max_bytes=1000)
     fetcher.assign({T0: 0, T1: 0})
     got = fetch(fetcher, 20, max_messages=10)
-    eventually(fetcher._has_news)
+    eventually(fetcher._links.has_news)
     return fetcher, got
 
 
@@ -435,7 +435,7 @@ def test_what_is_received_and_received_into_stays_within_the_backlog(cluster):
     got, most = Fetched(), 0
     while got.count < 2000:
         poll_into(got, fetcher, 20)
-        most = max(most, fetcher._backlog.nbytes + fetcher._receiver.under_way_bytes)
+        most = max(most, fetcher._backlog.nbytes + fetcher._links._receiver.under_way_bytes)
     assert got.offsets(T0) == list(range(2000))
     assert 200_000 < most < 250_000 + 110_000, "the last response may go beyond it"
 
