@@ -1,0 +1,67 @@
+"""Most worlds run in a process of their own from the session's start: unit tests leave it a processor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.running import DEFAULT_SEEDS
+
+ROOT = Path(__file__).parents[2]
+FIRST = 1000
+"""Those before are run in the tests' own process."""
+_PROCESSES = min(4, os.cpu_count() or 1)
+_NICE = 10
+"""What else is tested meanwhile goes first, for some of it looks at the time."""
+
+
+class ManyWorlds:
+    """Begun once, whoever asks first; ended with the session, whether anybody waits for it or not."""
+
+    def __init__(self):
+        self.process = None
+
+    def begin(self):
+        if self.process is None:
+            seeds = ["--first", str(FIRST), "--seeds", str(DEFAULT_SEEDS - FIRST), "--stop-after", "5"]
+            command = [sys.executable, "-m", "tests.simulation", *seeds, "--processes", str(_PROCESSES)]
+            niced = ["nice", "-n", str(_NICE), *command]
+            self.process = subprocess.Popen(
+                niced, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            )
+
+    def outcome(self):
+        """Its exit code and what it said."""
+        self.begin()
+        told = self.process.stdout.read()
+        return self.process.wait(), told
+
+    def end(self):
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # its children, too
+            self.process.communicate()
+
+
+_worlds = ManyWorlds()
+
+
+def pytest_collection_finish(session):
+    is_wanted = any("many_worlds" in getattr(item, "fixturenames", ()) for item in session.items)
+    if is_wanted and not session.config.option.collectonly:
+        _worlds.begin()
+
+
+def pytest_sessionfinish():
+    _worlds.end()
+
+
+@pytest.fixture
+def many_worlds():
+    return _worlds
