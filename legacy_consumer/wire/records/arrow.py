@@ -118,7 +118,11 @@ def _topic(columns: Columns) -> pa.Array:
 
 @lru_cache(maxsize=100)
 def _name(topic: str) -> pa.Array:
-    return pa.array([topic], pa.string())
+    # not pa.array(), which imports pandas where it is installed, to see whether its argument is of there: 40 MB
+    name = topic.encode()
+    return pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(np.array([0, len(name)], np.int32)), pa.py_buffer(name)]
+    )
 
 
 def _flat(kind: pa.DataType, numbers: NDArray[Any]) -> pa.Array:

@@ -56,3 +56,16 @@ def test_the_consumer_is_imported_without_the_decoder():
         "import sys, legacy_consumer, legacy_consumer.cli; print({'numba', 'cramjam', 'numpy'} & set(sys.modules))"
     )
     assert run(dict(os.environ), program) == ["set()"]
+
+
+def test_record_batches_are_made_without_pandas_which_takes_40_mb():
+    program = """
+import importlib.util, sys
+from legacy_consumer.wire.records import decode_records
+from tests.support.scripted_broker import message
+from zk_layout.model import TopicPartition
+batch = decode_records(message(0, b"one") + message(1, b"two"), TopicPartition("t\\u00e4glich", 0), 0).to_arrow()
+batch.validate(full=True)
+print(importlib.util.find_spec("pandas") is not None, "pandas" in sys.modules, batch.column("topic").to_pylist())
+"""
+    assert run(dict(os.environ), program) == ["True False ['täglich', 'täglich']"]
