@@ -42,7 +42,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart test lint format bench simulate mutants chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart test lint style types format bench simulate mutants chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -82,11 +82,15 @@ test: .venv/.dev $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run
 	@export PYTHONPATH="$(PYSPARK:%=$(CURDIR)/build/pyspark-%)$${PYTHONPATH:+:$$PYTHONPATH}"
 	exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
 
-lint: .venv/.dev ## format, style, types and spelling, checked only
+lint: style types ## format, style, spelling and types, checked only
+
+style: .venv/.dev
 	@$(bin)/ruff format --check .
 	$(bin)/ruff check .
-	$(bin)/mypy --strict
 	$(bin)/codespell
+
+types: .venv/.dev
+	@$(bin)/mypy --strict
 
 format: .venv/.dev ## rewrite the code in the project's format, mend what can be mended
 	@$(bin)/ruff check --fix --exit-zero --quiet .
