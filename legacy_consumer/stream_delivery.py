@@ -96,6 +96,9 @@ class StreamDelivery:
 
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
         """Read the committed offsets, now that the owner znodes stand and no other member commits, and start."""
+        if not claimed and self.listener is None:
+            # of most members of a group that changes: others' shares changed, and nobody wants to hear of it
+            return
         committed = self._offsets.read(list(claimed))
         starts = self._starting_positions(committed)
         by_stream: dict[KafkaStream, dict[TopicPartition, int]] = {}

@@ -16,6 +16,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 from rebalance.assignors.java_hash import java_sorted
 from rebalance.group_warnings import member_warnings
@@ -24,7 +25,7 @@ from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_reason
 from zk_layout.codecs import decode_registration, decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError
-from zk_layout.model import ConsumerRegistration, TopicPartition
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
 from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicPath, TopicsPath
 from zk_layout.store import Children, WatchEvent, ZkStore
 
@@ -35,6 +36,8 @@ _LIVES_ONCE = re.compile(r".+-\d{13}-[0-9a-f]{1,8}|.+[0-9a-f]{8}(-[0-9a-f]{4}){3
 """Ids that are made up at every start: of Kafka's consumer and of this project, and the UUIDs of other clients."""
 
 _CHANGES_WRAP = 1 << 32
+
+_Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...]]
 
 
 class GroupReader:
@@ -58,6 +61,8 @@ class GroupReader:
         self._on_change = on_change
         self._ids_path = ConsumerIdsPath(group).path
         self._registrations: dict[str, ConsumerRegistration] = {}
+        self._subscriptions: dict[_Subscription, int] = {}
+        """How many members have each: there are few, however many members."""
         self._unreadable: dict[str, str] = {}
         self._kinds: dict[str, MemberKind] = {}
         self._data: dict[str, bytes | None] = {}
@@ -74,6 +79,7 @@ class GroupReader:
     def forget(self) -> None:
         """Read everything again next time: watches may have been missed."""
         self._registrations = {}
+        self._subscriptions = {}
         self._unreadable = {}
         self._kinds = {}
         self._data = {}
@@ -172,14 +178,27 @@ class GroupReader:
         self._data[name] = data
         self._kinds[name] = kind
         if registration is not None:
+            self._forget_subscription(name)
             self._registrations[name] = registration
+            subscription = (registration.pattern, registration.subscription)
+            self._subscriptions[subscription] = self._subscriptions.get(subscription, 0) + 1
         if reason is not None:
             # a JVM member fails every rebalance of the group here
             self._unreadable[name] = reason
 
     def _forget_member(self, name: str) -> None:
-        for known in (self._registrations, self._unreadable, self._kinds, self._data, self._warned):
+        self._forget_subscription(name)
+        for known in (self._unreadable, self._kinds, self._data, self._warned):
             known.pop(name, None)
+
+    def _forget_subscription(self, name: str) -> None:
+        registration = self._registrations.pop(name, None)
+        if registration is None:
+            return
+        subscription = (registration.pattern, registration.subscription)
+        self._subscriptions[subscription] -= 1
+        if not self._subscriptions[subscription]:
+            del self._subscriptions[subscription]
 
     def _warn(self, group: GroupSnapshot) -> None:
         """Say of each member once what is odd about it."""
@@ -200,11 +219,12 @@ class GroupReader:
         """The topics that some member subscribes to; a topic filter sees all topics of the cluster."""
         named: set[str] = set()
         wildcards: list[ConsumerRegistration] = []
-        for registration in self._registrations.values():
+        for pattern, subscription in self._subscriptions:
+            registration = ConsumerRegistration(pattern, subscription, 0)
             if is_wildcard(registration):
                 wildcards.append(registration)
             else:
-                named.update([topic for topic, _ in registration.subscription])
+                named.update([topic for topic, _ in subscription])
         # no such topic can exist, and ZooKeeper would refuse to look for it
         static = {topic for topic in named if topic and "/" not in topic and topic not in {".", ".."}}
         if not wildcards:

@@ -31,7 +31,7 @@ def assign_once(
     Raises: what the assignor raises, which is not remembered.
     """
     with _lock:
-        for known_assign, known_dialect, known_group, assignment in _recent:
+        for known_assign, known_dialect, known_group, assignment in reversed(_recent):
             if known_assign is assign and known_dialect == dialect and _is_the_same(known_group, group):
                 return assignment
         made = MappingProxyType(assign(group, dialect))
