@@ -56,10 +56,10 @@ from rebalance.ownership import Ownership
 from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
 from rebalance.subscription import TopicFilter, subscribed_topics
-from zk_layout.errors import ConfigError
+from zk_layout.errors import ConfigError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
-from zk_layout.paths import TopicOwnersPath, TopicsPath
+from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicsPath
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):
@@ -404,14 +404,13 @@ class ConsumerConnector:
     def _find_mismatch(self) -> StrategyMismatchError | None:
         config = self._config
         strategy = Strategy.of(config.partition_assignment_strategy, cast(Dialect, config.partition_assignment_dialect))
+        if not self._is_anything_owned():
+            # a group that starts: nothing could be told
+            return None
         group = GroupReader(
             self._store, config.group_id, exclude_internal_topics=config.exclude_internal_topics, on_change=None
         ).read()
         if not group.members.keys() - {self.consumer_id}:
-            return None
-        folders = self._store.exists_many([TopicOwnersPath(config.group_id, topic).path for topic in group.partitions])
-        if not any(folder is not None and folder.num_children for folder in folders):
-            # a group that starts: nobody owns anything yet
             return None
         telling = telling_partitions(group, strategy, without=self.consumer_id)
         if telling is not None:
@@ -419,6 +418,15 @@ class ConsumerConnector:
             if tells_of_no_other(telling, few):
                 return None
         return find_mismatch(group, read_owners(self._store, group), strategy, without=self.consumer_id)
+
+    def _is_anything_owned(self) -> bool:
+        group = self._config.group_id
+        try:
+            topics = self._store.get_children(OwnersPath(group).path)
+        except NoNodeError:
+            return False
+        folders = self._store.exists_many([TopicOwnersPath(group, topic).path for topic in topics])
+        return any(folder is not None and folder.num_children for folder in folders)
 
     def _judge(self, mismatch: StrategyMismatchError) -> None:
         if self._config.group_mismatch == "fail":

@@ -118,6 +118,14 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         self._reading = select.poll()
         self._polled: list[int] = []
 
+    def start(self) -> None:
+        """Without kazoo's two threads for callbacks: these are called on the connection's, and replies have none."""
+        self._running = True
+
+    def stop(self) -> None:
+        """See start."""
+        self._running = False
+
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any
     ) -> socket.socket:
