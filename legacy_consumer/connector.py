@@ -53,6 +53,7 @@ from rebalance.lease import Lease
 from rebalance.machine import Doubted, Drained, Phase, Policy
 from rebalance.mailbox import Errand
 from rebalance.ownership import Ownership
+from rebalance.precedence import precedence_in
 from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
 from rebalance.subscription import TopicFilter, subscribed_topics
@@ -112,6 +113,7 @@ class ConsumerConnector:
         self._left = False
         self._closers: list[Callable[[], None]] = []
         self._lock = threading.Lock()
+        self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._offsets = self._make_offset_store(group_offsets)
         self._delivery = StreamDelivery(
@@ -268,6 +270,7 @@ class ConsumerConnector:
             self._closed = True
         if timeout is None:
             timeout = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S
+        self._precedence.end_arriving(self.consumer_id)
         self._follower.close()
         self._delivery.begin_closing(timeout)
         self._delivery.let_go(threading.get_ident())
@@ -326,6 +329,7 @@ class ConsumerConnector:
             raise MessageStreamsExistError
         for warning in self._config.warnings:
             logger.warning("%s: %s", self.consumer_id, warning)
+        self._precedence.begin_arriving(self.consumer_id)
         try:
             self._store.start()
             self._fetchers.check_access()
@@ -477,6 +481,7 @@ class ConsumerConnector:
                 absence_ms=config.scheduled_rebalance_max_delay_ms,
             ),
             clock=self._clock,
+            precedence=self._precedence,
         )
 
     def _make_offset_store(self, group_offsets: GroupOffsets | None) -> OffsetStore:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
+from rebalance.clock import SystemClock
 from rebalance.delivery import Delivery
 from rebalance.errors import RebalanceError
 from rebalance.machine import Deregistered, Draining, Event, Settled
 from rebalance.ownership import Ownership
 from rebalance.patience import Patience
 from rebalance.plan import make_plan, owned_by
+from rebalance.precedence import Precedence, Turn
 from rebalance.reader import GroupReader
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -38,8 +40,12 @@ class Reconciler:
         delivery: Delivery,
         patience: Patience,
         hear_news: Callable[[], bool] = lambda: False,
+        turn: Turn | None = None,
     ) -> None:
-        """hear_news: tells the reader of the watches that fired meanwhile; True if there were any."""
+        """hear_news: tells the reader of the watches that fired meanwhile; True if there were any.
+
+        turn: among the members of this process.
+        """
         self._consumer_id = consumer_id
         self._reader = reader
         self._assign = assign
@@ -47,6 +53,7 @@ class Reconciler:
         self._delivery = delivery
         self._patience = patience
         self._hear_news = hear_news
+        self._turn = turn or Turn(Precedence(), consumer_id, SystemClock(), lambda: None)
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int] = {}
@@ -81,16 +88,23 @@ class Reconciler:
             assignment = self._patience.judge(snapshot, self._assignment_of(snapshot))
             plan = make_plan(self._ownership.owned, owned_by(assignment, self._consumer_id))
             self._take_back(self._stopped & plan.keep.keys())
+            if not plan.is_empty:
+                self._turn.move()
             if plan.release:
                 if self._is_held_up(plan.release, final=final):
                     return Draining()
                 self._end(plan.release)
                 self._ownership.release(plan.release, just_asked=self._reader.lists_read > lists_before)
                 released += len(plan.release)
-                if looks_left and plan.claim and self._hear_news():
-                    continue
+            self._turn.has_released()
             if plan.claim:
+                has_waited = self._turn.await_releases()
+                if looks_left and (plan.release or has_waited) and self._hear_news():
+                    continue
                 self._ownership.claim(plan.claim)
+            self._turn.has_claimed()
+            if plan.claim:
+                self._turn.await_claims()
             break
         self._begin(assignment)
         self.moved = (len(plan.keep), released, len(plan.claim))
@@ -162,6 +176,7 @@ class Reconciler:
     def _assignment_of(self, snapshot: GroupSnapshot) -> Assignment:
         if self._assigned is None or self._assigned[0] is not snapshot:
             self._assigned = (snapshot, self._assign(snapshot))
+            self._turn.note(self._assigned[1])
         return self._assigned[1]
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:

@@ -114,6 +114,7 @@ class OurMember:
         self.wake_at = 0.0
         world.record("member", name)
         self.store = world.server.connect(name)
+        self.precedence = world.precedence_of_next()
         self.progress = Progress()
         self.delivery = StreamDelivery(
             DeliverySettings(
@@ -152,7 +153,11 @@ class OurMember:
                 absence_ms=settings.absence_ms,
             ),
             clock=world.clock,
+            precedence=self.precedence,
         )
+        self._post = self.coordinator.post
+        # others of its process ring it
+        self.coordinator.post = self._post_and_wake
         lease = Lease(self.store, lambda: self.coordinator.session_id, world.clock)
         self._streams = {}
         self.users = []
@@ -173,6 +178,7 @@ class OurMember:
                 self.users.append(User(self, stream, len(self.users) + 1, style))
         self.store.add_session_listener(self._told)
         self._told_first()
+        self.precedence.begin_arriving(consumer_id)
         self.coordinator.open()
 
     # legacy_consumer.stream_delivery.Streams
@@ -191,6 +197,10 @@ class OurMember:
 
     def _told_first(self):
         self.world.record("told", self.name, SessionKind.CONNECTED, self.store.session_id)
+
+    def _post_and_wake(self, mail):
+        self._post(mail)
+        self.wake_at = 0.0
 
     def turn(self):
         """One turn of the coordinator. True if there is more to do now."""

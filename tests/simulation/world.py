@@ -12,6 +12,7 @@ from bisect import bisect
 from itertools import accumulate
 
 from rebalance.assignors import ASSIGNORS
+from rebalance.precedence import Precedence
 from rebalance.snapshot import GroupSnapshot
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.history import History
@@ -62,6 +63,9 @@ class World:
         self.fetchers = FakeFetchers(self.kafka)
         self.admin = self.server.connect("operator")
         self.partitions = dict(settings.topics)
+        # of its own, so that worlds without it are what they were
+        self._processes = random.Random(f"processes {seed}")
+        self._precedence = Precedence() if self._processes.random() < 0.5 else None
         self.members = []
         self.jvms = []
         self.by_store = {}
@@ -204,6 +208,12 @@ class World:
         member = OurMember(self, name, consumer_id, subscription)
         self.members.append(member)
         self.by_store[member.store] = member
+
+    def precedence_of_next(self):
+        """In half of the worlds most members share a process; one that crashes leaves the others of it alive."""
+        if self._precedence is None or self._processes.random() < 0.2:
+            return Precedence()
+        return self._precedence
 
     def _join_jvm(self):
         self._incarnations += 1

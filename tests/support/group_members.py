@@ -92,6 +92,7 @@ class Member:
         pattern=SubscriptionPattern.STATIC,
         gather_ms=0,
         absence_ms=0,
+        precedence=None,
     ):
         self.consumer_id = f"{GROUP}_{name}"
         self.store = MemoryStore(server)
@@ -109,6 +110,7 @@ class Member:
             policy=Policy(max_retries=4, backoff_ms=2000, suspicion_ms=1500, drain_timeout_ms=3000),
             periods=Periods(commit_ms=60_000, audit_ms=10_000, gather_ms=gather_ms, absence_ms=absence_ms),
             clock=clock,
+            precedence=precedence,
         )
 
     def join(self):
