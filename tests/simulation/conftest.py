@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.running import DEFAULT_SEEDS
+from tests.simulation.running import DEFAULT_SEEDS, FEW_SEEDS
 
 ROOT = Path(__file__).parents[2]
-FIRST = 1000
-"""Those before are run in the tests' own process."""
 _PROCESSES = min(4, os.cpu_count() or 1)
 _NICE = 10
 """What else is tested meanwhile goes first, for some of it looks at the time."""
@@ -29,7 +27,7 @@ class ManyWorlds:
 
     def begin(self):
         if self.process is None:
-            seeds = ["--first", str(FIRST), "--seeds", str(DEFAULT_SEEDS - FIRST), "--stop-after", "5"]
+            seeds = ["--first", str(FEW_SEEDS), "--seeds", str(DEFAULT_SEEDS - FEW_SEEDS), "--stop-after", "5"]
             command = [sys.executable, "-m", "tests.simulation", *seeds, "--processes", str(_PROCESSES)]
             niced = ["nice", "-n", str(_NICE), *command]
             self.process = subprocess.Popen(

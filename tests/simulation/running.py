@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from tests.simulation.world import World, run_world
 
 DEFAULT_SEEDS = 10_000
+FEW_SEEDS = 1000
+"""The first of them, which tell quickly whether anything is wrong."""
 _CHUNK = 100
 
 
