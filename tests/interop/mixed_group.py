@@ -130,7 +130,7 @@ class Verdict:
     read_too_early: set[tuple[TopicPartition, int]]
     """Of these, those that a JVM member handed out again because it had read the offset before its claim."""
     handed_out_late: set[tuple[TopicPartition, int]]
-    """Of these, those that a JVM member handed out while it committed what it had handed out before."""
+    """Of these, those that a JVM member handed out after its last commit."""
 
 
 class MixedGroup:
@@ -480,7 +480,7 @@ class MixedGroup:
 
         Two things more are forgiven, where ZooKeeper's transaction log and the member's own prove them, and reported: a
         JVM member reads an offset before it claims the partition, and so misses what the owner before it commits in
-        between; and it hands out one more message while it commits those before (early_reads.py).
+        between; and it hands out messages after its last commit and before its release (early_reads.py).
         """
         wanted = {tp: range(count) for tp, count in self.produced.items()}
         self.await_consumed(wanted)

@@ -97,7 +97,7 @@ class Report:
             [str(self._early[version]) for version in VERSIONS],
         )
         counts += self._row(
-            "of these twice, since a JVM member hands out one more while it commits",
+            "of these twice, since a JVM member hands messages out after its last commit",
             [str(self._late[version]) for version in VERSIONS],
         )
         took = f"{self.tests} tests in {self.seconds:.0f} s. In the second table: median, longest, and how many.\n\n"

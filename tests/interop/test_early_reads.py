@@ -75,9 +75,9 @@ def test_anything_else_is_not(changes, began, offset, reason):
 
 
 @pytest.mark.parametrize(
-    ("offset", "at", "is_late"), [(10, 6.0, True), (9, 6.0, False), (11, 6.0, False), (10, 3.0, False)]
+    ("offset", "at", "is_late"), [(10, 6.0, True), (9, 6.0, False), (11, 6.0, True), (500, 6.0, True), (10, 3.0, False)]
 )
-def test_only_the_one_message_behind_the_last_commit_was_handed_out_late(offset, at, is_late):
+def test_any_number_of_messages_behind_the_last_commit_may_be_handed_out_late(offset, at, is_late):
     assert GroupHistory(Recorded(*HANDED_OVER), "", "g").is_handed_out_late("g_j1", TP, offset, at) is is_late
 
 
