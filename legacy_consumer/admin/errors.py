@@ -4,6 +4,7 @@ LegacyConsumerError (zk_layout.errors)
   ChangeError
     BadOffsetFileError              a file of offsets has bad lines; nothing of it is used
     OffsetsOutsideLogError          offsets that are not in the logs
+    NoOffsetToShiftError            a shift of partitions without a committed offset that counts
     UnknownLogEndsError             retriable; no broker answers for some partitions
     UnreadableOffsetsError          offset znodes that nobody can read
     OffsetsChangedError             retriable; somebody committed between the plan and the write: nothing was written
@@ -53,6 +54,21 @@ class OffsetsOutsideLogError(ChangeError):
         more = f"; and {len(self.offsets) - _SHOWN} more" if len(self.offsets) > _SHOWN else ""
         return (
             f"nothing was changed, offsets lie outside the log: {some}{more}; --clamp takes the nearest that there is"
+        )
+
+
+class NoOffsetToShiftError(ChangeError):
+    """There is no offset to count from."""
+
+    def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
+        super().__init__(partitions)
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was changed, {_some(self.partitions)} cannot be shifted without a committed offset that can be "
+            "read: choose the other partitions with --topic TOPIC:PARTITION,..., and say for these where to, with "
+            "--to-earliest for example"
         )
 
 

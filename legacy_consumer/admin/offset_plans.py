@@ -90,9 +90,9 @@ def read_standings(store: ZkStore, group: str) -> dict[TopicPartition, Standing]
 
 
 def choose_partitions(
-    store: ZkStore, standings: Mapping[TopicPartition, Standing], topics: Mapping[str, Collection[int]]
+    store: ZkStore, standings: Mapping[TopicPartition, Standing], topics: Mapping[str, Collection[int] | None]
 ) -> dict[TopicPartition, Standing]:
-    """Those of these topics ({topic: partitions, none = all}); all that the group has without any.
+    """Those of these topics ({topic: partitions, None = all}); all that the group has without any.
 
     A topic that the group never had to do with may be named: its partitions are those of the cluster.
     Raises: NoSuchTopicError, NoSuchPartitionError.
@@ -105,7 +105,7 @@ def choose_partitions(
     for topic, numbers in topics.items():
         if topic not in lives:
             raise NoSuchTopicError(topic)
-        for number in sorted(numbers) or lives[topic].partitions:
+        for number in lives[topic].partitions if numbers is None else sorted(numbers):
             tp = TopicPartition(topic, number)
             if number not in lives[topic].partitions:
                 raise NoSuchPartitionError(tp, len(lives[topic].partitions))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from legacy_consumer.admin.errors import OffsetsOutsideLogError, UnknownLogEndsError
+from legacy_consumer.admin.errors import NoOffsetToShiftError, OffsetsOutsideLogError, UnknownLogEndsError
 from legacy_consumer.errors import BrokersUnavailableError
 from zk_layout.model import TopicPartition
 
@@ -46,7 +46,7 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """So many messages on, or back; never out of the log."""
+    """So many messages on from the committed offset, or back; never out of the log."""
 
     messages: int
 
@@ -80,8 +80,8 @@ def resolve(
 
     clamp: move offsets outside the log to its nearest end instead of refusing. check: whether to ask the brokers at
     all about offsets that were given.
-    Raises: OffsetsOutsideLogError, UnknownLogEndsError if some partition has no answer, MissingListenerError,
-    FetchError.
+    Raises: OffsetsOutsideLogError, NoOffsetToShiftError, UnknownLogEndsError if some partition has no answer,
+    MissingListenerError, FetchError.
     """
     try:
         return _resolve(target, current, logs, clamp=clamp, check=check)
@@ -103,10 +103,10 @@ def _resolve(
         case ToOffset(offset):
             wanted: dict[TopicPartition, int | None] = dict.fromkeys(partitions, offset)
         case ShiftBy(messages):
-            ends = _complete(partitions, logs.latest(partitions))
-            # whoever has committed nothing stands at the end, or at the beginning: at none of them for sure
-            wanted = {tp: (current[tp] if current[tp] is not None else ends[tp]) for tp in partitions}
-            wanted = {tp: None if offset is None else offset + messages for tp, offset in wanted.items()}
+            without = tuple(tp for tp in partitions if current[tp] is None)
+            if without:
+                raise NoOffsetToShiftError(without)
+            wanted = {tp: offset + messages for tp, offset in current.items() if offset is not None}
             clamp = True
         case ToGiven(offsets):
             wanted = {tp: offsets[tp] for tp in partitions if tp in offsets}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from legacy_consumer.json_logs import JsonLogFormatter
 
@@ -12,6 +12,11 @@ FORMATS = ("text", "json")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 # kazoo calls each lost connection a warning, which this project reports itself
 _KAZOO_LEVELS = (logging.CRITICAL, logging.ERROR, logging.INFO)
+
+if TYPE_CHECKING:
+    _StreamHandler = logging.StreamHandler[TextIO]
+else:
+    _StreamHandler = logging.StreamHandler  # takes no parameters before Python 3.11
 
 
 def set_up_logging(verbosity: int) -> None:
@@ -52,7 +57,7 @@ def _handler() -> _ToStandardError:
     return handler
 
 
-class _ToStandardError(logging.StreamHandler[TextIO]):
+class _ToStandardError(_StreamHandler):
     """Writes to whatever standard error is by then."""
 
     def __init__(self) -> None:

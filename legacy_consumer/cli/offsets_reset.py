@@ -26,14 +26,13 @@ from legacy_consumer.cli.offset_sources import load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
 from legacy_consumer.cli.tables import printable
-from legacy_consumer.cli.times import parse_duration_s, parse_time_ms
-from legacy_consumer.cli.topic_choices import parse_topics
+from legacy_consumer.cli.times import parse_duration_s, parse_time_ms, shown_time
+from legacy_consumer.cli.topic_choices import is_chosen, parse_topics
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
 from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers
 from rebalance.clock import SystemClock
 from zk_layout.errors import ConfigError
-from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -64,7 +63,12 @@ Examples:
 @click.option("--to-earliest", is_flag=True, help="To where each log begins.")
 @click.option("--to-latest", is_flag=True, help="To where each log ends.")
 @click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="To this offset.")
-@click.option("--shift-by", metavar="N", type=int, help="So many messages on, or back with a number below 0.")
+@click.option(
+    "--shift-by",
+    metavar="N",
+    type=int,
+    help="So many messages on, or back with a number below 0; needs a committed offset.",
+)
 @click.option("--to-time", "--to-datetime", metavar="TIME", help="To the first message of this time or later.")
 @click.option("--by-duration", metavar="DURATION", help="To what came so long ago: 6h, 1d12h, PT6H.")
 @click.option("--from-file", metavar="FILE", help="To what a file says; see `offsets export`. - is standard input.")
@@ -106,12 +110,17 @@ def reset(
         logs = BrokerLogTimes(log_offsets, read_brokers(store))
         standings = read_standings(store, group)
         if isinstance(target, ToGiven):
-            wanted = {tp: standings.get(tp, Standing()) for tp in target.offsets if _is_chosen(tp, chosen)}
+            wanted = {tp: standings.get(tp, Standing()) for tp in target.offsets if is_chosen(tp, chosen)}
         else:
             wanted = choose_partitions(store, standings, chosen)
         after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
         plan = make_plan(store, group, standings, after)
         _warn_of_kafka(cluster, store, plan)
+        if isinstance(target, ToTime):
+            # digits are easily meant otherwise: seconds, a date
+            click.echo(
+                f"To the first messages of {shown_time(target.time_ms)} or later.", err=output is not Output.TABLE
+            )
         carry_out(store, [plan], safety, output, name=group)
 
 
@@ -132,10 +141,6 @@ def _warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plan: OffsetPlan) ->
             "from those, or from the greater of both; only the offsets in ZooKeeper are changed here",
             err=True,
         )
-
-
-def _is_chosen(tp: TopicPartition, chosen: dict[str, frozenset[int]]) -> bool:
-    return not chosen or (tp.topic in chosen and (not chosen[tp.topic] or tp.partition in chosen[tp.topic]))
 
 
 def _target(
@@ -160,7 +165,7 @@ def _target(
     if to_time is not None:
         given.append(ToTime(parse_time_ms(to_time)))
     if by_duration is not None:
-        given.append(ToTime(SystemClock().wall_ms() - 1000 * parse_duration_s(by_duration)))
+        given.append(ToTime(max(0, SystemClock().wall_ms() - 1000 * parse_duration_s(by_duration))))
     if from_file is not None:
         given.append(ToGiven(load_offsets(from_file).of_group(group)))
     if len(given) != 1:

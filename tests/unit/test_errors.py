@@ -105,6 +105,7 @@ SAMPLES = [
     changing.ChangeError("refused"),
     changing.BadOffsetFileError("f", ((3, "it is no offset"), (5, "no"), (6, "no"), (7, "no"))),
     changing.OffsetsOutsideLogError(((TP, 5, 10, 20),)),
+    changing.NoOffsetToShiftError((TP,)),
     changing.UnknownLogEndsError((TP,)),
     changing.UnknownLogEndsError((TP,), "no broker is registered"),
     changing.UnreadableOffsetsError("g", ("/consumers/g/offsets/t/3 holds b'x'",)),

@@ -9,6 +9,7 @@ import pytest
 from legacy_consumer.admin.backups import write_backup
 from legacy_consumer.admin.errors import (
     BackupError,
+    NoOffsetToShiftError,
     OffsetsChangedError,
     OffsetsHalfWrittenError,
     OffsetsOutsideLogError,
@@ -90,9 +91,9 @@ def plan_of(store, after, group="g"):
         (ToEarliest(), {T0: 10, T1: 0}),
         (ToLatest(), {T0: 20, T1: 100}),
         (ToOffset(12), {T0: 12, T1: 12}),
-        (ShiftBy(-3), {T0: 12, T1: 97}),
-        (ShiftBy(-50), {T0: 10, T1: 50}),
-        (ShiftBy(50), {T0: 20, T1: 100}),
+        (ShiftBy(-3), {T0: 12, T1: 27}),
+        (ShiftBy(-50), {T0: 10, T1: 0}),
+        (ShiftBy(50), {T0: 20, T1: 80}),
         (ToTime(14), {T0: 14, T1: 14}),
         (ToTime(50), {T0: 20, T1: 50}),
         (ToGiven({T0: 11}), {T0: 11}),
@@ -100,7 +101,12 @@ def plan_of(store, after, group="g"):
     ],
 )
 def test_a_target_means_an_offset_for_each_partition(target, after):
-    assert resolve(target, {T0: 15, T1: None}, TIMES) == after
+    assert resolve(target, {T0: 15, T1: 30}, TIMES) == after
+
+
+def test_a_partition_without_an_offset_is_not_shifted():
+    with pytest.raises(NoOffsetToShiftError, match="t/1 cannot be shifted"):
+        resolve(ShiftBy(-3), {T0: 15, T1: None}, TIMES)
 
 
 def test_an_offset_outside_the_log_is_refused_and_the_nearest_taken_on_request():
@@ -144,10 +150,10 @@ def test_a_plan_names_every_partition_of_the_group_and_what_moves(store):
 def test_partitions_are_chosen_by_topic_and_number(store):
     standings = read_standings(store, "g")
     assert list(choose_partitions(store, standings, {})) == [T0, T1]
-    assert list(choose_partitions(store, standings, {"t": frozenset()})) == [T0, T1]
+    assert list(choose_partitions(store, standings, {"t": None})) == [T0, T1]
     assert list(choose_partitions(store, standings, {"t": frozenset({1})})) == [T1]
     with pytest.raises(NoSuchTopicError):
-        choose_partitions(store, standings, {"u": frozenset()})
+        choose_partitions(store, standings, {"u": None})
     with pytest.raises(NoSuchPartitionError):
         choose_partitions(store, standings, {"t": frozenset({2})})
 

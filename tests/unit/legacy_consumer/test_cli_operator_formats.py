@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 
 from legacy_consumer.admin.groups import GroupDescription, GroupMember, PartitionLag
 from legacy_consumer.cli.kafka_formats import KAFKA_FORMATS, kafka_lines
-from legacy_consumer.cli.times import parse_duration_s, parse_time_ms
+from legacy_consumer.cli.times import parse_duration_s, parse_time_ms, shown_time
 from legacy_consumer.cli.topic_choices import parse_topics
 
 OWNER = "tg_vm-1795257805578-9fb7aa21"
@@ -86,17 +88,19 @@ def test_topics_that_were_never_owned_are_left_out(version):
 @pytest.mark.parametrize(
     ("given", "topics"),
     [
-        (("t",), {"t": set()}),
+        (("t",), {"t": None}),
         (("t:0,2",), {"t": {0, 2}}),
         (("t:0-3,7",), {"t": {0, 1, 2, 3, 7}}),
-        (("t:1", "t:2", "u"), {"t": {1, 2}, "u": set()}),
+        (("t:1", "t:2", "u"), {"t": {1, 2}, "u": None}),
+        (("t:1", "t"), {"t": None}),
+        (("t", "t:1"), {"t": None}),
     ],
 )
 def test_topics_are_named_with_or_without_partitions(given, topics):
     assert parse_topics(given) == topics
 
 
-@pytest.mark.parametrize("text", ["", "t:", "t:x", "t:1,", "t:-1", "t:1-", "t:0-9999999", ":1"])
+@pytest.mark.parametrize("text", ["", "t:", "t:x", "t:1,", "t:-1", "t:1-", "t:0-9999999", ":1", "t:2-1", "t:,", "t: "])
 def test_what_is_no_topic_is_misuse(text):
     with pytest.raises(click.UsageError):
         parse_topics((text,))
@@ -105,7 +109,6 @@ def test_what_is_no_topic_is_misuse(text):
 @pytest.mark.parametrize(
     ("text", "ms"),
     [
-        ("0", 0),
         ("1416392398000", 1416392398000),
         ("1970-01-01T00:00:01", 1000),
         ("1970-01-01T00:00:01Z", 1000),
@@ -116,6 +119,28 @@ def test_what_is_no_topic_is_misuse(text):
 )
 def test_a_time_is_iso_or_milliseconds(text, ms):
     assert parse_time_ms(text) == ms
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1795348800", "write 1795348800000 for these seconds, 2026-11-22 12:00:00.000 UTC"),
+        ("20261122", "write 2026-11-22 for the date"),
+        ("20261122120000", "write 2026-11-22T12:00:00 for the date"),
+        ("1795348800000000", "write 1795348800000 for these microseconds"),
+        ("1795348800000000000", "write 1795348800000 for these nanoseconds"),
+        ("0", "write 2026-11-21T14:30:00"),
+        ("9" * 5000, "write 2026-11-21T14:30:00"),
+        ("1969-12-31T23:59:59.999Z", "before 1970"),
+    ],
+)
+def test_a_number_that_is_no_time_of_kafka_is_refused_with_what_was_meant(text, meant):
+    with pytest.raises(click.BadParameter, match=re.escape(meant)):
+        parse_time_ms(text)
+
+
+def test_a_time_is_shown_with_its_zone():
+    assert shown_time(parse_time_ms("2026-11-22T13:00:00.007+01:00")) == "2026-11-22 12:00:00.007 UTC"
 
 
 @pytest.mark.parametrize("text", ["", "now", "21.11.2026", "-5", "٣"])
@@ -132,7 +157,7 @@ def test_a_duration_is_in_words_or_iso(text, seconds):
     assert parse_duration_s(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0d", "5", "P", "PT", "5 minutes", "-1d"])
+@pytest.mark.parametrize("text", ["", "0d", "5", "P", "PT", "5 minutes", "-1d", "٣d", "9999999999d", "9" * 5000 + "s"])
 def test_what_is_no_duration_is_misuse(text):
     with pytest.raises(click.BadParameter):
         parse_duration_s(text)
