@@ -10,8 +10,12 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    from legacy_consumer.offsets.judgement import TopicOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,14 +23,16 @@ class Committed:
     """A committed offset as last seen: the next offset to read, None if there is none, and its znode's version.
 
     version None = there is no znode, so a commit creates it.
-    topic_czxid: the zxid at which the topic was created, None if it is not known.
+    topic: where the topic's znode comes from, None if the topic does not exist.
     outlived: the offset of an earlier topic of this name, which is none for the topic as it is; offset is None then.
+    problem: why what stands there cannot be read; offset is None then, and nobody may guess one.
     """
 
     offset: int | None
     version: int | None
-    topic_czxid: int | None = None
+    topic: TopicOrigin | None = None
     outlived: int | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

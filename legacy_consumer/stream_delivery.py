@@ -260,7 +260,7 @@ class StreamDelivery:
 
         The largest is looked up now and counts as consumed, as in the JVM: whoever owns a partition next starts there,
         not at what has become the end by then. The smallest can wait for the fetcher. A topic that was deleted and
-        created again is read from its beginning: see offsets.topic_lives.
+        created again is read from its beginning: see offsets.judgement.
         """
         starts = {tp: seen.offset for tp, seen in committed.items() if seen.offset is not None}
         anew = [

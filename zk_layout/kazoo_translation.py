@@ -80,6 +80,7 @@ def stat_of(stat: ZnodeStat) -> Stat:
         stat.ephemeralOwner,
         stat.dataLength,
         stat.numChildren,
+        stat.cversion,
     )
 
 

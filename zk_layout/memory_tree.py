@@ -55,6 +55,7 @@ class _Node:
             self.ephemeral_owner,
             len(self.data or b""),
             num_children,
+            self.child_changes,
         )
 
 

@@ -93,9 +93,9 @@ def _results(reply: bytes) -> Iterator[ReadResult]:
             (length,) = unpack_int(reply, offset)
             start = offset + _INT.size
             offset = start + length if length > 0 else start
-            czxid, mzxid, ctime, mtime, version, _, _, owner, size, children, _ = unpack_stat(reply, offset)
+            czxid, mzxid, ctime, mtime, version, changes, _, owner, size, children, _ = unpack_stat(reply, offset)
             data = reply[start:offset] if length >= 0 else None
-            yield Znode(data, Stat(czxid, mzxid, ctime, mtime, version, owner, size, children))
+            yield Znode(data, Stat(czxid, mzxid, ctime, mtime, version, owner, size, children, changes))
             offset += _STAT.size
         elif kind == _CHILDREN:
             (count,) = unpack_int(reply, offset)
@@ -127,8 +127,8 @@ def _read_buffer(reply: bytes, offset: int) -> tuple[bytes | None, int]:
 
 def read_stat(reply: bytes, offset: int) -> Stat:
     """A Stat as it stands in replies. Raises: struct.error if it is cut off."""
-    czxid, mzxid, ctime, mtime, version, _, _, owner, size, children, _ = _STAT.unpack_from(reply, offset)
-    return Stat(czxid, mzxid, ctime, mtime, version, owner, size, children)
+    czxid, mzxid, ctime, mtime, version, changes, _, owner, size, children, _ = _STAT.unpack_from(reply, offset)
+    return Stat(czxid, mzxid, ctime, mtime, version, owner, size, children, changes)
 
 
 @dataclass(slots=True)

@@ -43,6 +43,8 @@ class Stat(NamedTuple):
     """The session that owns an ephemeral znode; 0 for a persistent one."""
     data_length: int
     num_children: int
+    child_changes: int = 0
+    """How many creations and deletions of children there were; of 32 bits, so it may turn negative."""
 
 
 class Znode(NamedTuple):

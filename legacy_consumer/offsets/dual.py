@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from legacy_consumer.offsets.kafka import KafkaOffset, KafkaOffsetStore, judge
+from legacy_consumer.offsets.judgement import written_in_kafka
+from legacy_consumer.offsets.kafka import KafkaOffset, KafkaOffsetStore, committed_in_kafka
 from legacy_consumer.offsets.store import Commit, CommitResult
-from legacy_consumer.offsets.topic_lives import czxid_in
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
 from zk_layout.model import TopicPartition
@@ -70,12 +70,12 @@ def greater(in_zookeeper: Committed, in_kafka: KafkaOffset) -> Committed:
 
     A JVM member writes both and marks neither: if the znode is of an earlier topic, so is what is not beyond it.
     """
-    topic_czxid = in_zookeeper.topic_czxid
-    kafka = judge(in_kafka, topic_czxid)
+    kafka = committed_in_kafka(in_kafka, in_zookeeper.topic)
     offset, outlived = kafka.offset, kafka.outlived
-    unmarked = czxid_in(in_kafka.metadata) is None
+    written = written_in_kafka(in_kafka.offset, in_kafka.metadata)
+    unmarked = written.zxid is None and written.topic_id is None
     if offset is not None and unmarked and in_zookeeper.outlived is not None and offset <= in_zookeeper.outlived:
         offset, outlived = None, offset
     found = max((o for o in (in_zookeeper.offset, offset) if o is not None), default=None)
     old = max((o for o in (in_zookeeper.outlived, outlived) if o is not None), default=None)
-    return Committed(found, in_zookeeper.version, topic_czxid, outlived=old if found is None else None)
+    return Committed(found, in_zookeeper.version, in_zookeeper.topic, outlived=old if found is None else None)

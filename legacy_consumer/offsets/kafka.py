@@ -24,8 +24,9 @@ from typing import Protocol
 from tenacity import Retrying
 
 from legacy_consumer.errors import BrokersUnavailableError, CommitFailedError, GroupOffsetsUnavailableError
+from legacy_consumer.offsets.judgement import TopicOrigin, judge, metadata_of, written_in_kafka
 from legacy_consumer.offsets.store import Commit, CommitResult
-from legacy_consumer.offsets.topic_lives import czxid_in, metadata_of, read_topic_czxids
+from legacy_consumer.offsets.topic_lives import read_topic_origins
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
 from zk_layout.model import TopicPartition
@@ -91,8 +92,8 @@ class KafkaOffsetStore:
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offsets. Raises: GroupOffsetsUnavailableError when timeout_s is over."""
-        czxids = read_topic_czxids(self._store, (tp.topic for tp in partitions))
-        return {tp: judge(found, czxids.get(tp.topic)) for tp, found in self.fetch(partitions).items()}
+        origins = read_topic_origins(self._store, (tp.topic for tp in partitions))
+        return {tp: committed_in_kafka(found, origins.get(tp.topic)) for tp, found in self.fetch(partitions).items()}
 
     def commit(
         self,
@@ -119,7 +120,7 @@ class KafkaOffsetStore:
             seen = todo[tp].seen
             # one that expired is nobody's reset
             if now.offset is not None and now.offset not in (seen.offset, seen.outlived, todo[tp].offset):
-                result.foreign[tp] = judge(now, seen.topic_czxid)
+                result.foreign[tp] = committed_in_kafka(now, seen.topic)
         _remove(todo, result.foreign)
         self._put(todo, timeout_s, result)
         return result
@@ -154,7 +155,7 @@ class KafkaOffsetStore:
         if not todo:
             return
         within_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        wanted = {tp: KafkaOffset(c.offset, metadata_of(c.seen.topic_czxid)) for tp, c in todo.items()}
+        wanted = {tp: KafkaOffset(c.offset, metadata_of(c.seen.topic)) for tp, c in todo.items()}
         refused: set[TopicPartition] = set()
         try:
             reason = self._channel.write(wanted, within_s)
@@ -166,17 +167,15 @@ class KafkaOffsetStore:
             reason, refused = error.reason, set(wanted)
         for tp, commit in todo.items():
             if tp not in refused:
-                result.committed[tp] = Committed(commit.offset, None, commit.seen.topic_czxid)
+                result.committed[tp] = Committed(commit.offset, None, commit.seen.topic)
         if refused:
             result.failure = CommitFailedError(self._group, tuple(sorted(refused)), reason or "refused")
 
 
-def judge(found: KafkaOffset, topic_czxid: int | None) -> Committed:
-    """What an offset in Kafka means for the topic as it is: one that was committed for another life of it is none."""
-    czxid = czxid_in(found.metadata)
-    if found.offset is not None and czxid is not None and topic_czxid is not None and czxid != topic_czxid:
-        return Committed(None, None, topic_czxid, outlived=found.offset)
-    return Committed(found.offset, None, topic_czxid)
+def committed_in_kafka(found: KafkaOffset, topic: TopicOrigin | None) -> Committed:
+    """What an offset in Kafka means for the topic as it is."""
+    judgement = judge(written_in_kafka(found.offset, found.metadata), topic)
+    return Committed(judgement.position, None, topic, judgement.outlived)
 
 
 def _remove(todo: dict[TopicPartition, Commit], partitions: Iterable[TopicPartition]) -> None:

@@ -5,7 +5,7 @@ the version it had when I last saw it. A version that differs means that somebod
 JVM member that does not know yet that it lost the partition. Nothing is overwritten unseen: the partition is reported
 with both offsets, and what happens next is the caller's choice (commit.conflict).
 
-An offset znode that is older than its topic belongs to a topic that was deleted: see topic_lives.
+What an offset is worth for the topic as it is, judgement.py says.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from legacy_consumer.offsets.judgement import TopicOrigin, Verdict, judge, written_in_zookeeper
 from legacy_consumer.offsets.store import Commit, CommitResult
-from legacy_consumer.offsets.topic_lives import is_outlived
+from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from legacy_consumer.progress import Committed
 from zk_layout.codecs import decode_offset, encode_offset
 from zk_layout.errors import (
@@ -26,7 +27,7 @@ from zk_layout.errors import (
     SessionExpiredError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import ConsumerIdPath, TopicOffsetsPath, TopicOwnersPath, TopicPath
+from zk_layout.paths import ConsumerIdPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
@@ -50,14 +51,10 @@ class ZooKeeperOffsetStore:
         """
         topics = sorted({tp.topic for tp in partitions})
         paths = [self._path(tp) for tp in partitions]
-        znodes = self._store.get_data_many([*paths, *(TopicPath(topic).path for topic in topics)])
-        created = {
-            topic: znode.stat.czxid
-            for topic, znode in zip(topics, znodes[len(paths) :], strict=True)
-            if znode is not None
-        }
+        znodes = self._store.get_data_many([*paths, *origin_paths(topics)])
+        origins = origins_in(topics, znodes[len(paths) :])
         return {
-            tp: _committed(path, znode, created.get(tp.topic))
+            tp: _committed(path, znode, origins.get(tp.topic))
             for tp, path, znode in zip(partitions, paths, znodes, strict=False)
         }
 
@@ -155,7 +152,7 @@ class ZooKeeperOffsetStore:
                 continue
             for tp, stat in zip(order, stats[first_write:], strict=True):
                 version = 0 if stat is None else stat.version
-                result.committed[tp] = Committed(todo[tp].offset, version, todo[tp].seen.topic_czxid)
+                result.committed[tp] = Committed(todo[tp].offset, version, todo[tp].seen.topic)
                 self._unanswered.pop(tp, None)
             return
         logger.warning("group %s: %d offsets change faster than they can be committed", self._group, len(todo))
@@ -236,12 +233,10 @@ class ZooKeeperOffsetStore:
         return found
 
 
-def _committed(path: str, znode: Znode | None, topic_czxid: int | None) -> Committed:
-    if znode is None:
-        return Committed(None, None, topic_czxid)
-    offset = decode_offset(path, znode.data)
-    if offset < 0:
-        return Committed(None, znode.stat.version, topic_czxid)
-    if is_outlived(znode, topic_czxid):
-        return Committed(None, znode.stat.version, topic_czxid, outlived=offset)
-    return Committed(offset, znode.stat.version, topic_czxid)
+def _committed(path: str, znode: Znode | None, topic: TopicOrigin | None) -> Committed:
+    judgement = judge(written_in_zookeeper(path, znode), topic)
+    if judgement.verdict is Verdict.UNREADABLE:
+        assert znode is not None
+        decode_offset(path, znode.data)  # raises
+    version = None if znode is None else znode.stat.version
+    return Committed(judgement.position, version, topic, judgement.outlived)

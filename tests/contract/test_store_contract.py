@@ -108,6 +108,8 @@ def test_a_list_of_children_counts_what_came_and_went_since(store: ZkStore, othe
     assert store.list_children(root).changes == before.changes + 3, "what was refused as a whole does not count"
     other.multi([CreateOp(f"{root}/c", None), DeleteOp(f"{root}/b")])
     assert store.list_children(root) == (("a", "c"), before.changes + 5, before.czxid)
+    stats = [store.exists(root), store.get_data(root).stat, store.get_data_many([root])[0].stat]
+    assert [stat.child_changes for stat in stats] == [before.changes + 5] * 3
 
 
 def test_a_session_that_ends_counts_in_the_list_of_children(store: ZkStore, other: ZkStore, root: str):

@@ -186,7 +186,9 @@ def test_what_a_group_has_read_is_what_lies_before_its_offsets(flights, group):
 
 def test_offsets_of_an_earlier_topic_of_the_name_count_as_none(kafka):
     with store_of(kafka.zookeeper_connect) as store:
+        store.create("/brokers/topics/reborn", b"")
         store.create("/consumers/outlived/offsets/reborn/0", b"2", make_parents=True)
+        store.delete("/brokers/topics/reborn")
     kafka.create_topic("reborn", partitions=1)
     produce_all("reborn", [(None, b"x", 0)] * 5, {"bootstrap.servers": kafka.bootstrap_servers})
     options = {"group.id": "outlived", "topics": "reborn", "auto.offset.reset": "largest"}

@@ -18,7 +18,7 @@ from legacy_consumer.admin.migration.plan import Action, Direction, MigrationPla
 from legacy_consumer.admin.migration.record import MigrationRecord, Phase, write_record
 from legacy_consumer.errors import BrokersUnavailableError, MigrationIncompleteError, MigrationRefusedError
 from legacy_consumer.offsets import KafkaOffset
-from legacy_consumer.offsets.topic_lives import metadata_of
+from legacy_consumer.offsets.judgement import metadata_of
 from zk_layout.errors import ZooKeeperError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath, OwnerPath
@@ -136,7 +136,7 @@ def _write_chunk(
             wanted[move.tp] = move.offset
     if not wanted:
         return
-    sent = {tp: KafkaOffset(offset, metadata_of(looks[tp].zookeeper.topic_czxid)) for tp, offset in wanted.items()}
+    sent = {tp: KafkaOffset(offset, metadata_of(looks[tp].zookeeper.topic)) for tp, offset in wanted.items()}
     reason = sides.kafka.write(sent, ANSWER_WITHIN_S)
     stands = read_kafka(sides, wanted)
     for tp, offset in wanted.items():

@@ -13,7 +13,7 @@ from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets import GroupOffsets, KafkaOffset, ZooKeeperOffsetStore
 from legacy_consumer.offsets.dual import greater
-from legacy_consumer.offsets.kafka import judge
+from legacy_consumer.offsets.kafka import committed_in_kafka
 from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.progress import Committed
 from rebalance.clock import Clock, SystemClock
@@ -63,7 +63,7 @@ class PartitionLook:
     @property
     def topic_exists(self) -> bool:
         """Whether there is such a topic."""
-        return self.zookeeper.topic_czxid is not None
+        return self.zookeeper.topic is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def look_at(sides: Sides) -> Look:
     shown = [tp for tp in asked if tp in rows or in_kafka[tp].offset is not None]
     offsets = ZooKeeperOffsetStore(store, group)
     in_zookeeper, problems = _read_zookeeper(offsets, shown)
-    logs = _read_logs(sides.log_offsets, [tp for tp in shown if in_zookeeper[tp].topic_czxid is not None])
+    logs = _read_logs(sides.log_offsets, [tp for tp in shown if in_zookeeper[tp].topic is not None])
     looks = []
     for tp in shown:
         row = rows.get(tp)
@@ -131,11 +131,9 @@ def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[Top
 
 def _kafka_side(zookeeper: Committed, found: KafkaOffset) -> Committed:
     """Kafka's offset alone, by the rules of a member that reads both: one of an earlier life of the topic is none."""
-    both = greater(Committed(None, None, zookeeper.topic_czxid, zookeeper.outlived), found)
-    kafka = judge(found, zookeeper.topic_czxid)
-    return Committed(
-        both.offset, None, zookeeper.topic_czxid, outlived=None if both.offset is not None else kafka.offset
-    )
+    both = greater(Committed(None, None, zookeeper.topic, zookeeper.outlived), found)
+    kafka = committed_in_kafka(found, zookeeper.topic)
+    return Committed(both.offset, None, zookeeper.topic, outlived=None if both.offset is not None else kafka.offset)
 
 
 def _read_zookeeper(

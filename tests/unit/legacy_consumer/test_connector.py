@@ -355,3 +355,11 @@ def test_an_expired_session_is_survived_and_nothing_is_skipped(cluster):
     assert connector.wait_until(lambda status: status.rebalances > before and len(status.owned) == 4, 5)
     # the message in hand, which nobody could commit, is delivered again
     assert next(messages).offset() == 0
+
+
+def test_offsets_that_were_copied_before_their_topic_was_made_are_where_a_member_goes_on(cluster):
+    cluster.admin.create("/consumers/g/offsets/u/0", b"500", make_parents=True)
+    cluster.create_topic("u", 1)
+    cluster.kafka.produce(TopicPartition("u", 0), 1000)
+    (stream,) = cluster.connector(auto_offset_reset="largest").create_message_streams({"u": 1})["u"]
+    assert next(stream).offset() == 500

@@ -7,6 +7,7 @@ import pytest
 from legacy_consumer.errors import GroupOffsetsUnavailableError
 from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffset, KafkaOffsetStore, ZooKeeperOffsetStore
 from legacy_consumer.offsets.dual import greater
+from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.progress import Committed
 from tests.support.fake_group_offsets import FakeGroupOffsets
@@ -15,6 +16,7 @@ from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ANEW = TopicOrigin(50)
 
 
 class Rig:
@@ -189,14 +191,14 @@ def test_the_greater_of_both_offsets_counts(in_zookeeper, in_kafka, counts):
     ("zookeeper", "kafka", "counts"),
     [
         # both of the earlier topic; whoever wrote Kafka's said so, or did not
-        (Committed(None, 3, 50, outlived=9), KafkaOffset(9, "topic-czxid=0x20"), Committed(None, 3, 50, 9)),
-        (Committed(None, 3, 50, outlived=9), KafkaOffset(9), Committed(None, 3, 50, 9)),
+        (Committed(None, 3, ANEW, outlived=9), KafkaOffset(9, "topic-czxid=0x20"), Committed(None, 3, ANEW, 9)),
+        (Committed(None, 3, ANEW, outlived=9), KafkaOffset(9), Committed(None, 3, ANEW, 9)),
         # Kafka's is of the topic as it is
-        (Committed(None, 3, 50, outlived=9), KafkaOffset(4, "topic-czxid=0x32"), Committed(4, 3, 50)),
+        (Committed(None, 3, ANEW, outlived=9), KafkaOffset(4, "topic-czxid=0x32"), Committed(4, 3, ANEW)),
         # beyond the znode's and unmarked: nothing says that it is old
-        (Committed(None, 3, 50, outlived=9), KafkaOffset(12), Committed(12, 3, 50)),
+        (Committed(None, 3, ANEW, outlived=9), KafkaOffset(12), Committed(12, 3, ANEW)),
         # the znode's is of the topic as it is
-        (Committed(2, 3, 50), KafkaOffset(9, "topic-czxid=0x20"), Committed(2, 3, 50)),
+        (Committed(2, 3, ANEW), KafkaOffset(9, "topic-czxid=0x20"), Committed(2, 3, ANEW)),
     ],
 )
 def test_offsets_of_an_earlier_topic_count_in_neither_store(zookeeper, kafka, counts):

@@ -47,7 +47,7 @@ def test_requests_are_what_the_server_understood():
 def test_a_reply_gives_data_and_stat_in_the_order_asked():
     assert decode_multi_read(DATA_REPLY) == [
         Znode(b"v", Stat(28, 28, 1795262035106, 1795262035106, 0, 0, 1, 0)),
-        Znode(None, Stat(27, 27, 1795262035105, 1795262035105, 0, 0, 0, 2)),
+        Znode(None, Stat(27, 27, 1795262035105, 1795262035105, 0, 0, 0, 2, 2)),
         ReadFailure(NO_NODE),
         Znode(b"", Stat(29, 29, 1795262035107, 1795262035107, 0, 0, 0, 0)),
     ]

@@ -1,0 +1,186 @@
+"""One judgement of a committed offset: members, the operator's tools and Spark all ask this.
+
+Deleting a topic leaves the groups' offsets behind, and a topic created again under the same name begins at 0. A member
+that starts it at the old offset, as the JVM does, skips its first messages without a word. So an offset of an earlier
+topic counts as none, and the new topic is read from its beginning, whatever auto.offset.reset says. A message read
+twice can be recognised, one that was skipped cannot.
+
+The zxid orders all writes of one ensemble: an offset znode that was last written (mzxid) before its topic's znode was
+created (czxid) belongs to an earlier topic. But zxids say nothing across ensembles. When znodes were copied or restored
+with /consumers first, every offset is older than its topic, and none is of an earlier one. Three facts tell the two
+apart, in this order:
+
+- the topic's id, from Kafka 2.8 on, where the commit names it (commits to Kafka do, in their metadata): equal or not;
+- the offset is older than /brokers/topics itself: it came from another ensemble, or was imported before the first
+  broker started;
+- no topic was ever deleted from /brokers/topics of this ensemble: so there is no earlier topic.
+
+If none of them holds, the offset counts as an earlier topic's. That is wrong only for offsets that were imported for
+topics created later, into an ensemble in which some topic had been deleted; committing them once more mends it.
+
+How to call it:
+
+    topics = read_topic_origins(store, names)                       # topic_lives.py; one request for all topics
+    written = written_in_zookeeper(path, znode)                     # or written_in_kafka(offset, metadata)
+    judgement = judge(written, topics.get(name), (earliest, latest))  # log=None if it was not asked for, or not told
+    judgement.verdict      # a Verdict
+    judgement.position     # where a member goes on; None if nothing counts
+    judgement.reason       # why, in words for an operator; also for a valid offset that looks like an earlier topic's
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from zk_layout.codecs import decode_offset
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.store import Stat, Znode
+
+_MARK = re.compile(r"topic-(?:id=(?P<id>[A-Za-z0-9_-]{1,64})|czxid=0x(?P<czxid>[0-9a-f]{1,16}))")
+
+
+class Verdict(Enum):
+    """What a committed offset is worth for the topic as it is."""
+
+    VALID = "valid"
+    EARLIER_TOPIC = "of an earlier topic"
+    BEYOND_LOG = "beyond the log"
+    BEFORE_LOG = "before the log"
+    UNREADABLE = "unreadable"
+    NONE = "none"
+    UNKNOWN = "unknown"
+    """Nothing speaks against it, but the topic does not exist, or nobody told where its log begins and ends."""
+
+
+_COUNTING = frozenset({Verdict.VALID, Verdict.BEYOND_LOG, Verdict.BEFORE_LOG, Verdict.UNKNOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOrigin:
+    """Where a topic's znode comes from.
+
+    czxid: the zxid at which /brokers/topics/T was created. topic_id: None before Kafka 2.8. list_czxid: the same of
+    /brokers/topics. deletions: how many topics were ever deleted from /brokers/topics.
+    """
+
+    czxid: int
+    topic_id: str | None = None
+    list_czxid: int = 0
+    deletions: int = 1
+
+    @classmethod
+    def of(cls, topic: Stat, topic_id: str | None, topic_list: Stat) -> TopicOrigin:
+        """From the Stats of /brokers/topics/T and /brokers/topics."""
+        # creations and deletions are counted together
+        deletions = (topic_list.child_changes - topic_list.num_children) // 2
+        return cls(topic.czxid, topic_id, topic_list.czxid, deletions)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenOffset:
+    """A committed offset as its store shows it.
+
+    offset: None if there is none. problem: why it cannot be read. zxid: when it was written, or for which topic: the
+    zxid of the znode's last write, or of the creation of the topic that a commit to Kafka names. topic_id: of the topic
+    that the commit names. None where the store does not say.
+    """
+
+    offset: int | None
+    problem: str | None = None
+    zxid: int | None = None
+    topic_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict, the offset as it is written, and why: "" if there is nothing to say."""
+
+    verdict: Verdict
+    offset: int | None = None
+    reason: str = ""
+
+    @property
+    def position(self) -> int | None:
+        """Where a member goes on; None if nothing counts. Outside the log, auto.offset.reset decides."""
+        return self.offset if self.verdict in _COUNTING else None
+
+    @property
+    def outlived(self) -> int | None:
+        """The offset of an earlier topic; None if it is not one."""
+        return self.offset if self.verdict is Verdict.EARLIER_TOPIC else None
+
+
+def judge(written: WrittenOffset, topic: TopicOrigin | None, log: tuple[int, int] | None = None) -> Judgement:
+    """Judge one offset. Pure.
+
+    topic: None if the topic does not exist. log: (first offset, end), None if it is not known.
+    """
+    offset = written.offset
+    if written.problem is not None:
+        return Judgement(Verdict.UNREADABLE, None, written.problem)
+    if offset is None:
+        return Judgement(Verdict.NONE)
+    if topic is None:
+        return Judgement(Verdict.UNKNOWN, offset, "the topic does not exist")
+    is_earlier, reason = _compare_lives(written, topic)
+    if is_earlier:
+        return Judgement(Verdict.EARLIER_TOPIC, offset, reason)
+    if log is None:
+        return Judgement(Verdict.UNKNOWN, offset, reason)
+    earliest, latest = log
+    if offset > latest:
+        return Judgement(Verdict.BEYOND_LOG, offset, _join(f"the log ends at {latest}", reason))
+    if offset < earliest:
+        return Judgement(Verdict.BEFORE_LOG, offset, _join(f"the log begins at {earliest}", reason))
+    return Judgement(Verdict.VALID, offset, reason)
+
+
+def _compare_lives(written: WrittenOffset, topic: TopicOrigin) -> tuple[bool, str]:
+    """Whether the offset is of an earlier topic, and why."""
+    if written.topic_id is not None and topic.topic_id is not None:
+        if written.topic_id == topic.topic_id:
+            return False, ""
+        return True, f"it was committed for topic id {written.topic_id}, the topic has {topic.topic_id}"
+    if written.zxid is None or written.zxid >= topic.czxid:
+        return False, ""
+    if written.zxid < topic.list_czxid:
+        return False, "it is older than /brokers/topics: it was copied from another ensemble, or imported"
+    if topic.deletions == 0:
+        return False, "it is older than its topic, but no topic was ever deleted here: it was copied or imported"
+    return True, (
+        f"it was written (zxid 0x{written.zxid:x}) before the topic was created (0x{topic.czxid:x}); "
+        "if it was imported for this topic, commit it once more"
+    )
+
+
+def _join(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
+
+
+def written_in_zookeeper(path: str, znode: Znode | None) -> WrittenOffset:
+    """An offset znode, None if there is none. A literal -1 is no offset, as for every reader of the JVM."""
+    if znode is None:
+        return WrittenOffset(None)
+    try:
+        offset = decode_offset(path, znode.data)
+    except MalformedZnodeError as error:
+        return WrittenOffset(None, str(error), znode.stat.mzxid)
+    return WrittenOffset(offset if offset >= 0 else None, None, znode.stat.mzxid)
+
+
+def written_in_kafka(offset: int | None, metadata: str) -> WrittenOffset:
+    """An offset that the group coordinator keeps. The JVM leaves the metadata empty, which says nothing."""
+    match = _MARK.fullmatch(metadata)
+    if match is None:
+        return WrittenOffset(offset)
+    czxid = match["czxid"]
+    return WrittenOffset(offset, None, None if czxid is None else int(czxid, 16), match["id"])
+
+
+def metadata_of(topic: TopicOrigin | None) -> str:
+    """What a commit to Kafka says of the topic it is for: its id, which a copied ensemble keeps, or its czxid."""
+    if topic is None:
+        return ""
+    return f"topic-czxid=0x{topic.czxid:x}" if topic.topic_id is None else f"topic-id={topic.topic_id}"
