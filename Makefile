@@ -22,6 +22,7 @@ TESTS ?=
 PYSPARK ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+PYTHONS ?=
 SEEDS ?= 1000000
 CONSUMERS ?= 1
 CHAOS_ARGS ?= --seed 1 --minutes 10 --json build/chaos.json --svg build/chaos.svg
@@ -42,7 +43,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart test lint style types format bench simulate mutants chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart test check pythons lint style types format bench simulate mutants chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -81,6 +82,16 @@ build/pyspark-%: .venv/.dev
 test: .venv/.dev $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run (TESTS=tests/unit for one; PYTEST_ARGS, PYSPARK=4.2.1: see docs/testing.md)
 	@export PYTHONPATH="$(PYSPARK:%=$(CURDIR)/build/pyspark-%)$${PYTHONPATH:+:$$PYTHONPATH}"
 	exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
+
+check: style .venv/.dev ## style, types, unit tests and simulation in three minutes, for the inner loop
+	@mkdir -p build
+	$(bin)/mypy --strict >build/types.log 2>&1 & types=$$!
+	$(bin)/pytest $(PYTEST_ARGS) tests/unit tests/simulation || failed=1
+	wait $$types || { cat build/types.log >&2; failed=1; }
+	exit $${failed:-0}
+
+pythons: .venv/.dev ## the unit tests and every command's help on each other Python that is declared (PYTHONS="3.10")
+	@exec $(bin)/python tests/pythons.py $(PYTHONS)
 
 lint: style types ## format, style, spelling and types, checked only
 

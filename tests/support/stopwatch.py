@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Self
 
 _TICK_S = 0.01
 
@@ -26,7 +25,7 @@ class Stopwatch:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._tick, name="stopwatch", daemon=True)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Stopwatch:
         self._thread.start()
         self._began = time.monotonic()
         return self

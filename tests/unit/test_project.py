@@ -173,4 +173,5 @@ def test_what_is_checked_before_landing_is_what_the_readme_tells_people_to_run()
         "make style",
         'make types >"$types" 2>&1 &',
         "make test || failed=1",
+        "make pythons || failed=1",
     ]

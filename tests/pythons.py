@@ -1,0 +1,88 @@
+"""Runs the unit tier and every command's help on each Python that pyproject.toml declares, but for the one of .venv.
+
+    python tests/pythons.py [VERSION ...]
+
+Each Python gets an environment of its own, build/python-VERSION, which is kept until pyproject.toml or constraints.txt
+changes. A Python that this machine does not have is named as skipped; with CI set it fails the run.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DECLARED = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
+OWN = "{}.{}".format(*sys.version_info[:2])
+_UNIT_TIER_S = 900
+
+
+def declared_versions() -> list[str]:
+    """The versions that the package's classifiers name, oldest first."""
+    text = DECLARED[0].read_text(encoding="utf-8")
+    return re.findall(r'"Programming Language :: Python :: (3\.\d+)"', text)
+
+
+def find_python(version: str) -> str | None:
+    """An interpreter of this version: on PATH, or the newest of pyenv's; None if there is none that starts."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    kept = sorted(pyenv.glob(f"{version}.*/bin/python"), key=lambda path: int(path.parts[-3].rpartition(".")[2]))
+    for candidate in (shutil.which(f"python{version}"), *map(str, reversed(kept))):
+        if candidate and subprocess.run([candidate, "--version"], capture_output=True).returncode == 0:
+            return candidate
+    return None
+
+
+def environment_of(version: str, python: str) -> Path:
+    """The interpreter of an environment with everything that the tests need."""
+    folder = ROOT / "build" / f"python-{version}"
+    stamp, inside = folder / "installed", folder / "bin" / "python"
+    if stamp.exists() and all(stamp.stat().st_mtime > path.stat().st_mtime for path in DECLARED):
+        return inside
+    subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
+    pip = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-compile"]
+    subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[test]"], cwd=ROOT, check=True)
+    stamp.touch()
+    return inside
+
+
+def run_in(inside: Path | None) -> tuple[str, str]:
+    """(verdict, what the tests printed) for one environment. The verdict is passed, failed or skipped, and why."""
+    if inside is None:
+        return "skipped: it is neither on PATH nor in pyenv", ""
+    tests = ["tests/unit", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    outcome = subprocess.run(
+        [str(inside), "-m", "pytest", *tests], cwd=ROOT, capture_output=True, text=True, timeout=_UNIT_TIER_S
+    )
+    if outcome.returncode:
+        return f"failed: the unit tier, exit {outcome.returncode}", outcome.stdout + outcome.stderr
+    commands = subprocess.run(
+        [str(inside), str(ROOT / "tests" / "every_help.py")], cwd=ROOT, capture_output=True, text=True, timeout=300
+    )
+    if commands.returncode:
+        return "failed: a command's help", commands.stdout + commands.stderr
+    return f"passed: {outcome.stdout.strip().splitlines()[-1]}; {commands.stdout.strip()}", ""
+
+
+def main(versions: list[str]) -> int:
+    """Run on each version; 1 if one failed, or could not run in CI."""
+    wanted = versions or [version for version in declared_versions() if version != OWN]
+    pythons = {version: find_python(version) for version in wanted}
+    # one after the other: each writes the package's own metadata into this folder
+    inside = [python and environment_of(version, python) for version, python in pythons.items()]
+    failed = False
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for version, (verdict, printed) in zip(wanted, pool.map(run_in, inside), strict=True):
+            print(printed[-8000:], end="", file=sys.stderr)
+            print(f"Python {version} {verdict}", flush=True)
+            failed |= verdict.startswith("failed") or ("CI" in os.environ and verdict.startswith("skipped"))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
