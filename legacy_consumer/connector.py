@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import cast
@@ -24,7 +25,7 @@ from legacy_consumer.errors import (
     MessageStreamsExistError,
     OffsetError,
 )
-from legacy_consumer.fetcher import EARLIEST, LATEST, FetcherFactory
+from legacy_consumer.fetcher import FetcherFactory
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
 from legacy_consumer.librdkafka import open_group_offsets
 from legacy_consumer.listener import RebalanceListener
@@ -201,8 +202,11 @@ class ConsumerConnector:
 
     @property
     def status(self) -> Status:
-        """Phase, owned partitions, last error."""
-        return self._coordinator.status if self._coordinator is not None else Status(Phase.CREATED)
+        """Phase, owned partitions, those held for a reset, last error."""
+        if self._coordinator is None:
+            return Status(Phase.CREATED)
+        status, held = self._coordinator.status, self._follower.held
+        return replace(status, held=held) if held else status
 
     @property
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
@@ -442,6 +446,10 @@ class ConsumerConnector:
             if self._coordinator is not None:
                 self._coordinator.post(errand)
 
+        def later(errand: Errand, delay_ms: int) -> None:
+            if self._coordinator is not None:
+                self._coordinator.post_later(errand, delay_ms)
+
         storage = self._config.offsets_storage
         return ResetFollower(
             self._store,
@@ -450,9 +458,9 @@ class ConsumerConnector:
             self._delivery,
             offsets=self._offsets,
             progress=self._progress,
-            stream_of=self.stream_of,
             post=post,
-            reset_position=EARLIEST if self._config.auto_offset_reset == "smallest" else LATEST,
+            later=later,
+            keeps_folder=self._config.zookeeper_set_acl,
             refusal=None if storage == "zookeeper" else f"it keeps its offsets in {storage}: offsets.storage",
         )
 

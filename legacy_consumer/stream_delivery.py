@@ -143,10 +143,11 @@ class StreamDelivery:
             stream.go_on(positions, epochs, stopped)
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
-        """Last commit, listener, forget."""
+        """Shut, whatever the gate was; last commit, listener, forget."""
         going = [tp for tp in partitions if tp in self._running]
         if not going:
             return
+        self.stop(going)
         if self._settings.auto_commit:
             self._commit_last(going)
         if self.listener is not None:
@@ -164,6 +165,16 @@ class StreamDelivery:
         """Their logs are gone: no commit."""
         self._buried.update(tp.topic for tp in partitions)
         self.drop(partitions)
+
+    def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
+        """Go on from these offsets; what is stopped stays stopped, and starts there when it goes on."""
+        for tp, theirs in foreign.items():
+            stream = self._running.get(tp)
+            if stream is None:
+                continue
+            position = theirs.offset if theirs.offset is not None else self._reset_position
+            epoch = self._progress.begin(tp, theirs.offset, theirs)
+            stream.restart({tp: position}, {tp: epoch})
 
     def pause(self) -> None:
         """Hand out nothing for now."""
@@ -373,22 +384,13 @@ class StreamDelivery:
                 "adopt" if self.adopts_foreign_commits else "keep",
             )
         if self.adopts_foreign_commits and consumer_id is not None:
-            self._adopt(result.foreign)
+            self.adopt(result.foreign)
             return
         again = {tp: Commit(commits[tp].offset, theirs) for tp, theirs in result.foreign.items()}
         second = self._offsets.commit(again, consumer_id=consumer_id, session_id=session_id)
         result.committed.update(second.committed)
         result.unowned |= second.unowned
         result.failure = result.failure or second.failure
-
-    def _adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
-        for tp, theirs in foreign.items():
-            stream = self._running.get(tp)
-            if stream is None:
-                continue
-            position = theirs.offset if theirs.offset is not None else self._reset_position
-            epoch = self._progress.begin(tp, theirs.offset, theirs)
-            stream.restart({tp: position}, {tp: epoch})
 
     def _tell(self, hook: Hook) -> None:
         if self._calls is None:

@@ -95,7 +95,8 @@ class Status:
     """What a member says of itself.
 
     phase: see rebalance.machine. settled_at_ms: when it last became STABLE, 0 = never. error: the last one, while it
-    matters. owned: its partitions. rebalances: how many ended in STABLE.
+    matters. owned: its partitions. rebalances: how many ended in STABLE. held: of what is owned, what hands out nothing
+    while an operator resets its offsets.
     """
 
     phase: Phase
@@ -103,6 +104,7 @@ class Status:
     settled_at_ms: int = 0
     rebalances: int = 0
     error: LegacyConsumerError | None = None
+    held: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,10 @@ class Coordinator:
         """Enqueue and return."""
         self._mailbox.post(mail)
 
+    def post_later(self, errand: Errand, delay_ms: int) -> None:
+        """Run an errand in so many milliseconds; the same one asked for again begins anew. From an errand only."""
+        self._mailbox.set_alarm(errand, delay_ms)
+
     def _note_session(self, event: SessionEvent) -> None:
         """The time until delivery is paused runs from the loss, not from when I come to hear of it."""
         if event.kind is not SessionKind.SUSPENDED:
@@ -269,6 +275,8 @@ class Coordinator:
                 return self._mailbox.idle_s()
             case TimerName():
                 self._handle(_TIMER_EVENTS[alarm])
+            case Errand():
+                alarm.run()
             case Period.COMMIT:
                 self._commit()
                 self._set_period(alarm)

@@ -41,7 +41,7 @@ class Period(Enum):
     """Once, when nobody waits any longer for members that left."""
 
 
-Alarm: TypeAlias = TimerName | Period
+Alarm: TypeAlias = TimerName | Period | Errand
 
 
 class Mailbox:

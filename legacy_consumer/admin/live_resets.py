@@ -98,6 +98,8 @@ def write_live(
 def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
     """The request stands for as long as the block, and its folders go if nobody needs them."""
     path = request_path(group)
+    # members that run with zookeeper.set.acl keep it
+    kept = store.exists(answers_path(group)) is not None
     store.ensure_path(answers_path(group))
     try:
         store.create(path, encode_request(request), ephemeral=True)
@@ -108,9 +110,10 @@ def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
     finally:
         with contextlib.suppress(NoNodeError):
             store.delete(path)
-        with contextlib.suppress(NoNodeError, NotEmptyError):
-            store.delete(answers_path(group))
-            store.delete(path.rpartition("/")[0])
+        if not kept:
+            with contextlib.suppress(NoNodeError, NotEmptyError):
+                store.delete(answers_path(group))
+                store.delete(path.rpartition("/")[0])
 
 
 def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing]) -> OffsetPlan:
@@ -139,14 +142,15 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
     partitions = sorted(request.partitions)
     znodes = store.get_data_many([OwnerPath(group, *tp).path for tp in partitions])
     owners = {
-        tp: owner_id((znode.data or b"").decode("utf-8", "backslashreplace"))
+        tp: (owner_id((znode.data or b"").decode("utf-8", "backslashreplace")), znode.stat.ephemeral_owner)
         for tp, znode in zip(partitions, znodes, strict=True)
         if znode is not None
     }
-    answers = _answers(store, group, set(owners.values()))
+    answers = _answers(store, group, {name for name, _ in owners.values()})
     missing: dict[str, None] = {}
-    for tp, owner in owners.items():
-        answer = answers.get(owner)
+    for tp, (owner, session_id) in owners.items():
+        # anybody may write an answer in its name
+        answer = answers.get((owner, session_id))
         if answer is not None and answer.request_id == request.request_id:
             if answer.state is AnswerState.REFUSED:
                 raise ResetRequestError(group, f"{owner} refuses: {answer.reason}; stop it first")
@@ -156,13 +160,14 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
     return tuple(missing)
 
 
-def _answers(store: ZkStore, group: str, owners: set[str]) -> dict[str, Answer]:
+def _answers(store: ZkStore, group: str, owners: set[str]) -> dict[tuple[str, int], Answer]:
+    """{(consumer id, the session that answered): answer}."""
     names = sorted(name for name in owners if name and "/" not in name)
     paths = [answer_path(group, name) for name in names]
-    found: dict[str, Answer] = {}
+    found: dict[tuple[str, int], Answer] = {}
     for name, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
-        if znode is None:
+        if znode is None or not znode.stat.ephemeral_owner:
             continue
         with contextlib.suppress(MalformedZnodeError):
-            found[name] = decode_answer(path, znode.data)
+            found[name, znode.stat.ephemeral_owner] = decode_answer(path, znode.data)
     return found

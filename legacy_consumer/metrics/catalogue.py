@@ -57,6 +57,7 @@ ALIVE = _member("alive", Kind.GAUGE, "1 while the member's coordinator runs and 
 CONNECTED = _member("connected", Kind.GAUGE, "1 while the member is connected to ZooKeeper")
 SETTLED_AT = _member("settled_timestamp_seconds", Kind.GAUGE, "when the member was last settled, 0 if never")
 OWNED = _member("owned_partitions", Kind.GAUGE, "partitions that the member owns", "topic")
+HELD = _member("held_partitions", Kind.GAUGE, "those of them held while an operator resets offsets under the group")
 REBALANCES = _member(
     "rebalances_total",
     Kind.COUNTER,
@@ -109,6 +110,7 @@ MEMBER_METRICS: tuple[Metric, ...] = (
     CONNECTED,
     SETTLED_AT,
     OWNED,
+    HELD,
     REBALANCES,
     REBALANCE_SECONDS,
     REBALANCE_FAILURES,

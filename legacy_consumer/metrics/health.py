@@ -43,4 +43,6 @@ def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
         return Judgement(False, f"{status.phase.value}{error}")
     if not vitals.connected:
         return Judgement(False, "the connection to ZooKeeper is lost")
+    if status.held:
+        return Judgement(False, f"holds {len(status.held)} partitions while an operator resets their offsets")
     return Judgement(True, f"settled with {len(status.owned)} partitions")

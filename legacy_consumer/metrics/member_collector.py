@@ -52,6 +52,7 @@ class MemberCollector(Collector):
         families.add(catalogue.CONNECTED, who, vitals.connected)
         families.add(catalogue.SETTLED_AT, who, status.settled_at_ms / 1000)
         families.count(catalogue.OWNED, who, Counter(tp.topic for tp in status.owned))
+        families.add(catalogue.HELD, who, len(status.held))
         families.count(catalogue.REBALANCES, who, counted.member.rebalances, _OUTCOMES)
         families.histogram(catalogue.REBALANCE_SECONDS, who, counted.member.durations, counted.member.duration_sum_s)
         families.add(catalogue.REBALANCE_FAILURES, who, counted.member.failures)

@@ -14,6 +14,7 @@ from legacy_consumer.reset_requests.records import (
     encode_request,
     request_path,
 )
+from legacy_consumer.reset_requests.standing import StandingReset, standing_reset
 
 __all__ = [
     "Answer",
@@ -21,6 +22,7 @@ __all__ = [
     "Request",
     "RequestState",
     "ResetFollower",
+    "StandingReset",
     "answer_path",
     "answers_path",
     "decode_answer",
@@ -28,4 +30,5 @@ __all__ = [
     "encode_answer",
     "encode_request",
     "request_path",
+    "standing_reset",
 ]

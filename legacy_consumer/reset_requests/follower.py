@@ -1,8 +1,15 @@
 """A member's side of a reset: holds its partitions while an operator rewrites their offsets, and goes on from there.
 
-It stands between the coordinator and the delivery, so it knows what is owned, and everything it does happens on the
-coordinator's thread: watches and the session's events only post an errand. It looks at the request as it is now and
-makes of its partitions what follows from that, so a look too many does no harm.
+It stands between the coordinator and the delivery, so it knows what is owned and what is about to be released, and
+everything it does happens on the coordinator's thread: watches and the session's events only post an errand. It looks
+at the request as it is now and makes of its partitions what follows from that, so a look too many does no harm. While a
+request stands it looks again from time to time, so a look that fails does no harm either.
+
+A partition flows if neither the coordinator nor a request keeps its gate shut. The coordinator's word is the last one:
+what it stopped for a release stays shut when the reset is over.
+
+Anybody who reaches ZooKeeper may write a request. So one counts only while the session that made it lives, and a member
+holds its partitions for HOLD_MS at most.
 """
 
 from __future__ import annotations
@@ -10,29 +17,35 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Protocol
 
 from legacy_consumer.offsets import OffsetStore
-from legacy_consumer.progress import Progress
+from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.reset_requests.records import (
     Answer,
     AnswerState,
     Request,
     RequestState,
     answer_path,
+    answers_path,
     decode_request,
     encode_answer,
     request_path,
 )
-from legacy_consumer.stream import KafkaStream
 from rebalance.delivery import Delivery
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment
-from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError
+from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError, NoNodeError
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.store import Acl, SessionEvent, SessionKind, WatchEvent, ZkStore
+from zk_layout.store import Acl, SessionEvent, SessionKind, WatchEvent, WatchKind, ZkStore
 
 logger = logging.getLogger(__name__)
+
+HOLD_MS = 120_000
+"""For so long a member holds its partitions for one request; the operator's command waits 10 s by default."""
+_AGAIN_MS = 2000
+"""How often to look while a request stands."""
 
 
 class FollowingDelivery(Delivery, Protocol):
@@ -40,12 +53,17 @@ class FollowingDelivery(Delivery, Protocol):
 
     adopts_foreign_commits: bool
 
+    def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
+        """Go on from these offsets; what is stopped stays stopped, and starts there when it goes on."""
+        ...
+
 
 class ResetFollower:
     """Implements rebalance.delivery.Delivery around another one.
 
-    post: hands an errand to the coordinator's mailbox. stream_of: where a partition's messages go.
-    refusal: why this member cannot follow, if it cannot.
+    post: hands an errand to the coordinator's mailbox; later: the same in so many milliseconds, from its own thread.
+    refusal: why this member cannot follow, if it cannot. keeps_folder: make the folder of requests, so that with
+    zookeeper.set.acl nobody else can.
     """
 
     def __init__(
@@ -57,28 +75,38 @@ class ResetFollower:
         *,
         offsets: OffsetStore,
         progress: Progress,
-        stream_of: Callable[[TopicPartition, ConsumerThreadId], KafkaStream],
         post: Callable[[Errand], None],
-        reset_position: int,
+        later: Callable[[Errand, int], None],
         refusal: str | None = None,
+        keeps_folder: bool = False,
     ) -> None:
         self._store = store
         self._path = request_path(group)
+        self._answers_path = answers_path(group)
+        self._keeps_folder = keeps_folder
         self._answer_path = answer_path(group, consumer_id)
         self._name = consumer_id
         self._delivery = delivery
         self._offsets = offsets
         self._progress = progress
-        self._stream_of = stream_of
         self._post = post
-        self._reset_position = reset_position
+        self._later = later
         self._refusal = refusal
         self._adopted_before = delivery.adopts_foreign_commits
-        self._threads: dict[TopicPartition, ConsumerThreadId] = {}
+        self._owned: set[TopicPartition] = set()
+        self._releasing: set[TopicPartition] = set()
+        """What the coordinator has stopped, and neither taken back nor ended."""
         self._held: set[TopicPartition] = set()
         self._request: Request | None = None
+        self._overdue = ""
+        """The request that has taken too long, by its id."""
         self._answered: Answer | None = None
         self._answered_in = 0
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """What hands out nothing because of a request; from any thread."""
+        return frozenset(self._held.copy())
 
     def start(self) -> None:
         """Look for requests from now on."""
@@ -94,11 +122,12 @@ class ResetFollower:
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
         """As the delivery; a request that is under way concerns what is claimed too."""
         self._delivery.begin(claimed, assignment)
-        self._threads.update(claimed)
+        self._owned.update(claimed)
         self._look_soon()
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery."""
+        """As the delivery; a request does not open them again."""
+        self._releasing.update(partitions)
         self._delivery.stop(partitions)
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
@@ -107,6 +136,7 @@ class ResetFollower:
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
         """As the delivery, but for what is held."""
+        self._releasing.difference_update(partitions)
         self._delivery.go_on([tp for tp in partitions if tp not in self._held])
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
@@ -137,9 +167,8 @@ class ResetFollower:
         self._delivery.commit()
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
-        for tp in partitions:
-            self._threads.pop(tp, None)
-            self._held.discard(tp)
+        for known in (self._owned, self._releasing, self._held):
+            known.difference_update(partitions)
 
     # Events, on threads of the store.
 
@@ -147,8 +176,10 @@ class ResetFollower:
         if event.kind is SessionKind.CONNECTED:
             self._post(Errand(self.look))
 
-    def _on_change(self, _: WatchEvent) -> None:
-        self._post(Errand(self.look))
+    def _on_change(self, event: WatchEvent) -> None:
+        # a watch that was lost with its connection is set again when that is back
+        if event.kind is not WatchKind.LOST:
+            self._post(Errand(self.look))
 
     def _look_soon(self) -> None:
         if self._request is not None:
@@ -157,8 +188,11 @@ class ResetFollower:
     # What is done about them, on the coordinator's thread.
 
     def look(self) -> None:
-        """Do what the request that stands there asks for. Errors are logged: the session's return brings it back."""
+        """Do what the request that stands there asks for. Errors are logged, and it is looked at again."""
+        if self._request is not None:
+            self._later(Errand(self.look), _AGAIN_MS)
         try:
+            self._keep_folder()
             request = self._read()
             if request is None:
                 self._go_back()
@@ -167,26 +201,47 @@ class ResetFollower:
             else:
                 self._follow(request)
         except LegacyConsumerError as error:
-            logger.warning("%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
+            if self._request is not None:
+                logger.warning("%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
+            else:
+                logger.info("%s: cannot see whether a reset is asked for: %s", self._name, error)
+
+    def _keep_folder(self) -> None:
+        if not self._keeps_folder:
+            return
+        for path in (self._answers_path.rpartition("/")[0], self._answers_path):
+            # without parents: the group's own folder has to be open for the ids of all
+            with contextlib.suppress(NodeExistsError):
+                self._store.create(path, None)
+        self._keeps_folder = False
 
     def _read(self) -> Request | None:
         # the watch of exists fires on creation, change and deletion alike, so one request is all that a join costs
         if self._store.exists(self._path, self._on_change) is None:
             return None
         try:
-            return decode_request(self._path, self._store.get_data(self._path).data)
+            znode = self._store.get_data(self._path)
+            request = decode_request(self._path, znode.data)
         except NoNodeError:
             return None
         except MalformedZnodeError as error:
             logger.warning("%s: %s", self._name, error)
             return None
+        if not znode.stat.ephemeral_owner:
+            logger.warning("%s: ignores %s, which no command that runs has written: delete it", self._name, self._path)
+            return None
+        return request
 
     def _follow(self, request: Request) -> None:
         if self._request is None or self._request.request_id != request.request_id:
             logger.warning("%s: an operator resets offsets of %d partitions", self._name, len(request.partitions))
+            self._later(Errand(partial(self._hold_no_longer, request.request_id)), HOLD_MS)
+            self._later(Errand(self.look), _AGAIN_MS)
         self._request = request
-        mine = request.partitions & self._threads.keys()
-        if request.state is RequestState.PREPARE:
+        mine = request.partitions & self._owned
+        if request.state is RequestState.PREPARE and request.request_id == self._overdue:
+            self._let_flow()
+        elif request.state is RequestState.PREPARE:
             # until it is over whatever others commit counts, and what is in hand does not overwrite it
             self._delivery.adopts_foreign_commits = True
             self._delivery.stop(mine - self._held)
@@ -197,34 +252,43 @@ class ResetFollower:
             self._take_up(mine | self._held)
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
+    def _hold_no_longer(self, request_id: str) -> None:
+        """A request that stays in its first step keeps the group from its messages."""
+        request = self._request
+        if request is not None and request.request_id == request_id and request.state is RequestState.PREPARE:
+            seconds = HOLD_MS // 1000
+            logger.warning(
+                "%s: waits no longer for the reset that %s asks for since %d s", self._name, self._path, seconds
+            )
+            self._overdue = request_id
+            self.look()
+
     def _go_back(self) -> None:
         """There is no request, or no more."""
+        self._let_flow()
+        self._request = None
+
+    def _let_flow(self) -> None:
         if self._held:
             self._take_up(self._held)
         self._delivery.adopts_foreign_commits = self._adopted_before
-        self._request = None
         if self._answered is not None:
             self._withdraw()
 
     def _take_up(self, partitions: Collection[TopicPartition]) -> None:
         """Go on: from the committed offset where somebody else wrote it, else from where the partition was."""
-        going = [tp for tp in partitions if tp in self._threads]
-        by_stream: dict[KafkaStream, dict[TopicPartition, int]] = {}
-        epochs: dict[TopicPartition, int] = {}
-        unchanged: list[TopicPartition] = []
+        going = [tp for tp in partitions if tp in self._owned]
+        changed: dict[TopicPartition, Committed] = {}
         for tp, committed in self._offsets.read(going).items():
             known = self._progress.get(tp)
-            if known is None or known.committed.version == committed.version:
-                unchanged.append(tp)
-                continue
-            position = committed.offset if committed.offset is not None else self._reset_position
-            epochs[tp] = self._progress.begin(tp, committed.offset, committed)
-            by_stream.setdefault(self._stream_of(tp, self._threads[tp]), {})[tp] = position
-        for stream, positions in by_stream.items():
-            stream.stop(positions.keys())
-            stream.begin(positions, {tp: epochs[tp] for tp in positions})
-            logger.warning("%s: goes on from %s", self._name, ", ".join(f"{tp}: {o}" for tp, o in positions.items()))
-        self._delivery.go_on([tp for tp in unchanged if tp in self._held])
+            before = committed if known is None else known.committed
+            if (before.version, before.offset) != (committed.version, committed.offset):
+                changed[tp] = committed
+        if changed:
+            self._delivery.adopt(changed)
+            some = ", ".join(f"{tp}: {committed.offset}" for tp, committed in sorted(changed.items())[:5])
+            logger.warning("%s: goes on from %s", self._name, some + (", ..." if len(changed) > 5 else ""))
+        self._delivery.go_on([tp for tp in going if tp in self._held and tp not in self._releasing])
         self._held.clear()
 
     def _answer(self, answer: Answer) -> None:

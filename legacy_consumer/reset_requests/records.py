@@ -15,7 +15,9 @@ this; they cannot follow either, and have to be stopped.
     deletes the request                    ──►    deletes its answer
 
 Whatever ends the command ends its session and so the request; members then go on: from where they were if nobody wrote
-their offset, and else from what is written. A member that is given such a partition meanwhile answers for it too, so
+their offset, and else from what is written. A request that is not ephemeral is nobody's and counts for nothing, and an
+answer counts only from the session that owns the owner znode: others than members may write in a group's folder. A
+member that is given such a partition meanwhile answers for it too, so
 the operator waits until the owner of each partition has answered, whoever that is by then.
 
     {"version":1,"id":"5f0c...","state":"prepare","partitions":{"orders":[0,1]}}
@@ -25,12 +27,11 @@ the operator waits until the owner of each partition has answered, whoever that 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from zk_layout.errors import MalformedZnodeError
+from zk_layout.codecs.strict_json import JsonObject, decode_object, encode_json
 from zk_layout.model import TopicPartition
 
 _VERSION = 1
@@ -95,10 +96,10 @@ def encode_request(request: Request) -> bytes:
 def decode_request(path: str, data: bytes | None) -> Request:
     """Raises: MalformedZnodeError."""
     document = _decode(path, data)
-    try:
-        return Request(str(document["id"]), RequestState(document["state"]), _partitions(document["partitions"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedZnodeError(path, data, f"it is no request of a reset: {error}") from error
+    state = _STATES.get(document.text("state"))
+    if state is None:
+        raise document.malformed("state", "a state of a reset")
+    return Request(document.text("id"), state, _partitions(document))
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -113,36 +114,31 @@ def encode_answer(answer: Answer) -> bytes:
 def decode_answer(path: str, data: bytes | None) -> Answer:
     """Raises: MalformedZnodeError."""
     document = _decode(path, data)
-    try:
-        return Answer(
-            str(document["request"]),
-            AnswerState(document["state"]),
-            _partitions(document["partitions"]),
-            str(document.get("reason", "")),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedZnodeError(path, data, f"it is no answer to a reset: {error}") from error
+    state = _ANSWERS.get(document.text("state"))
+    if state is None:
+        raise document.malformed("state", "a state of an answer")
+    reason = document.text("reason") if "reason" in document else ""
+    return Answer(document.text("request"), state, _partitions(document), reason)
+
+
+_STATES = {state.value: state for state in RequestState}
+_ANSWERS = {state.value: state for state in AnswerState}
 
 
 def _encode(head: dict[str, object], partitions: Iterable[TopicPartition], reason: str) -> bytes:
     topics: dict[str, list[int]] = {}
     for tp in sorted(partitions):
         topics.setdefault(tp.topic, []).append(tp.partition)
-    document = {**head, "partitions": topics, **({"reason": reason} if reason else {})}
-    return json.dumps(document, separators=(",", ":")).encode()
+    return encode_json({**head, "partitions": topics, **({"reason": reason} if reason else {})})
 
 
-def _decode(path: str, data: bytes | None) -> dict[str, object]:
-    try:
-        document = json.loads(data or b"")
-    except (ValueError, RecursionError) as error:
-        raise MalformedZnodeError(path, data, f"it is not JSON: {error}") from error
-    if not isinstance(document, dict) or document.get("version") != _VERSION:
-        raise MalformedZnodeError(path, data, f"it should be an object of version {_VERSION}")
+def _decode(path: str, data: bytes | None) -> JsonObject:
+    document = decode_object(path, data)
+    if document.integer("version") != _VERSION:
+        raise document.malformed("version", str(_VERSION))
     return document
 
 
-def _partitions(topics: object) -> frozenset[TopicPartition]:
-    if not isinstance(topics, dict):
-        raise ValueError("partitions are missing")  # noqa: TRY004  the text is wrong
-    return frozenset(TopicPartition(str(topic), int(number)) for topic, numbers in topics.items() for number in numbers)
+def _partitions(document: JsonObject) -> frozenset[TopicPartition]:
+    topics = document.child("partitions")
+    return frozenset(TopicPartition(topic, number) for topic in topics for number in topics.integers(topic))

@@ -237,6 +237,12 @@ def test_a_port_that_is_taken_is_named(world):
 ALIVE = Vitals(True, 0.0, True)
 
 
+def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
+    status = Status(Phase.STABLE, held=frozenset({TopicPartition("t", 0)}))
+    assert judge_liveness(status, ALIVE).holds
+    assert judge_readiness(status, ALIVE).text == "holds 1 partitions while an operator resets their offsets"
+
+
 @pytest.mark.parametrize(
     ("phase", "vitals", "is_alive", "is_ready"),
     [

@@ -69,9 +69,9 @@ class Cluster:
         return None if self.admin.exists(path) is None else int(self.admin.get_data(path).data)
 
     def ask(self, state=RequestState.PREPARE, partitions=(T0, T1), request_id="r1"):
-        """As a command would that then dies."""
+        """As a command would."""
         self.admin.ensure_path("/consumers/g/requests/answers")
-        self.admin.create(REQUEST, encode_request(Request(request_id, state, frozenset(partitions))))
+        self.admin.create(REQUEST, encode_request(Request(request_id, state, frozenset(partitions))), ephemeral=True)
 
     def answer_of(self, connector):
         path = answer_path("g", connector.consumer_id)
@@ -204,6 +204,39 @@ def test_nothing_is_written_while_an_owner_does_not_answer(cluster):
         cluster.reset({T0: 5}, timeout_s=0.1)
     assert cluster.committed(T0) is None
     assert cluster.admin.exists(REQUEST) is None
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_an_answer_counts_only_from_the_session_that_owns_the_partition(cluster, ephemeral):
+    jvm, stranger = MemoryStore(cluster.zookeeper), MemoryStore(cluster.zookeeper)
+    jvm.start()
+    stranger.start()
+    jvm.create("/consumers/g/owners/t/0", b"g_jvm-0", ephemeral=True, make_parents=True)
+
+    class Clock:
+        """While the command waits, a stranger answers in the owner's name."""
+
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def wait(self, event, timeout_s):
+            self.now += timeout_s
+            request = decode_request(REQUEST, stranger.get_data(REQUEST).data)
+            data = encode_answer(Answer(request.request_id, AnswerState.READY, request.partitions))
+            if stranger.exists(answer_path("g", "g_jvm")) is None:
+                stranger.create(answer_path("g", "g_jvm"), data, ephemeral=ephemeral)
+
+    with pytest.raises(ResetRequestError, match="no answer within 1 s from g_jvm"):
+        cluster.reset({T0: 5}, timeout_s=1, clock=Clock())
+    assert cluster.committed(T0) is None
+
+
+def test_a_folder_of_requests_that_members_keep_is_left(cluster):
+    cluster.admin.ensure_path("/consumers/g/requests/answers")
+    cluster.reset({T0: 5}, timeout_s=0.1)
+    assert cluster.admin.get_children("/consumers/g/requests") == ("answers",)
 
 
 def test_a_member_whose_offsets_are_in_kafka_refuses(cluster):

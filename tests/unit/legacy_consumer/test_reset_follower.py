@@ -1,0 +1,272 @@
+"""A member's side of a reset, without threads: what a request opens and shuts, whatever the coordinator does."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from legacy_consumer.progress import Committed, Progress
+from legacy_consumer.reset_requests import (
+    Request,
+    RequestState,
+    ResetFollower,
+    answer_path,
+    answers_path,
+    encode_request,
+    request_path,
+    standing_reset,
+)
+from legacy_consumer.reset_requests.follower import HOLD_MS
+from tests.support.group_members import RecordingDelivery
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+TPS = [TopicPartition("t", n) for n in range(3)]
+MINE = ConsumerThreadId("g_a", 0)
+REQUEST = request_path("g")
+
+
+class Offsets:
+    """Committed offsets that a test writes."""
+
+    def __init__(self):
+        self.committed = {tp: Committed(0, 0) for tp in TPS}
+        self.error = None
+
+    def read(self, partitions):
+        if self.error is not None:
+            raise self.error
+        return {tp: self.committed[tp] for tp in partitions}
+
+    def write(self, tp, offset):
+        self.committed[tp] = Committed(offset, self.committed[tp].version + 1)
+
+
+class FollowingDelivery(RecordingDelivery):
+    """The coordinator's fake one; adopted holds what a partition was told to go on from."""
+
+    def __init__(self):
+        super().__init__()
+        self.adopts_foreign_commits = False
+        self.adopted = {}
+
+    def adopt(self, foreign):
+        self.adopted |= {tp: committed.offset for tp, committed in foreign.items()}
+
+    def end(self, partitions):
+        super().end(partitions)
+        self.flowing -= set(partitions)
+
+
+class World:
+    """A follower, its errands, and an operator's store."""
+
+    def __init__(self, **options):
+        self.zookeeper = MemoryZooKeeper()
+        self.operator, self.store = MemoryStore(self.zookeeper), MemoryStore(self.zookeeper)
+        self.operator.start()
+        self.store.start()
+        self.operator.ensure_path(answers_path("g"))
+        self.delivery, self.offsets, self.progress = FollowingDelivery(), Offsets(), Progress()
+        self.errands = []
+        self.alarms = {}
+        self.follower = ResetFollower(
+            self.store,
+            "g",
+            "g_a",
+            self.delivery,
+            offsets=self.offsets,
+            progress=self.progress,
+            post=self.errands.append,
+            later=lambda errand, delay_ms: self.alarms.__setitem__(delay_ms, errand),
+            **options,
+        )
+        self.follower.start()
+        self.settle()
+
+    def settle(self):
+        while self.errands:
+            self.errands.pop(0).run()
+
+    def begin(self, tps):
+        for tp in tps:
+            self.progress.begin(tp, 0, self.offsets.committed[tp])
+        self.follower.begin(dict.fromkeys(tps, MINE), {})
+        self.settle()
+
+    def ask(self, tps=TPS, state=RequestState.PREPARE, ephemeral=True, request_id="r"):
+        self.operator.create(REQUEST, encode_request(Request(request_id, state, frozenset(tps))), ephemeral=ephemeral)
+        self.settle()
+
+    def apply(self, tps=TPS, request_id="r"):
+        self.operator.set_data(REQUEST, encode_request(Request(request_id, RequestState.APPLIED, frozenset(tps))))
+        self.settle()
+
+    def call_off(self):
+        self.operator.delete(REQUEST)
+        self.settle()
+
+    def answer(self):
+        path = answer_path("g", "g_a")
+        return None if self.operator.exists(path) is None else self.operator.get_data(path).data
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["claim", "stop", "take back", "release", "ask", "write", "apply", "call off", "wait"]),
+        st.sampled_from(TPS),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(STEPS)
+def test_a_partition_flows_if_neither_a_release_nor_a_request_keeps_it_shut(steps):
+    world = World()
+    owned, releasing, asked, overdue = set(), set(), None, False
+    for number, (what, tp) in enumerate(steps):
+        match what:
+            case "claim" if tp not in owned:
+                owned.add(tp)
+                world.begin([tp])
+            case "stop" if tp in owned:
+                releasing.add(tp)
+                world.follower.stop([tp])
+            case "take back" if tp in releasing:
+                releasing.remove(tp)
+                world.follower.go_on([tp])
+            case "release" if tp in owned:
+                owned.discard(tp)
+                releasing.discard(tp)
+                world.follower.end([tp])
+                world.progress.forget([tp])
+            case "ask" if asked is None:
+                asked, overdue, request_id = "prepare", False, str(number)
+                world.ask(TPS[:2], request_id=request_id)
+            case "write" if asked == "prepare":
+                world.offsets.write(tp, 7)
+            case "apply" if asked == "prepare":
+                asked = "applied"
+                world.apply(TPS[:2], request_id)
+            case "call off" if asked is not None:
+                asked = None
+                world.call_off()
+            case "wait" if asked == "prepare":
+                overdue = True
+                world.alarms[HOLD_MS].run()
+        held = owned & set(TPS[:2]) if asked == "prepare" and not overdue else set()
+        assert world.delivery.flowing == owned - releasing - held
+        assert world.follower.held == held
+        assert world.delivery.adopts_foreign_commits == (asked == "prepare" and not overdue) or asked == "applied"
+
+
+@pytest.mark.parametrize("ending", ["given up", "applied"])
+def test_a_partition_that_drains_for_its_release_stays_shut_when_a_reset_ends(ending):
+    world = World()
+    world.begin(TPS)
+    world.follower.stop([TPS[0]])
+    world.ask()
+    if ending == "applied":
+        world.offsets.write(TPS[0], 5)
+        world.apply()
+        assert world.delivery.adopted == {TPS[0]: 5}, "its last commit must not overwrite what the operator wrote"
+    world.call_off()
+    assert world.delivery.flowing == set(TPS[1:])
+
+
+def test_a_request_that_no_session_stands_for_holds_nothing(caplog):
+    world = World()
+    world.begin(TPS)
+    with caplog.at_level(logging.WARNING):
+        world.ask(ephemeral=False)
+    assert world.delivery.flowing == set(TPS)
+    assert world.answer() is None
+    assert "which no command that runs has written: delete it" in caplog.text
+    assert standing_reset(world.operator, "g").heeded is False
+
+
+def test_a_request_that_stays_in_its_first_step_holds_nobody_for_long(caplog):
+    world = World()
+    world.begin(TPS)
+    world.ask()
+    assert world.follower.held == set(TPS)
+    assert standing_reset(world.operator, "g").holds == set(TPS)
+    with caplog.at_level(logging.WARNING):
+        world.alarms[HOLD_MS].run()
+    assert world.delivery.flowing == set(TPS)
+    assert world.answer() is None, "the operator must not write under a member that goes on"
+    assert "waits no longer for the reset" in caplog.text
+    world.follower.look()
+    assert world.delivery.flowing == set(TPS)
+
+
+@pytest.mark.parametrize("error", [ConnectionLostError("lost"), OSError("unexpected")])
+def test_a_reset_whose_end_cannot_be_looked_at_is_looked_at_again(error):
+    world = World()
+    world.begin(TPS)
+    world.ask()
+    world.offsets.error = error
+    if isinstance(error, ConnectionLostError):
+        world.call_off()
+    else:
+        # as the coordinator, which logs it and goes on
+        with pytest.raises(OSError, match="unexpected"):
+            world.call_off()
+    assert world.delivery.flowing == set()
+    world.offsets.error = None
+    world.alarms[2000].run()
+    assert world.delivery.flowing == set(TPS)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"version":1,"id":"x","state":"prepare","partitions":{"t":[1e999]}}',
+        b'{"version":1,"id":"x","state":"prepare","partitions":{"t":[' + b"9" * 5000 + b"]}}",
+        b'{"version":1,"id":"x","state":"prepare","partitions":{"t":"012"}}',
+        b'{"version":1,"id":[],"state":[],"partitions":{"t":[0]}}',
+        b"[" * 100_000,
+        b"\xff",
+        b"",
+    ],
+)
+def test_a_request_of_nonsense_is_a_warning_and_holds_nothing(data, caplog):
+    world = World()
+    world.begin(TPS)
+    with caplog.at_level(logging.WARNING):
+        world.operator.create(REQUEST, data, ephemeral=True)
+        world.settle()
+    assert world.delivery.flowing == set(TPS)
+    assert REQUEST in caplog.text
+    assert standing_reset(world.operator, "g").holds == frozenset()
+
+
+def test_an_outage_says_nothing_about_resets_that_nobody_asked_for(caplog):
+    world = World()
+    world.begin(TPS)
+    with caplog.at_level(logging.WARNING):
+        world.zookeeper.suspend(world.store)
+        world.settle()
+        world.zookeeper.resume(world.store)
+        world.settle()
+    assert caplog.messages == []
+    world.ask()
+    assert world.follower.held == set(TPS), "and the request is seen afterwards"
+
+
+def test_a_member_with_acls_makes_the_folder_of_requests_that_others_could_make():
+    zookeeper = MemoryZooKeeper()
+    admin = MemoryStore(zookeeper)
+    admin.start()
+    world = World(keeps_folder=True)
+    world.operator.delete(answers_path("g"))
+    world.operator.delete("/consumers/g/requests")
+    world.follower._keeps_folder = True
+    world.follower.look()
+    assert world.operator.get_children("/consumers/g/requests") == ("answers",)
+    admin.close()
