@@ -43,7 +43,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart test check pythons lint style types format bench simulate mutants chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart test check pythons lint style types format bench bench-all simulate mutants chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -107,8 +107,11 @@ format: .venv/.dev ## rewrite the code in the project's format, mend what can be
 	@$(bin)/ruff check --fix --exit-zero --quiet .
 	$(bin)/ruff format .
 
-bench: .venv/.dev ## every benchmark against its peer (BENCH_ARGS=name for one); results in benchmarks/results
+bench: .venv/.dev ## the headline benchmarks, each against its peer (BENCH_ARGS=name for one); says how long it takes
 	@exec $(bin)/python -m benchmarks $(BENCH_ARGS)
+
+bench-all: .venv/.dev ## every benchmark, about an hour
+	@exec $(bin)/python -m benchmarks --all $(BENCH_ARGS)
 
 simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000)
 	@exec $(bin)/python -m tests.simulation --seeds $(SEEDS) --processes 2

@@ -1,4 +1,4 @@
-"""Run benchmarks: python -m benchmarks [NAME ...] [--repeat N] [--quick] [--list]"""
+"""Run benchmarks: python -m benchmarks [NAME ...] [--all] [--repeat N] [--quick] [--list]"""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import sys
 
 from benchmarks import report
 from benchmarks.comparison import Effort
+from benchmarks.durations import Durations
 from benchmarks.registry import BENCHMARKS
 from benchmarks.runner import run
 from zk_layout.errors import LegacyConsumerError
+
+_HEADLINE_ROUNDS = 3
 
 
 def main() -> int:
@@ -20,7 +23,10 @@ def main() -> int:
         prog="python -m benchmarks",
         description="Compare this project with its peers, both in the same run, and print ours / peer.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run, * and ? allowed; default: all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="benchmarks to run, * and ? allowed; default: headlines"
+    )
+    parser.add_argument("--all", action="store_true", help="all of them")
     parser.add_argument("--repeat", type=_positive, metavar="N", help="rounds, instead of the usual three to five")
     parser.add_argument("--quick", action="store_true", help="less work: shows that all runs; writes no results")
     parser.add_argument("--list", action="store_true", help="name the benchmarks and what each compares")
@@ -31,24 +37,30 @@ def main() -> int:
             print(f"{name:32} {comparison.about}")
         return 0
     try:
-        chosen = _choose(options.names, quick=options.quick)
+        chosen = _choose(options.names, quick=options.quick, everything=options.all)
     except LookupError as error:
         print(error.args[0], file=sys.stderr)
         return 2
     try:
-        results = run([BENCHMARKS[name] for name in chosen], Effort(options.repeat, options.quick))
+        durations = Durations(report.DURATIONS)
+        repeats = options.repeat or (_HEADLINE_ROUNDS if not (options.names or options.all) else None)
+        results = run([BENCHMARKS[name] for name in chosen], Effort(repeats, options.quick), durations)
     except LegacyConsumerError as error:
         print(error, file=sys.stderr)
         return 1
+    results = report.stamped(results)
     print("\n".join(report.lines(results, BENCHMARKS)))
     if not options.quick:
+        durations.write()
         report.write(report.merged(report.read_latest(), results, list(BENCHMARKS)), BENCHMARKS)
     return 0
 
 
-def _choose(wanted: list[str], *, quick: bool) -> list[str]:
+def _choose(wanted: list[str], *, quick: bool, everything: bool) -> list[str]:
     if not wanted:
-        return [name for name, comparison in BENCHMARKS.items() if comparison.in_quick or not quick]
+        if quick:
+            return [name for name, comparison in BENCHMARKS.items() if comparison.in_quick]
+        return [name for name, comparison in BENCHMARKS.items() if comparison.headline or everything]
     for pattern in wanted:
         if not fnmatch.filter(BENCHMARKS, pattern):
             raise LookupError(f"no benchmark is called {pattern}: see python -m benchmarks --list")

@@ -68,7 +68,8 @@ class Comparison(Generic[S]):
     """One benchmark: figure of ours over that of the peer.
 
     better: which way is good. target: what ratio is to be reached; a reader's mark, nothing fails over it.
-    about: one line for the table. in_quick: whether a quick run has time for it.
+    about: one line for the table. in_quick: whether a quick run has time for it. headline: whether `make bench`
+    measures it; `make bench-all` measures all.
     """
 
     name: str
@@ -81,11 +82,16 @@ class Comparison(Generic[S]):
     better: Better
     target: float | None = None
     in_quick: bool = True
+    headline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One comparison over all rounds: ours and peer are medians, a ratio is that of one round."""
+    """One comparison over all rounds: ours and peer are medians, a ratio is that of one round.
+
+    date, commit: of the run. stolen, others: shares of the machine's processor time that its host, and processes that
+    are not of the benchmark, took meanwhile; None if not known.
+    """
 
     name: str
     unit: str
@@ -95,6 +101,10 @@ class Result:
     ratio_median: float
     ratio_max: float
     better: Better
+    date: str = ""
+    commit: str = ""
+    stolen: float | None = None
+    others: float | None = None
 
 
 def summarise(comparison: Comparison[S], rounds: Sequence[tuple[float, float]]) -> Result:

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.describe_vs_kafka_tool import fill
+from benchmarks.describing import fill
 from benchmarks.processes import own_program
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.embedded.jvm import ALL_COMPILERS

@@ -1,58 +1,309 @@
-"""Every benchmark there is. A file holds one comparison, or one for each of several sizes."""
+"""Every benchmark there is: one table, a row for each comparison, in the order of the printed one.
+
+A row says what is measured, on which scene, which side is ours, which is the peer, and which ratio is wanted.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from benchmarks import (
-    commit_vs_jvm,
-    consume_arrow_1kb_vs_jvm_new,
-    consume_arrow_format0_vs_scala,
-    consume_arrow_format1_vs_scala,
-    consume_arrow_snappy_vs_jvm_new,
-    consume_arrow_vs_jvm_new,
-    consume_arrow_vs_socket,
-    consume_batches_vs_jvm_new,
-    consume_batches_vs_raw,
-    consume_batches_vs_scala,
-    consume_memory_vs_raw,
-    describe_vs_kafka_tool,
-    iterate_vs_jvm_new,
-    iterate_vs_scala,
-    join_vs_jvm,
-    leave_vs_jvm,
-    spark_messages_librdkafka_vs_connector,
-    spark_messages_pruned_vs_connector,
-    spark_messages_vs_connector,
-    spark_offsets_vs_kazoo,
-    start_vs_jvm,
-    zk_requests_vs_jvm,
-)
 from benchmarks.comparison import Comparison
+from benchmarks.consuming import (
+    FORMAT_0_MESSAGES,
+    FORMAT_1_MESSAGES,
+    LARGE_MESSAGES,
+    MESSAGES_PER_S,
+    PEAK_MB,
+    SMALL_MESSAGES,
+    SNAPPY_MESSAGES,
+    ConsumerPerformance,
+    ConsumingScene,
+    ConsumingStage,
+    Ours,
+    Raw,
+    Socket,
+)
+from benchmarks.describing import KafkaTool, ListAgain, Tree, TreeScene
+from benchmarks.describing import Ours as OurCommand
+from benchmarks.grouping import (
+    COMMITS_PER_S,
+    JOIN_REQUESTS,
+    JOIN_S,
+    LEAVE_S,
+    SIZES,
+    START_S,
+    Changes,
+    Commits,
+    GroupScene,
+    GroupStage,
+    Size,
+)
+from benchmarks.spark_reading import (
+    MANY_MESSAGES,
+    SECONDS,
+    ZNODES_PER_S,
+    OffsetsScene,
+    OffsetsStage,
+    ReadMessages,
+    ReadOffsets,
+)
+
+_JAVA, _SCALA = ConsumerPerformance("jvm_new"), ConsumerPerformance("scala")
+_ARROW, _BATCHES, _ITERATE = Ours("arrow"), Ours("batches"), Ours("iterate")
+
+
+def _consuming(
+    name: str,
+    about: str,
+    ours: Ours,
+    peer: Raw | Socket | ConsumerPerformance,
+    target: float | None = None,
+    *,
+    scene: ConsumingScene = SMALL_MESSAGES,
+    headline: bool = False,
+) -> Comparison[ConsumingStage]:
+    return Comparison(
+        name=name,
+        about=about,
+        scene=scene,
+        ours=ours,
+        peer=peer,
+        figure=MESSAGES_PER_S,
+        unit="messages/s",
+        better="higher",
+        target=target,
+        in_quick=scene is SMALL_MESSAGES,
+        headline=headline,
+    )
+
+
+_MEMORY: Comparison[ConsumingStage] = Comparison(
+    name="consume_memory_vs_raw",
+    about="peak resident memory of a process with batches() against one with raw consume()",
+    scene=SMALL_MESSAGES,
+    ours=_BATCHES,
+    peer=Raw(),
+    figure=PEAK_MB,
+    unit="MB",
+    better="lower",
+)
+
+_CONSUMING = (
+    _consuming("consume_batches_vs_raw", "batches() against confluent_kafka's consume()", _BATCHES, Raw(), 0.95),
+    _consuming("consume_batches_vs_scala", "batches() against the Scala consumer", _BATCHES, _SCALA, 1.0),
+    _consuming(
+        "consume_batches_vs_jvm_new", "batches() against the newer Java consumer", _BATCHES, _JAVA, 1.2, headline=True
+    ),
+    _consuming(
+        "consume_arrow_vs_jvm_new", "arrow_batches() against the newer Java consumer", _ARROW, _JAVA, 5, headline=True
+    ),
+    _consuming("consume_arrow_vs_socket", "arrow_batches() against reading the same bytes", _ARROW, Socket(), 0.3),
+    _consuming("iterate_vs_scala", "for message in stream against the Scala consumer", _ITERATE, _SCALA, 0.9),
+    _consuming(
+        "iterate_vs_jvm_new",
+        "for message in stream against the newer Java consumer",
+        _ITERATE,
+        _JAVA,
+        1.2,
+        headline=True,
+    ),
+    _MEMORY,
+    _consuming(
+        "consume_arrow_1kb_vs_jvm_new", "the same, messages of 1,000 bytes", _ARROW, _JAVA, scene=LARGE_MESSAGES
+    ),
+    _consuming(
+        "consume_arrow_snappy_vs_jvm_new", "the same, compressed with snappy", _ARROW, _JAVA, scene=SNAPPY_MESSAGES
+    ),
+    _consuming(
+        "consume_arrow_format0_vs_scala", "format 0, Kafka 0.8.2.2 on both sides", _ARROW, _SCALA,
+        scene=FORMAT_0_MESSAGES,
+    ),
+    _consuming(
+        "consume_arrow_format1_vs_scala", "format 1, Kafka 0.10.2.2 on both sides", _ARROW, _SCALA,
+        scene=FORMAT_1_MESSAGES,
+    ),
+)  # fmt: skip
+
+_COMMIT: Comparison[GroupStage] = Comparison(
+    name="commit_vs_jvm",
+    about="commit_offsets() of 500 changed offsets against ConsumerConnector.commitOffsets() of as many",
+    scene=GroupScene(partitions=500),
+    ours=Commits("ours"),
+    peer=Commits("jvm"),
+    figure=COMMITS_PER_S,
+    unit="commits of 500 offsets/s",
+    better="higher",
+    target=20.0,
+    headline=True,
+)
+
+
+def _change(kind: str, about: str, figure: str, unit: str, size: Size, target: float | None) -> Comparison[GroupStage]:
+    return Comparison(
+        name=size.name(kind),
+        about=f"{about} of {size}",
+        scene=size.scene,
+        ours=Changes("ours", size.members),
+        peer=Changes("jvm", size.members),
+        figure=figure,
+        unit=unit,
+        better="lower",
+        target=target,
+        in_quick=size.in_quick,
+        headline=size.members == 16 and size.partitions == 500 and not size.plain,
+    )
+
+
+def _of_50(size: Size, wanted: float, wanted_plain: float) -> float | None:
+    if size.members != 50:
+        return None
+    return wanted_plain if size.plain else wanted
+
+
+_CHANGES = (
+    *(
+        _change("join", "one member joins a group", JOIN_S, "s", size, 0.12 if size.plain else 0.05)
+        for size in SIZES
+    ),
+    *(
+        _change("leave", "one member leaves a group, which is then", LEAVE_S, "s", size, 0.25 if size.plain else 0.12)
+        for size in SIZES
+    ),
+    *(
+        _change("start", "all members start at once: a group", START_S, "s", size, _of_50(size, 0.35, 0.8))
+        for size in SIZES
+    ),
+    *(
+        _change(
+            "zk_requests", "requests at ZooKeeper while one joins a group", JOIN_REQUESTS, "requests", size,
+            _of_50(size, 0.04, 0.1),
+        )
+        for size in SIZES
+    ),
+)  # fmt: skip
+
+
+def _command(
+    name: str, about: str, ours: OurCommand | ListAgain, peer: KafkaTool | ListAgain, target: float | None = None
+) -> Comparison[Tree]:
+    return Comparison(
+        name=name,
+        about=about,
+        scene=TreeScene(1000),
+        ours=ours,
+        peer=peer,
+        figure="s",
+        unit="s",
+        better="lower",
+        target=target,
+        headline=name == "describe_vs_kafka_tool",
+    )
+
+
+_COMMANDS = (
+    _command(
+        "describe_vs_kafka_tool",
+        "time for each of 1,000 groups of 100 partitions described, starts of the JVM and of Python included",
+        OurCommand("describe all"),
+        KafkaTool("describe one"),
+        0.1,
+    ),
+    _command(
+        "describe_one_vs_kafka_tool",
+        "one group of 100 partitions described among 1,000, starts of the JVM and of Python included",
+        OurCommand("describe one"),
+        KafkaTool("describe one"),
+    ),
+    _command(
+        "list_vs_kafka_tool",
+        "1,000 groups named, starts of the JVM and of Python included",
+        OurCommand("list"),
+        KafkaTool("list"),
+        0.1,
+    ),
+    _command(
+        "list_again_vs_kafka_tool",
+        "1,000 groups named once more in a process that has done it before",
+        ListAgain("ours"),
+        ListAgain("jvm"),
+    ),
+)
+
+
+def _spark(name: str, about: str, ours: ReadMessages, peer: ReadMessages, target: float) -> Comparison[ConsumingStage]:
+    return Comparison(
+        name=name,
+        about=about,
+        scene=MANY_MESSAGES,
+        ours=ours,
+        peer=peer,
+        figure=MESSAGES_PER_S,
+        unit="messages/s",
+        better="higher",
+        target=target,
+        in_quick=False,
+        headline=name == "spark_messages_vs_connector",
+    )
+
+
+_SPARK_MESSAGES = (
+    _spark(
+        "spark_messages_vs_connector",
+        "zk_messages, batch, against Spark's own Kafka connector",
+        ReadMessages("zk_messages"),
+        ReadMessages("kafka"),
+        3.0,
+    ),
+    _spark(
+        "spark_messages_pruned_vs_connector",
+        "zk_messages of value and offset only, against Spark's own Kafka connector",
+        ReadMessages("zk_messages", pruned=True),
+        ReadMessages("kafka", pruned=True),
+        3.5,
+    ),
+    _spark(
+        "spark_messages_librdkafka_vs_connector",
+        "zk_messages through librdkafka, against Spark's own Kafka connector",
+        ReadMessages("zk_messages", fetcher="librdkafka"),
+        ReadMessages("kafka"),
+        0.8,
+    ),
+)
+
+_SPARK_OFFSETS: tuple[Comparison[OffsetsStage], ...] = (
+    Comparison(
+        name="spark_offsets_vs_kazoo",
+        about="zk_offsets, 100,000 offsets of 1,000 groups, against two processes of pipelined kazoo",
+        scene=OffsetsScene(),
+        ours=ReadOffsets("spark_offsets"),
+        peer=ReadOffsets("kazoo_offsets"),
+        figure=ZNODES_PER_S,
+        unit="znodes/s",
+        better="higher",
+        target=5.0,
+        headline=True,
+    ),
+    Comparison(
+        name="spark_offsets_zk35_vs_kazoo",
+        about="the same on ZooKeeper 3.5.9, which takes no reads in bulk",
+        scene=OffsetsScene(version="3.5"),
+        ours=ReadOffsets("spark_offsets"),
+        peer=ReadOffsets("kazoo_offsets"),
+        figure=SECONDS,
+        unit="s",
+        better="lower",
+        target=1.3,
+        in_quick=False,
+    ),
+)
 
 _ALL: tuple[Comparison[Any], ...] = (
-    consume_batches_vs_raw.COMPARISON,
-    consume_batches_vs_scala.COMPARISON,
-    consume_batches_vs_jvm_new.COMPARISON,
-    consume_arrow_vs_jvm_new.COMPARISON,
-    consume_arrow_vs_socket.COMPARISON,
-    iterate_vs_scala.COMPARISON,
-    iterate_vs_jvm_new.COMPARISON,
-    consume_memory_vs_raw.COMPARISON,
-    consume_arrow_1kb_vs_jvm_new.COMPARISON,
-    consume_arrow_snappy_vs_jvm_new.COMPARISON,
-    consume_arrow_format0_vs_scala.COMPARISON,
-    consume_arrow_format1_vs_scala.COMPARISON,
-    commit_vs_jvm.COMPARISON,
-    *join_vs_jvm.COMPARISONS,
-    *leave_vs_jvm.COMPARISONS,
-    *start_vs_jvm.COMPARISONS,
-    *zk_requests_vs_jvm.COMPARISONS,
-    *describe_vs_kafka_tool.COMPARISONS,
-    spark_messages_vs_connector.COMPARISON,
-    spark_messages_pruned_vs_connector.COMPARISON,
-    spark_messages_librdkafka_vs_connector.COMPARISON,
-    *spark_offsets_vs_kazoo.COMPARISONS,
+    *_CONSUMING,
+    _COMMIT,
+    *_CHANGES,
+    *_COMMANDS,
+    *_SPARK_MESSAGES,
+    *_SPARK_OFFSETS,
 )
 
 BENCHMARKS: dict[str, Comparison[Any]] = {comparison.name: comparison for comparison in _ALL}

@@ -6,8 +6,9 @@ import json
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,21 @@ from benchmarks.comparison import Comparison, Result
 
 ROOT = Path(__file__).resolve().parents[1]
 LATEST = ROOT / "benchmarks" / "results" / "latest.json"
+DURATIONS = LATEST.with_name("durations.json")
 DOCS = ROOT / "docs" / "benchmarks.md"
 
 _BEGIN = "<!-- table: written by `make bench` -->"
 _END = "<!-- end of table -->"
 _BETWEEN = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
+
+
+def stamped(results: Iterable[Result]) -> list[Result]:
+    """The results with today's date and the commit that was measured."""
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], check=False, cwd=ROOT, capture_output=True, text=True
+    )
+    return [replace(result, date=date, commit=asked.stdout.strip()) for result in results]
 
 
 def merged(earlier: Iterable[Result], new: Iterable[Result], order: Sequence[str]) -> list[Result]:
@@ -41,9 +52,8 @@ def write(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
     """Write the file and put the table into the document."""
     LATEST.parent.mkdir(exist_ok=True)
     LATEST.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n", encoding="utf-8")
-    when = datetime.now(timezone.utc).strftime("%Y-%m-%d")
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    text = f"Last run: {when}; {machine}, clients and servers on the same cores.\n\n{table(results, comparisons)}"
+    text = f"{machine}, clients and servers on the same cores.\n\n{table(results, comparisons)}"
     document = DOCS.read_text(encoding="utf-8")
     DOCS.write_text(_BETWEEN.sub(lambda _: f"{_BEGIN}\n{text}\n{_END}", document), encoding="utf-8")
 
@@ -51,8 +61,8 @@ def write(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
 def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]]) -> str:
     """The results as a table in Markdown."""
     rows = [
-        "| Benchmark | Ours | Peer | Unit | Ratio: min, **median**, max | Wanted |",
-        "| --- | ---: | ---: | --- | --- | --- |",
+        "| Benchmark | Ours | Peer | Unit | Ratio: min, **median**, max | Wanted | Commit, date | Stolen, others |",
+        "| --- | ---: | ---: | --- | --- | --- | --- | --- |",
     ]
     for result in results:
         target = comparisons[result.name].target
@@ -60,7 +70,8 @@ def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
         wanted = f"{bound} {target:g}" if target is not None else f"{result.better} is better"
         rows.append(
             f"| `{result.name}` | {_shown(result.ours)} | {_shown(result.peer)} | {result.unit} "
-            f"| {result.ratio_min:.3g}, **{result.ratio_median:.3g}**, {result.ratio_max:.3g} | {wanted} |"
+            f"| {result.ratio_min:.3g}, **{result.ratio_median:.3g}**, {result.ratio_max:.3g} | {wanted} "
+            f"| {result.commit or '-'}, {result.date or '-'} | {_load(result)} |"
         )
     return "\n".join(rows)
 
@@ -77,8 +88,15 @@ def lines(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
         shown.append(
             f"{result.name:32} ours {_shown(result.ours):>10}  peer {_shown(result.peer):>10} {result.unit:28} ratio "
             f"{result.ratio_min:.3g} / {result.ratio_median:.3g} / {result.ratio_max:.3g}{met}"
+            f"  (stolen, others: {_load(result)})"
         )
     return shown
+
+
+def _load(result: Result) -> str:
+    if result.stolen is None or result.others is None:
+        return "-"
+    return f"{result.stolen:.0%}, {result.others:.0%}"
 
 
 def _shown(value: float) -> str:

@@ -8,24 +8,31 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.comparison import Comparison, Contender, Effort, Figures, Result, Scene, summarise
+from benchmarks.durations import Durations, contenders_of, scenes_of
+from benchmarks.load import LoadMeter
 
 
-def run(comparisons: Iterable[Comparison[Any]], effort: Effort) -> list[Result]:
-    """The results, in the order of the comparisons."""
+def run(comparisons: Iterable[Comparison[Any]], effort: Effort, durations: Durations) -> list[Result]:
+    """The results, in the order of the comparisons. Says beforehand how long it takes, and notes how long it took."""
     comparisons = list(comparisons)
+    _say(durations.announcement(comparisons, effort))
     results: dict[str, Result] = {}
-    for scene in dict.fromkeys(comparison.scene for comparison in comparisons):
-        own = [comparison for comparison in comparisons if comparison.scene == scene]
-        results.update((result.name, result) for result in _run_scene(scene, own, effort))
+    for scene, own in scenes_of(comparisons).items():
+        results.update((result.name, result) for result in _run_scene(scene, own, effort, durations))
     return [results[comparison.name] for comparison in comparisons]
 
 
-def _run_scene(scene: Scene[Any], comparisons: list[Comparison[Any]], effort: Effort) -> list[Result]:
-    contenders = list(dict.fromkeys(side for one in comparisons for side in (one.ours, one.peer)))
+def _run_scene(
+    scene: Scene[Any], comparisons: list[Comparison[Any]], effort: Effort, durations: Durations
+) -> list[Result]:
+    contenders = contenders_of(comparisons)
     began = time.monotonic()
+    meter = LoadMeter()
+    measuring = 0.0
     repeats = effort.rounds(scene.rounds)
     _say(f"{scene}: setting up")
     rounds: list[dict[Contender[Any], Figures]] = []
@@ -36,14 +43,30 @@ def _run_scene(scene: Scene[Any], comparisons: list[Comparison[Any]], effort: Ef
             order = contenders if number % 2 == 0 else contenders[::-1]
             figures: dict[Contender[Any], Figures] = {}
             for contender in order:
+                started = time.monotonic()
                 figures[contender] = contender.measure(stage)
+                took = time.monotonic() - started
+                measuring += took
+                durations.note(scene, contender, took)
                 shown = ", ".join(f"{name} {value:,.4g}" for name, value in figures[contender].items())
                 _say(f"  round {number + 1}: {contender}: {shown}")
             rounds.append(figures)
-    _say(f"{scene}: done in {time.monotonic() - began:.0f} s")
-    return [
+    took = time.monotonic() - began
+    durations.note(scene, None, took - measuring)
+    load = meter.read()
+    busy = (
+        f"; of the machine's processor time others took {load.others:.0%} and its host {load.stolen:.0%}"
+        if load
+        else ""
+    )
+    _say(f"{scene}: done in {took:.0f} s{busy}")
+    summaries = [
         summarise(one, [(figures[one.ours][one.figure], figures[one.peer][one.figure]) for figures in rounds])
         for one in comparisons
+    ]
+    return [
+        replace(summary, stolen=load.stolen if load else None, others=load.others if load else None)
+        for summary in summaries
     ]
 
 

@@ -11,9 +11,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks import growth
-from benchmarks.comparison import Comparison, Result, summarise
+from benchmarks.comparison import Comparison, Effort, Result, summarise
+from benchmarks.durations import Durations
 from benchmarks.growth_picture import draw
 from benchmarks.kill import DeliveryLog
+from benchmarks.load import LoadMeter
 from benchmarks.registry import BENCHMARKS
 from benchmarks.report import LATEST, merged, table
 
@@ -27,6 +29,10 @@ SHAPE = {
     "ratio_median": float | int,
     "ratio_max": float | int,
     "better": str,
+    "date": str,
+    "commit": str,
+    "stolen": float | int | None,
+    "others": float | int | None,
 }
 
 
@@ -65,6 +71,61 @@ def test_the_latest_results_have_their_shape():
         assert entry["name"] in BENCHMARKS
         assert entry["better"] in ("higher", "lower")
         assert 0 < entry["ratio_min"] <= entry["ratio_median"] <= entry["ratio_max"]
+
+
+class Side:
+    def __init__(self, name):
+        self.name = name
+
+    def __str__(self):
+        return self.name
+
+
+class Stage:
+    rounds = 5
+
+    def __init__(self, name):
+        self.name = name
+
+    def __str__(self):
+        return self.name
+
+
+def test_how_long_a_run_takes_is_what_its_scenes_and_contenders_took(tmp_path):
+    ours, peer, other = Side("ours"), Side("peer"), Side("other")
+    one, two = Stage("one"), Stage("two")
+    compared = [
+        Comparison("a_vs_b", "", one, ours, peer, "f", "s", "lower"),
+        Comparison("a_vs_c", "", one, ours, other, "f", "s", "lower"),
+        Comparison("d_vs_e", "", two, ours, peer, "f", "s", "lower"),
+    ]
+    durations = Durations(tmp_path / "durations.json")
+    for scene, seconds in ((one, 10.0), (two, 20.0)):
+        durations.note(scene, None, seconds)
+        durations.note(scene, ours, 1.0)
+        durations.note(scene, peer, 2.0)
+    assert durations.seconds(compared, Effort(None, quick=False)) is None
+    assert "not known" in durations.announcement(compared, Effort(None, quick=False))
+    durations.note(one, other, 4.0)
+    durations.write()
+    read = Durations(tmp_path / "durations.json")
+    assert read.seconds(compared, Effort(None, quick=False)) == 10 + 5 * 7 + 20 + 5 * 3
+    assert read.seconds(compared[:1], Effort(2, quick=False)) == 10 + 2 * 3
+    assert read.announcement(compared, Effort(None, quick=False)).endswith("about 1 min on a quiet machine")
+
+
+def test_the_headlines_are_few_and_every_kind_of_benchmark_has_one():
+    headlines = [name for name, comparison in BENCHMARKS.items() if comparison.headline]
+    assert len(headlines) < len(BENCHMARKS) / 3
+    kinds = {name.split("_")[0] for name in headlines}
+    assert {"consume", "iterate", "commit", "join", "leave", "start", "describe", "spark"} <= kinds
+
+
+def test_the_load_of_others_is_a_share_of_the_machine():
+    meter = LoadMeter()
+    sum(range(2_000_000))
+    load = meter.read()
+    assert load is None or (0 <= load.stolen <= 1 and 0 <= load.others <= 1)
 
 
 def test_a_ratio_is_of_one_round_not_of_two_medians():

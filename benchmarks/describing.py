@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from benchmarks.comparison import Comparison, Contender, Effort, Figures
+from benchmarks.comparison import Effort, Figures
 from benchmarks.processes import JAVA_SOURCES, Side, own_program
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.embedded.jvm import ALL_COMPILERS
@@ -172,51 +172,3 @@ class ListAgain:
         lines, seconds = done.stdout.split()
         assert int(lines) >= tree.groups, f"{lines} lines"
         return {"s": float(seconds)}
-
-
-def _comparison(
-    name: str, ours: Contender[Tree], peer: Contender[Tree], about: str, target: float | None
-) -> Comparison[Tree]:
-    return Comparison(
-        name=name,
-        about=about,
-        scene=TreeScene(1000),
-        ours=ours,
-        peer=peer,
-        figure="s",
-        unit="s",
-        better="lower",
-        target=target,
-    )
-
-
-COMPARISONS = [
-    _comparison(
-        "describe_vs_kafka_tool",
-        Ours("describe all"),
-        KafkaTool("describe one"),
-        "time for each of 1,000 groups of 100 partitions described, starts of the JVM and of Python included",
-        0.1,
-    ),
-    _comparison(
-        "describe_one_vs_kafka_tool",
-        Ours("describe one"),
-        KafkaTool("describe one"),
-        "one group of 100 partitions described among 1,000, starts of the JVM and of Python included",
-        None,
-    ),
-    _comparison(
-        "list_vs_kafka_tool",
-        Ours("list"),
-        KafkaTool("list"),
-        "1,000 groups named, starts of the JVM and of Python included",
-        0.1,
-    ),
-    _comparison(
-        "list_again_vs_kafka_tool",
-        ListAgain("ours"),
-        ListAgain("jvm"),
-        "1,000 groups named once more in a process that has done it before",
-        None,  # one request on either side
-    ),
-]

@@ -1,0 +1,50 @@
+"""How busy the machine was with other things while a scene was measured: what makes a row noisy."""
+
+from __future__ import annotations
+
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+
+_STAT = Path("/proc/stat")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Shares of the machine's processor time, 0 to 1. stolen: by the host. others: by processes that are not ours."""
+
+    stolen: float
+    others: float
+
+
+class LoadMeter:
+    """Counts from its making on. The processes of a scene count as ours once they have ended and were waited for."""
+
+    def __init__(self) -> None:
+        self._began = _look()
+
+    def read(self) -> Load | None:
+        """The load until now; None where the kernel does not tell (anywhere but on Linux)."""
+        now = _look()
+        if self._began is None or now is None:
+            return None
+        total, busy, stolen, own = (after - before for before, after in zip(self._began, now, strict=True))
+        if total <= 0:
+            return Load(0.0, 0.0)
+        return Load(round(stolen / total, 3), round(max(0.0, busy - own) / total, 3))
+
+
+def _look() -> tuple[float, float, float, float] | None:
+    """(all, busy, stolen, own) processor seconds since some moment."""
+    try:
+        first = _STAT.read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]
+    except OSError:
+        return None
+    user, nice, system, idle, waiting, irq, soft_irq, stolen = (int(n) / os.sysconf("SC_CLK_TCK") for n in first)
+    busy = user + nice + system + irq + soft_irq
+    own = 0.0
+    for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        used = resource.getrusage(whose)
+        own += used.ru_utime + used.ru_stime
+    return busy + idle + waiting + stolen, busy, stolen, own
