@@ -401,4 +401,7 @@ class ActiveGroupError(AdminError):
     def __str__(self) -> str:
         some = ", ".join(self.members[:3]) + (", ..." if len(self.members) > 3 else "")
         them = "1 member: stop it" if len(self.members) == 1 else f"{len(self.members)} members: stop them"
-        return f"group {self.group!r} has {them} first ({some})"
+        return (
+            f"group {self.group!r} has {them} first ({some}); `doctor` names registrations that are not "
+            "ephemeral, which stay when their member is gone"
+        )

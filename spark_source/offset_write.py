@@ -127,7 +127,7 @@ def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
     topics = {tp.topic for own in wanted.values() for tp in own}
     standings: dict[str, dict[TopicPartition, Standing]] = {group: {} for group in wanted}
     for row in read_group_partitions(store, sorted(wanted), topics=topics.__contains__):
-        problem = row.error if row.offset_version is not None and row.committed is None else None
+        problem = row.written.problem
         standings[row.group][TopicPartition(row.topic, row.partition)] = Standing(
             row.committed, row.offset_version, row.owner, problem
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from legacy_consumer.admin.brokers import KAFKA_OF_VERSION, BrokerSummary, read_broker_summaries, read_controller
@@ -58,9 +59,14 @@ def examine_zookeeper(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def examine_brokers(store: ZkStore, config: ClusterConfig) -> Iterator[Finding]:
-    """Registrations, listeners, versions, the controller, and whether each broker can be reached."""
+def examine_brokers(store: ZkStore, config: ClusterConfig, looked: Counter[str] | None = None) -> Iterator[Finding]:
+    """Registrations, listeners, versions, the controller, and whether each broker can be reached.
+
+    looked: the number of brokers is added.
+    """
     brokers = read_broker_summaries(store)
+    if looked is not None:
+        looked["broker"] += len(brokers)
     if not brokers:
         yield Finding(
             Severity.ERROR,
@@ -86,9 +92,11 @@ def examine_brokers(store: ZkStore, config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
-def examine_topics(store: ZkStore) -> Iterator[Finding]:
-    """Topics that cannot be read from, in whole or in part."""
+def examine_topics(store: ZkStore, looked: Counter[str] | None = None) -> Iterator[Finding]:
+    """Topics that cannot be read from, in whole or in part. looked: their number is added."""
     topics = read_topics(store)
+    if looked is not None:
+        looked["topic"] += len(topics)
     for topic in topics:
         if topic.problem is not None:
             yield Finding(

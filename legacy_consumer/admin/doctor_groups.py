@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from legacy_consumer.admin.findings import Finding, Severity
 from legacy_consumer.admin.group_list import list_groups
-from legacy_consumer.admin.groups import GroupDescription, Hold, PartitionLag, describe_groups
+from legacy_consumer.admin.group_reads import read_apart
+from legacy_consumer.admin.groups import (
+    GroupDescription,
+    GroupMember,
+    Hold,
+    PartitionLag,
+    UnreadableMember,
+    describe_groups,
+)
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
 from legacy_consumer.admin.topic_partitions import list_topic_names
 from legacy_consumer.fetcher import LogOffsets
+from legacy_consumer.offsets.judgement import Verdict
 from rebalance.group_warnings import GroupWarning
-from zk_layout.errors import NotPermittedError
-from zk_layout.paths import OffsetPath, OffsetsPath, OwnerPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
+from zk_layout.paths import (
+    ConsumerIdPath,
+    GroupPath,
+    OffsetPath,
+    OffsetsPath,
+    OwnerPath,
+    OwnersPath,
+    TopicOffsetsPath,
+    TopicOwnersPath,
+)
 from zk_layout.store import ZkStore
 
 DAY_MS = 86_400_000
@@ -32,53 +50,54 @@ _ADVICE = {
 
 
 def examine_groups(
-    store: ZkStore, log_offsets: LogOffsets, *, now_ms: int, stale_after_ms: int = 30 * DAY_MS
+    store: ZkStore,
+    log_offsets: LogOffsets,
+    *,
+    now_ms: int,
+    stale_after_ms: int = 30 * DAY_MS,
+    looked: Counter[str] | None = None,
 ) -> Iterator[Finding]:
-    """All groups; one with a znode that may not be read is named, and the others are examined. ZooKeeperError."""
+    """All groups; one with a znode that may not be read is named, and the others are examined.
+
+    looked: to what was looked at, the numbers of groups and partitions are added. Raises: ZooKeeperError.
+    """
     names = list_groups(store)
-    try:
-        yield from list(_examine(store, log_offsets, names, now_ms, stale_after_ms))
-    except NotPermittedError:
-        for name in names:
-            try:
-                yield from list(_examine(store, log_offsets, [name], now_ms, stale_after_ms))
-            except NotPermittedError as error:
-                yield Finding(
-                    Severity.ERROR,
-                    "not_permitted",
-                    name,
-                    f"group {name} cannot be examined: {error}",
-                    "give the credentials of its members: --config with zookeeper.auth.digest or zookeeper.sasl.*",
-                )
-
-
-def _examine(
-    store: ZkStore, log_offsets: LogOffsets, names: Sequence[str], now_ms: int, stale_after_ms: int
-) -> Iterator[Finding]:
-    use = read_use(store, names)
+    use, no_use = read_apart(names, lambda some: read_use(store, some))
+    foreign, _ = read_apart([one.group for one in use], lambda some: list(_foreign_names(store, some)))
+    moved = _moved(store, names)
+    unused = [one for one in find_unused(use, now_ms=now_ms, older_than_ms=stale_after_ms) if one.group not in moved]
+    quiet = moved | {one.group for one in unused}
     topics = set(list_topic_names(store))
-    present = [one.group for one in use]
-    for found in describe_groups(store, log_offsets, present):
-        yield from _of_group(found, topics)
-    yield from _foreign_names(store, present)
-    yield from _unused(find_unused(use, now_ms=now_ms, older_than_ms=stale_after_ms), now_ms)
-
-
-def _of_group(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
-    for warning in found.warnings:
-        yield _of_warning(found.group, warning)
-    for row in found.partitions:
-        if row.error is not None:
+    groups = describe_groups(store, log_offsets, names)
+    if looked is not None:
+        looked["group"] += len(groups)
+        looked["partition"] += sum(len(found.partitions) for found in groups)
+    for found in groups:
+        problem = found.problem or (str(no_use[found.group]) if found.group in no_use else None)
+        if problem is not None:
             yield Finding(
                 Severity.ERROR,
-                "unreadable_znode",
+                "not_permitted",
                 found.group,
-                row.error,
-                _mending(found.group, row, exists=row.topic in topics),
+                f"group {found.group} cannot be examined: {problem}",
+                "give the credentials of its members: --config with zookeeper.auth.digest or zookeeper.sasl.*",
             )
+        yield from _of_group(found, topics, is_quiet=found.group in quiet)
+    yield from _silent_logs(groups, topics)
+    yield from foreign
+    yield from _unused(unused, now_ms, stale_after_ms)
+
+
+def _of_group(found: GroupDescription, topics: set[str], *, is_quiet: bool) -> Iterator[Finding]:
+    for warning in found.warnings:
+        yield _of_warning(found.group, warning)
+    yield from _permanent_members(found)
+    yield from _unreadable(found, topics)
     yield from _holds(found)
     yield from _unowned(found)
-    yield from _beyond(found, topics)
+    if not is_quiet:
+        yield from _stopped(found, topics)
+    yield from _outside(found, topics)
     gone = sorted({row.topic for row in found.partitions if row.topic not in topics and row.committed is not None})
     if gone:
         yield Finding(
@@ -86,18 +105,57 @@ def _of_group(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
             "deleted_topic",
             found.group,
             f"group {found.group} keeps offsets of topics that do not exist: {_some(gone)}",
-            f"`legacy-consumer groups delete {found.group} --topic {gone[0]}` removes them; a topic that is made anew "
-            "under that name would otherwise be read from the old offset by members of the JVM",
+            "a topic that is made anew under that name would be read from the old offset by members of the JVM: "
+            "remove them",
+            tuple(_deletion(found, topic) for topic in gone),
         )
 
 
-def _mending(group: str, row: PartitionLag, *, exists: bool) -> str:
-    if not exists:
-        return f"its topic does not exist: `legacy-consumer groups delete {group} --topic {row.topic}` removes it"
-    return (
-        f"members of the JVM fail over it: `legacy-consumer offsets reset {group} --topic {row.topic}:{row.partition} "
-        "--to-latest` writes a good offset; an owner goes with its session"
-    )
+def _reset(found: GroupDescription, rows: Iterable[PartitionLag]) -> tuple[tuple[str, ...], ...]:
+    """The command that puts just these partitions where their logs begin; none if the group's name cannot be typed."""
+    by_topic: dict[str, list[int]] = {}
+    for row in rows:
+        by_topic.setdefault(row.topic, []).append(row.partition)
+    chosen = [f"--topic={topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()]
+    live = ["--live"] if found.members else []
+    return _typed("offsets", "reset", *chosen, "--to-earliest", *live, group=found.group)
+
+
+def _deletion(found: GroupDescription, topic: str) -> tuple[str, ...]:
+    typed = _typed("groups", "delete", f"--topic={topic}", group=found.group)
+    return typed[0] if typed else ()
+
+
+def _typed(*words: str, group: str) -> tuple[tuple[str, ...], ...]:
+    # a name that begins with a dash would be taken for an option
+    return ((*words, "--", group),) if group.isprintable() else ()
+
+
+def _unreadable(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    offsets = [row for row in found.partitions if row.judgement.verdict is Verdict.UNREADABLE]
+    for rows, exists in (
+        ([row for row in offsets if row.topic in topics], True),
+        ([row for row in offsets if row.topic not in topics], False),
+    ):
+        if not rows:
+            continue
+        text = f"group {found.group}: offsets cannot be read: {_some([row.judgement.reason for row in rows], '; ')}"
+        if exists:
+            advice = "members of the JVM fail over them: write good ones, from the beginning of the log or elsewhere"
+            commands = _reset(found, rows)
+        else:
+            advice = "their topics do not exist: remove them"
+            commands = tuple(_deletion(found, topic) for topic in sorted({row.topic for row in rows}))
+        yield Finding(Severity.ERROR, "unreadable_znode", found.group, text, advice, commands)
+    owners = [row.error for row in found.partitions if row.error is not None and row not in offsets]
+    if owners:
+        yield Finding(
+            Severity.ERROR,
+            "unreadable_znode",
+            found.group,
+            f"group {found.group}: owners cannot be read: {_some(owners, '; ')}",
+            "an owner goes with its session; delete one that is not ephemeral with ZooKeeper's own client",
+        )
 
 
 def _of_warning(group: str, warning: GroupWarning) -> Finding:
@@ -109,6 +167,20 @@ def _of_warning(group: str, warning: GroupWarning) -> Finding:
         f"group {group}: {warning.text}",
         _ADVICE.get(warning.code, "see `legacy-consumer groups describe`"),
     )
+
+
+def _permanent_members(found: GroupDescription) -> Iterator[Finding]:
+    members: list[GroupMember | UnreadableMember] = [*found.members, *found.unreadable]
+    paths = [ConsumerIdPath(found.group, member.consumer_id).path for member in members if not member.session_id]
+    if paths:
+        yield Finding(
+            Severity.ERROR,
+            "permanent_member",
+            found.group,
+            f"group {found.group}: registrations that are not ephemeral stay when their member is gone: {_some(paths)}",
+            "a reset and a deletion are refused for as long as they are there, and other members leave them a share: "
+            "delete these znodes with ZooKeeper's own client, after making sure that no such process runs",
+        )
 
 
 def _holds(found: GroupDescription) -> Iterator[Finding]:
@@ -135,8 +207,7 @@ def _holds(found: GroupDescription) -> Iterator[Finding]:
 
 
 def _unowned(found: GroupDescription) -> Iterator[Finding]:
-    subscribed = {topic for member in found.members if member.pattern == "static" for topic, _ in member.subscription}
-    unowned = [f"{r.topic}/{r.partition}" for r in found.partitions if r.owner is None and r.topic in subscribed]
+    unowned = [f"{r.topic}/{r.partition}" for r in found.partitions if r.owner is None and r.topic in found.subscribed]
     if unowned:
         yield Finding(
             Severity.ERROR,
@@ -148,18 +219,95 @@ def _unowned(found: GroupDescription) -> Iterator[Finding]:
         )
 
 
-def _beyond(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
-    beyond = [r for r in found.partitions if r.lag is not None and r.lag < 0 and r.topic in topics]
-    if beyond:
+def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    """Messages wait for nobody. What members subscribe to and do not own is said as no_owner."""
+    stopped = [
+        row
+        for row in found.partitions
+        if row.owner is None and row.topic in topics - found.subscribed and row.lag is not None and row.lag > 0
+    ]
+    if stopped:
+        many = sum(row.lag or 0 for row in stopped)
         yield Finding(
             Severity.ERROR,
-            "beyond_the_log",
+            "stopped",
             found.group,
-            f"group {found.group}: committed offsets lie beyond the end of the log: "
-            + _some([f"{r.topic}/{r.partition} at {r.committed} of {r.log_end}" for r in beyond]),
-            f"the topic was made anew, or lost messages: `legacy-consumer offsets reset {found.group} --topic "
-            f"{beyond[0].topic} --to-earliest`",
+            f"group {found.group}: {many} messages wait, and no member reads "
+            + _some([f"{row.topic}/{row.partition}" for row in stopped]),
+            "start its members; if nobody needs it any more, prune it (`legacy-consumer groups prune`)",
         )
+
+
+def _outside(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    """Offsets that are not in the log as it is."""
+    for verdict, code, severity, what in _OUTSIDE:
+        rows = [row for row in found.partitions if row.topic in topics and row.judgement.verdict is verdict]
+        if rows:
+            shown = [f"{row.topic}/{row.partition} at {row.judgement.offset} ({row.judgement.reason})" for row in rows]
+            yield Finding(
+                severity,
+                code,
+                found.group,
+                f"group {found.group}: committed offsets are {verdict.value}: {_some(shown)}",
+                what,
+                _reset(found, rows),
+            )
+
+
+_OUTSIDE = (
+    (
+        Verdict.BEYOND_LOG,
+        "beyond_the_log",
+        Severity.ERROR,
+        "the topic was made anew, or lost messages; where members go on auto.offset.reset says: better say so yourself",
+    ),
+    (
+        Verdict.BEFORE_LOG,
+        "before_the_log",
+        Severity.WARNING,
+        (
+            "the log has lost what is between; members with auto.offset.reset=largest skip all that is there now: "
+            "better say yourself where they go on"
+        ),
+    ),
+    (
+        Verdict.EARLIER_TOPIC,
+        "earlier_topic",
+        Severity.WARNING,
+        (
+            "members of legacy-consumer begin with the first message of the new topic, those of the JVM in the middle "
+            "or where auto.offset.reset says: say yourself where they go on"
+        ),
+    ),
+)
+
+
+def _silent_logs(groups: Sequence[GroupDescription], topics: set[str]) -> Iterator[Finding]:
+    """What was not looked at is not sound."""
+    silent = sorted(
+        {
+            f"{row.topic}/{row.partition}"
+            for found in groups
+            for row in found.partitions
+            if row.log_end is None and row.topic in topics
+        }
+    )
+    if silent:
+        reason = next((found.no_log_ends for found in groups if found.no_log_ends), None)
+        why = "" if reason is None else f" ({reason})"
+        yield Finding(
+            Severity.WARNING,
+            "log_ends_unknown",
+            silent[0],
+            f"no broker tells where {len(silent)} logs end, so no lag was looked at there: {_some(silent)}{why}",
+            "see the findings about brokers and leaders",
+        )
+
+
+def _moved(store: ZkStore, groups: Sequence[str]) -> set[str]:
+    """Groups that are on their way out of ZooKeeper, or gone: what stands here says nothing of their use."""
+    stats = store.exists_many([f"{GroupPath(group).path}/migration" for group in groups])
+    return {group for group, stat in zip(groups, stats, strict=True) if stat is not None}
 
 
 def _foreign_names(store: ZkStore, groups: Sequence[str]) -> Iterator[Finding]:
@@ -189,19 +337,21 @@ def _is_known(path: str) -> bool:
     return OffsetPath.parse(path) is not None or OwnerPath.parse(path) is not None
 
 
-def _unused(unused: Sequence[GroupUse], now_ms: int) -> Iterator[Finding]:
+def _unused(unused: Sequence[GroupUse], now_ms: int, stale_after_ms: int) -> Iterator[Finding]:
     if unused:
         oldest = max(now_ms - one.last_seen_ms for one in unused) // DAY_MS
+        after = f"{stale_after_ms // DAY_MS}d" if stale_after_ms % DAY_MS == 0 else f"{stale_after_ms // 1000}s"
         yield Finding(
             Severity.NOTE,
             "stale_groups",
             unused[0].group,
             f"{len(unused)} groups have no members and committed nothing for up to {oldest} days: "
             + _some([one.group for one in unused]),
-            "`legacy-consumer groups prune --older-than 30d` shows and removes them, with a backup",
+            "if nobody needs them, remove them; a backup of their offsets is written first",
+            (("groups", "prune", "--older-than", after),),
         )
 
 
-def _some(things: Iterable[str]) -> str:
+def _some(things: Iterable[str], between: str = ", ") -> str:
     names = list(things)
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    return between.join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -19,13 +19,18 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing. code: a word for programs. subject: what it is about. advice: what to do."""
+    """One thing. code: a word for programs. subject: what it is about. advice: what to do.
+
+    commands: what to type, without the program's name and without where ZooKeeper is. Each shows what it would do, and
+    does it with --execute; it changes nothing but what the text names.
+    """
 
     severity: Severity
     code: str
     subject: str
     text: str
     advice: str
+    commands: tuple[tuple[str, ...], ...] = ()
 
 
 def sort_findings(findings: list[Finding]) -> list[Finding]:

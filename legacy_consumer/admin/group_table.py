@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 from legacy_consumer.admin.group_members import needs_cluster_topics, read_members, topics_of
 from legacy_consumer.admin.topic_partitions import is_topic_name, list_topic_names, read_topic_lives
-from zk_layout.codecs import decode_offset, decode_owner
+from legacy_consumer.offsets.judgement import Judgement, TopicOrigin, WrittenOffset, judge, written_in_zookeeper
+from legacy_consumer.offsets.topic_lives import read_topic_origins
+from zk_layout.codecs import decode_owner
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.store import ZkStore, Znode
@@ -21,6 +23,7 @@ from zk_layout.store import ZkStore, Znode
 logger = logging.getLogger(__name__)
 
 _MAX_PARTITION = 2**31 - 1
+_NOTHING = WrittenOffset(None)
 
 Key = tuple[str, str, int]
 """group, topic, partition"""
@@ -30,13 +33,15 @@ Key = tuple[str, str, int]
 class GroupPartition:
     """What a group has written about one partition.
 
-    committed: the next offset to consume; None if there is none, which a literal -1 means as well.
+    committed: the next offset to consume; None if there is none that counts: a literal -1 means that as well, and an
+    offset of an earlier topic of the same name is worth as little.
     committed_at_ms: when the offset znode was written last. owned_since_ms: when the owner znode was created. Both in
     ms since 1970, by ZooKeeper's clock.
     owner: the text of the owner znode, a consumer thread id if its writer keeps to the protocol.
     error: the path and the reason if one of the two znodes holds what no member of a group can read.
     owner_session: the session that holds the owner znode; 0 if it is held by none and so stays for good.
     offset_version: the version of the offset znode, for whoever is to change it.
+    written, origin: what the offset is judged by; no origin if the topic does not exist.
     """
 
     group: str
@@ -49,6 +54,12 @@ class GroupPartition:
     error: str | None = None
     owner_session: int | None = None
     offset_version: int | None = None
+    written: WrittenOffset = _NOTHING
+    origin: TopicOrigin | None = None
+
+    def judge(self, log: tuple[int, int] | None = None) -> Judgement:
+        """What the offset is worth. log: (first offset, end), None if it is not known."""
+        return judge(self.written, self.origin, log)
 
 
 def read_group_partitions(
@@ -81,7 +92,8 @@ def read_group_partitions(
     rows = offsets.keys() | owners.keys()
     if include_unclaimed:
         rows |= _unclaimed(store, wanted_groups, offset_dirs + owner_dirs, topics, partitions)
-    return [_row(key, offsets.get(key), owners.get(key)) for key in sorted(rows)]
+    origins = read_topic_origins(store, {topic for _, topic, _ in rows})
+    return [_row(key, offsets.get(key), owners.get(key), origins.get(key[1])) for key in sorted(rows)]
 
 
 def _topic_dirs(
@@ -159,19 +171,19 @@ def _partition_number(name: str) -> int | None:
     return number if number <= _MAX_PARTITION else None
 
 
-def _row(key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | None) -> GroupPartition:
+def _row(
+    key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | None, origin: TopicOrigin | None
+) -> GroupPartition:
     group, topic, partition = key
-    committed = committed_at_ms = owner_text = owned_since_ms = owner_session = offset_version = None
+    committed_at_ms = owner_text = owned_since_ms = owner_session = offset_version = None
+    written = _NOTHING
     problems: list[str] = []
     if offset is not None:
-        path, znode = offset
-        committed_at_ms = znode.stat.mtime_ms
-        offset_version = znode.stat.version
-        try:
-            number = decode_offset(path, znode.data)
-            committed = number if number >= 0 else None
-        except MalformedZnodeError as error:
-            problems.append(str(error))
+        written = written_in_zookeeper(*offset)
+        stat = offset[1].stat
+        committed_at_ms, offset_version = stat.mtime_ms, stat.version
+        if written.problem is not None:
+            problems.append(written.problem)
     if owner is not None:
         path, znode = owner
         owned_since_ms = znode.stat.ctime_ms
@@ -185,11 +197,13 @@ def _row(key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | 
         group,
         topic,
         partition,
-        committed,
+        judge(written, origin).position,
         committed_at_ms,
         owner_text,
         owned_since_ms,
         "; ".join(problems) or None,
         owner_session,
         offset_version,
+        written,
+        origin,
     )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
+from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
+from legacy_consumer.offsets.judgement import Judgement, Verdict
 from rebalance.clock import Clock, SystemClock
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group, strategies_of_members
 from rebalance.group_warnings import GroupWarning, group_warnings
@@ -20,6 +22,8 @@ from rebalance.subscription import is_wildcard
 from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
+
+_NOTHING = Judgement(Verdict.NONE)
 
 
 class Hold(Enum):
@@ -64,6 +68,7 @@ class UnreadableMember:
     problem: str
     registered_at_ms: int
     kind: str
+    session_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,15 @@ class PartitionLag:
     """How far behind a group is in one partition.
 
     owner_is_member: whether the owner belongs to a registered member; False without an owner.
+    committed: None if there is no offset that counts; see judgement.
     log_end: the offset after the last message; None if no broker said.
-    lag: None unless both offsets are known; below 0 if the committed offset lies beyond the end of the log.
+    lag: None unless both offsets are known; below 0 if the committed offset lies beyond the end of the log. All of the
+    log if the offset is of an earlier topic, for a group begins a new one with its first message.
     committed_age_ms: since the last commit.
     error: what is wrong with the znodes of the partition.
     owner_session, hold: the session of the owner znode, and what that says; None without an owner.
+    log_begin: the offset of the first message; asked for only where it makes a difference.
+    judgement: what the committed offset is worth.
     """
 
     topic: str
@@ -91,6 +100,23 @@ class PartitionLag:
     error: str | None
     owner_session: int | None = None
     hold: Hold | None = None
+    log_begin: int | None = None
+    judgement: Judgement = _NOTHING
+
+    @property
+    def problem(self) -> str | None:
+        """Why the committed offset cannot be right, where its lag does not say so already."""
+        if self.error is not None:
+            return self.error
+        found = self.judgement
+        if found.verdict in {Verdict.EARLIER_TOPIC, Verdict.BEFORE_LOG}:
+            return f"offset {found.offset} is {found.verdict.value}: {found.reason}"
+        return None
+
+    @property
+    def in_log(self) -> int | None:
+        """How many messages the log holds, if both its ends are known."""
+        return None if self.log_end is None or self.log_begin is None else self.log_end - self.log_begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +126,8 @@ class GroupDescription:
     no_log_ends: why no log end is known, if none is.
     divides_by: the strategies, all of them, that explain who owns what; none while the group moves or disagrees.
     warnings: what cannot work, and what to do.
+    subscribed: the topics that a member subscribes to and that exist.
+    problem: why the group may not be read; then nothing else of it is known.
     """
 
     group: str
@@ -109,6 +137,8 @@ class GroupDescription:
     no_log_ends: str | None = None
     divides_by: tuple[str, ...] = ()
     warnings: tuple[GroupWarning, ...] = ()
+    subscribed: frozenset[str] = frozenset()
+    problem: str | None = None
 
     @property
     def total_lag(self) -> int:
@@ -121,6 +151,25 @@ class GroupDescription:
         return sum(not row.owner_is_member for row in self.partitions)
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadGroup:
+    """What ZooKeeper has of a group."""
+
+    group: str
+    members: Sequence[RegisteredMember]
+    rows: Sequence[GroupPartition]
+    snapshot: GroupSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Logs:
+    """What brokers say of logs. silence: why they said nothing at all."""
+
+    begins: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    silence: str | None = None
+
+
 def describe_group(
     store: ZkStore, log_offsets: LogOffsets, group: str, *, clock: Clock | None = None
 ) -> GroupDescription:
@@ -129,7 +178,9 @@ def describe_group(
     Brokers that cannot be asked leave log end and lag open, and the reason in no_log_ends.
     Raises: NoSuchGroupError, ZooKeeperError.
     """
-    [found] = describe_groups(store, log_offsets, [group], clock=clock)
+    if store.exists(GroupPath(group).path) is None:
+        raise NoSuchGroupError(group)
+    [found] = _described(_read_groups(store, [group], None), log_offsets, clock)
     return found
 
 
@@ -143,80 +194,91 @@ def describe_groups(
 ) -> list[GroupDescription]:
     """As describe_group, for many groups: the number of requests does not grow with their number.
 
+    Groups that do not exist are left out; one that may not be read says so as its problem.
     log_offsets: None asks no broker, and leaves log end and lag open. topics: which are wanted; others are not read.
     """
-    for group, stat in zip(groups, store.exists_many([GroupPath(group).path for group in groups]), strict=True):
-        if stat is None:
-            raise NoSuchGroupError(group)
+    stats = store.exists_many([GroupPath(group).path for group in groups])
+    present = [group for group, stat in zip(groups, stats, strict=True) if stat is not None]
+    read, forbidden = read_apart(present, lambda some: _read_groups(store, some, topics))
+    found = {one.group: one for one in _described(read, log_offsets, clock)}
+    return [
+        GroupDescription(group, (), (), (), problem=str(forbidden[group])) if group in forbidden else found[group]
+        for group in present
+    ]
+
+
+def _read_groups(store: ZkStore, groups: Sequence[str], topics: Callable[[str], bool] | None) -> list[_ReadGroup]:
     members: dict[str, list[RegisteredMember]] = {group: [] for group in groups}
     registered = read_members(store, groups)
     for member in registered:
         members[member.group].append(member)
     rows: dict[str, list[GroupPartition]] = {group: [] for group in groups}
-    partitions: set[TopicPartition] = set()
     for row in read_group_partitions(store, groups, topics=topics, include_unclaimed=True):
         rows[row.group].append(row)
-        partitions.add(TopicPartition(row.topic, row.partition))
-    log_ends, no_log_ends = _log_ends(log_offsets, sorted(partitions))
-    now_ms = (clock or SystemClock()).wall_ms()
     snapshots = read_snapshots(store, registered)
     return [
-        _description(group, members[group], rows[group], snapshots.get(group), log_ends, no_log_ends, now_ms)
+        _ReadGroup(group, members[group], rows[group], snapshots.get(group) or GroupSnapshot(group, {}, {}))
         for group in groups
     ]
 
 
-def _description(
-    group: str,
-    registered: Sequence[RegisteredMember],
-    rows: Sequence[GroupPartition],
-    snapshot: GroupSnapshot | None,
-    log_ends: Mapping[TopicPartition, int],
-    no_log_ends: str | None,
-    now_ms: int,
-) -> GroupDescription:
+def _described(
+    read: Sequence[_ReadGroup], log_offsets: LogOffsets | None, clock: Clock | None
+) -> list[GroupDescription]:
+    logs = _ask(log_offsets, [row for one in read for row in one.rows])
+    now_ms = (clock or SystemClock()).wall_ms()
+    return [_description(one, logs, now_ms) for one in read]
+
+
+def _description(read: _ReadGroup, logs: _Logs, now_ms: int) -> GroupDescription:
+    registered, snapshot = read.members, read.snapshot
     sessions = {member.consumer_id: member.session_id for member in registered}
-    partitions = tuple(_with_lag(row, log_ends, sessions, now_ms) for row in rows)
-    owners = {TopicPartition(row.topic, row.partition): row.owner for row in rows if row.owner is not None}
+    owners = {TopicPartition(row.topic, row.partition): row.owner for row in read.rows if row.owner is not None}
     owned = Counter(map(owner_id, owners.values()))
-    group_now = snapshot or GroupSnapshot(group, {}, {})
-    shown = strategies_of_members(group_now, owners) if registered else {}
+    shown = strategies_of_members(snapshot, owners) if registered else {}
     return GroupDescription(
-        group,
+        read.group,
         members=tuple(
             _member(member, member.registration, owned, shown.get(member.consumer_id, ()))
             for member in registered
             if member.registration is not None
         ),
         unreadable=tuple(
-            UnreadableMember(member.consumer_id, member.problem, member.registered_at_ms, member.kind.value)
+            UnreadableMember(
+                member.consumer_id, member.problem, member.registered_at_ms, member.kind.value, member.session_id
+            )
             for member in registered
             if member.problem is not None
         ),
-        partitions=partitions,
-        no_log_ends=no_log_ends,
-        divides_by=tuple(map(str, strategies_of_group(group_now, owners))) if registered else (),
-        warnings=tuple(group_warnings(group_now, owners)),
+        partitions=tuple(_with_lag(row, logs, sessions, now_ms) for row in read.rows),
+        no_log_ends=logs.silence,
+        divides_by=tuple(map(str, strategies_of_group(snapshot, owners))) if registered else (),
+        warnings=tuple(group_warnings(snapshot, owners)),
+        subscribed=frozenset(snapshot.partitions),
     )
 
 
-def _log_ends(
-    log_offsets: LogOffsets | None, partitions: Sequence[TopicPartition]
-) -> tuple[dict[TopicPartition, int], str | None]:
-    if log_offsets is None or not partitions:
-        return {}, None
+def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _Logs:
+    """Where all logs end; and where those begin of which a group has not read all."""
+    if log_offsets is None or not rows:
+        return _Logs({}, {})
     try:
-        return log_offsets.latest(partitions), None
+        ends = log_offsets.latest(sorted({TopicPartition(row.topic, row.partition) for row in rows}))
+        behind = sorted(
+            {tp for row in rows if (row.committed or 0) < ends.get(tp := TopicPartition(row.topic, row.partition), 0)}
+        )
+        return _Logs(log_offsets.earliest(behind) if behind else {}, ends)
     except (BrokersUnavailableError, MissingListenerError) as error:
         # the group's own znodes are worth showing without the brokers
-        return {}, str(error)
+        return _Logs({}, {}, str(error))
 
 
-def _with_lag(
-    row: GroupPartition, log_ends: Mapping[TopicPartition, int], sessions: Mapping[str, int], now_ms: int
-) -> PartitionLag:
-    log_end = log_ends.get(TopicPartition(row.topic, row.partition))
-    lag = None if row.committed is None or log_end is None else log_end - row.committed
+def _with_lag(row: GroupPartition, logs: _Logs, sessions: Mapping[str, int], now_ms: int) -> PartitionLag:
+    tp = TopicPartition(row.topic, row.partition)
+    begin, end = logs.begins.get(tp), logs.ends.get(tp)
+    # where the begin was not asked for, the offset lies at the end of the log or beyond
+    judgement = row.judge(None if end is None else (begin or 0, end))
+    start = begin if judgement.verdict is Verdict.EARLIER_TOPIC else row.committed
     # two clocks: what ZooKeeper stamped a moment ago may lie in our future
     age_ms = None if row.committed_at_ms is None else max(0, now_ms - row.committed_at_ms)
     owner = None if row.owner is None else owner_id(row.owner)
@@ -229,11 +291,13 @@ def _with_lag(
         committed=row.committed,
         committed_at_ms=row.committed_at_ms,
         committed_age_ms=age_ms,
-        log_end=log_end,
-        lag=lag,
+        log_end=end,
+        lag=None if start is None or end is None else end - start,
         error=row.error,
         owner_session=row.owner_session,
         hold=None if owner is None else _hold(row.owner_session, sessions.get(owner)),
+        log_begin=begin,
+        judgement=judgement,
     )
 
 

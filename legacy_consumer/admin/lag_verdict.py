@@ -8,8 +8,8 @@ So a window of what was seen is kept, and the question is whether the group move
     stall     somebody owns the partition and messages wait, but the offset stays where it is
     stop      messages wait and nobody owns the partition, or nobody commits
     rewind    an offset was committed that is lower than the one before
-    error     the offset cannot be right: it lies beyond the log, or the znode cannot be read
-    unknown   no broker tells where the log ends
+    error     the offset cannot be right: it lies outside the log, is of an earlier topic, or cannot be read
+    unknown   no broker tells where the log ends, or nothing is committed while the log holds messages
 
 Two things differ from Burrow, which reads a topic of commits. Consumers of ZooKeeper groups do not write an offset that
 did not change, so that no commit comes is not yet a stop: a live owner that commits nothing while messages wait is
@@ -143,11 +143,17 @@ def _saw_the_same(one: Sample, other: Sample) -> bool:
 
 
 def judge(
-    window: Window, *, has_owner: bool | None = None, problem: str | None = None, judging: Judging = DEFAULT
+    window: Window,
+    *,
+    has_owner: bool | None = None,
+    problem: str | None = None,
+    in_log: int | None = None,
+    judging: Judging = DEFAULT,
 ) -> Verdict:
     """The verdict on a partition, as of the newest sample.
 
-    has_owner: whether a live member owns it now; None if that is not known. problem: why its znodes cannot be read.
+    has_owner: whether a live member owns it now; None if that is not known. problem: why its offset cannot be right.
+    in_log: how many messages its log holds, None if that is not known; it counts where nothing is committed.
     """
     if problem is not None:
         return Verdict(Kind.ERROR, problem)
@@ -155,6 +161,12 @@ def judge(
         return Verdict(Kind.UNKNOWN, "not looked at yet", 0.0)
     now = window[-1]
     complete = min(1.0, (now.seen_at_ms - window[0].seen_at_ms) / max(1, judging.patience_ms))
+    if now.offset is None and in_log:
+        if has_owner is False:
+            reason = f"nothing is committed, the log holds {in_log} messages, and no member owns the partition"
+            return Verdict(Kind.STOP, reason, complete)
+        reason = f"nothing is committed yet, and the log holds {in_log} messages"
+        return Verdict(Kind.UNKNOWN, reason, complete)
     if now.offset is None:
         return Verdict(Kind.OK, "nothing was committed yet", complete)
     if now.lag is None:

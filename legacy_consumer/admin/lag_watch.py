@@ -24,7 +24,13 @@ class GroupWatch:
             tp = TopicPartition(row.topic, row.partition)
             window = extend(self._windows.get(tp, ()), sample_of(row, seen_at_ms), self._judging)
             windows[tp] = window
-            verdicts[tp] = judge(window, has_owner=row.owner_is_member, problem=row.error, judging=self._judging)
+            verdicts[tp] = judge(
+                window,
+                has_owner=row.owner_is_member,
+                problem=row.problem,
+                in_log=row.in_log,
+                judging=self._judging,
+            )
         self._windows = windows
         return verdicts
 

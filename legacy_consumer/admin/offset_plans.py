@@ -19,14 +19,15 @@ from zk_layout.store import ZkStore
 class Standing:
     """One partition of a group as it stands.
 
-    offset: None if none is committed. version: of the offset znode, None if there is none. owner: as in its znode.
-    problem: why the znode cannot be read.
+    offset: None if none is committed that counts. version: of the offset znode, None if there is none. owner: as in
+    its znode. problem: why the znode cannot be read. outlived: what was committed for an earlier topic of that name.
     """
 
     offset: int | None = None
     version: int | None = None
     owner: str | None = None
     problem: str | None = None
+    outlived: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ def read_standings(store: ZkStore, group: str) -> dict[TopicPartition, Standing]
             row.committed,
             row.offset_version,
             row.owner,
-            row.error if row.offset_version is not None and row.committed is None else None,
+            row.written.problem,
+            row.judge().outlived,
         )
         for row in read_group_partitions(store, [group], include_unclaimed=True)
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.admin.group_list import list_groups
+from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.topic_partitions import list_topic_names
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import MalformedZnodeError
@@ -33,8 +34,8 @@ class TopicSummary:
     problem: str | None = None
 
 
-def read_topics(store: ZkStore) -> list[TopicSummary]:
-    """All topics, sorted. Six requests, however many there are. Raises: ZooKeeperError."""
+def read_topics(store: ZkStore, readers: Mapping[str, tuple[str, ...]] | None = None) -> list[TopicSummary]:
+    """All topics, sorted. Five requests, however many there are. readers: see read_readers. Raises: ZooKeeperError."""
     names = list_topic_names(store)
     paths = [TopicPath(name).path for name in names]
     [going] = store.get_children_many([DeleteTopicsPath().path])
@@ -47,12 +48,18 @@ def read_topics(store: ZkStore) -> list[TopicSummary]:
             except MalformedZnodeError as error:
                 problems[name] = str(error)
     states = _read_states(store, [(name, number) for name, found in assignments.items() for number in found.partitions])
-    readers = _read_readers(store)
     [registered] = store.get_children_many([BrokerIdsPath().path])
     living = {int(name) for name in registered or () if name.isdecimal()}
     states = {tp: (leader if leader in living else -1, in_sync) for tp, (leader, in_sync) in states.items()}
     return [
-        _summary(name, assignments.get(name), states, name in (going or ()), readers.get(name, ()), problems.get(name))
+        _summary(
+            name,
+            assignments.get(name),
+            states,
+            name in (going or ()),
+            (readers or {}).get(name, ()),
+            problems.get(name),
+        )
         for name in names
         if name in assignments or name in problems
     ]
@@ -72,14 +79,19 @@ def _read_states(store: ZkStore, partitions: Sequence[tuple[str, int]]) -> dict[
     return found
 
 
-def _read_readers(store: ZkStore) -> dict[str, tuple[str, ...]]:
-    groups = list_groups(store)
-    children = store.get_children_many([OffsetsPath(group).path for group in groups])
+def read_readers(store: ZkStore) -> tuple[dict[str, tuple[str, ...]], Mapping[str, Exception]]:
+    """{topic: the groups with offsets of it}, and why other groups may not be read. Raises: ZooKeeperError."""
+
+    def topics_of(groups: Sequence[str]) -> list[tuple[str, tuple[str, ...] | None]]:
+        children = store.get_children_many([OffsetsPath(group).path for group in groups])
+        return list(zip(groups, children, strict=True))
+
+    found, forbidden = read_apart(list_groups(store), topics_of)
     readers: dict[str, list[str]] = {}
-    for group, topics in zip(groups, children, strict=True):
+    for group, topics in found:
         for topic in topics or ():
             readers.setdefault(topic, []).append(group)
-    return {topic: tuple(names) for topic, names in readers.items()}
+    return {topic: tuple(names) for topic, names in readers.items()}, forbidden
 
 
 def _summary(

@@ -17,8 +17,9 @@ from rebalance.assignors.threads import threads_per_topic
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
 from rebalance.snapshot import GroupSnapshot
+from zk_layout.errors import NotPermittedError
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.paths import GroupPath, OwnerPath, OwnersPath, TopicOwnersPath
+from zk_layout.paths import ConsumerIdPath, GroupPath, OwnerPath, OwnersPath, TopicOwnersPath
 from zk_layout.store import ZkStore
 
 
@@ -51,6 +52,19 @@ class Verification:
         return not self.problems
 
 
+def verify_groups(store: ZkStore, groups: Sequence[str], *, strategy: Strategy | None = None) -> list[Verification]:
+    """As verify_group, for many groups; one that may not be read is not sound, and one that is gone is left out."""
+    found: list[Verification] = []
+    for group in groups:
+        try:
+            found.append(verify_group(store, group, strategy=strategy))
+        except NotPermittedError as error:
+            found.append(Verification(group, 0, 0, (Problem("not_permitted", str(error)),)))
+        except NoSuchGroupError:
+            continue
+    return found
+
+
 def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None) -> Verification:
     """Look once. strategy: how the group should divide its partitions, if that is to be checked too.
 
@@ -64,9 +78,11 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
     owned = {TopicPartition(row.topic, row.partition): row for row in rows if row.owner is not None}
     owners = {tp: row.owner or "" for tp, row in owned.items()}
     sessions = {member.consumer_id: member.session_id for member in members}
+    ghosts = [ConsumerIdPath(group, member.consumer_id).path for member in members if not member.session_id]
     expected = [TopicPartition(topic, number) for topic, numbers in snapshot.partitions.items() for number in numbers]
     problems = [
         *(Problem("unreadable_member", f"{name}: {reason}") for name, reason in snapshot.unreadable.items()),
+        *(Problem("permanent_member", f"{path} is not ephemeral: no session ends it") for path in ghosts),
         *_foreign_names(store, group),
         *_of_expected(snapshot, expected, owned, sessions),
         *_unexpected(snapshot, set(expected), owned),
@@ -93,10 +109,15 @@ def _of_expected(
             yield Problem("unknown_owner", f"{row.owner} owns {tp} and is no registered member", *tp)
         elif not _is_among(row.owner, threads.get(tp.topic, ())):
             yield Problem("wrong_thread", f"{row.owner} owns {tp} and has no such stream for the topic", *tp)
+        elif not row.owner_session:
+            path = OwnerPath(snapshot.group, *tp).path
+            yield Problem("permanent_owner", f"{path} is not ephemeral: it blocks {tp} for ever", *tp)
         elif row.owner_session != sessions[owner]:
-            held = "no session" if not row.owner_session else f"session 0x{row.owner_session:x}"
             yield Problem(
-                "wrong_session", f"{tp} is held by {held}, while its owner {owner} lives in 0x{sessions[owner]:x}", *tp
+                "wrong_session",
+                f"{tp} is held by session 0x{row.owner_session:x}, while its owner {owner} lives in "
+                f"0x{sessions[owner]:x}",
+                *tp,
             )
 
 

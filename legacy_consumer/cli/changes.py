@@ -213,6 +213,8 @@ def _row(plan: OffsetPlan, change: OffsetChange) -> list[Cell | str]:
     by = change.moves_by
     tp, before = change.partition, change.before
     now: Cell | str = Cell("unreadable", BAD) if before.problem is not None else number(before.offset)
+    if before.outlived is not None:
+        now = Cell(f"{before.outlived} of an earlier topic", ODD)
     moves: Cell | str = "-" if by is None else Cell(f"{by:+d}" if by else "0", ODD if by < 0 else "")
     owner = "-" if before.owner is None else printable(before.owner)
     return [printable(plan.group), printable(tp.topic), str(tp.partition), now, number(change.after), moves, owner]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -26,7 +29,8 @@ from legacy_consumer.config.sources import gather
 from legacy_consumer.librdkafka import open_log_offsets
 from rebalance.clock import SystemClock
 
-_FIELDS = ("severity", "code", "subject", "text", "advice")
+_FIELDS = ("severity", "code", "subject", "text", "advice", "commands")
+_SECRET = re.compile("password|secret|digest|jaas|key|token|credential", re.IGNORECASE)
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: ODD, Severity.NOTE: ""}
 
 
@@ -50,28 +54,38 @@ def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_af
 
     Looks for: servers that cannot be reached, listeners and versions that do not fit, settings that contradict each
     other, topics without leaders, members of foreign clients, partitions without owner, offsets outside the log, znodes
-    that nobody can read, and groups that nobody uses. Changes nothing.
+    that nobody can read, groups that nobody is in while messages wait, and groups that nobody uses. Changes nothing.
 
-    Give it the --config of a consumer to have all its settings checked. Ends with 1 if there is an error; warnings and
-    notes alone end with 0.
+    Give it the --config of a consumer to have all its settings checked. Below an advice stand the commands for it: they
+    show what they would do, and do it with --execute. Ends with 1 if there is an error, a group with messages that
+    nobody reads being one; warnings and notes alone end with 0.
     """
     stale_after_ms = 1000 * parse_duration_s(stale_after)
     config = _load(cluster)
+    looked: Counter[str] = Counter()
     found = list(examine_zookeeper(config))
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         found += examine_config(config, store.session_timeout_ms)
-        found += examine_brokers(store, config)
-        found += examine_topics(store)
+        found += examine_brokers(store, config, looked)
+        found += examine_topics(store, looked)
         now_ms = SystemClock().wall_ms()
-        found += examine_groups(store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms)
+        found += examine_groups(store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms, looked=looked)
     found = sort_findings(found)
-    records = [{**asdict(finding), "severity": finding.severity.value} for finding in found]
+    commands = [[_command(cluster, words) for words in finding.commands if words] for finding in found]
+    records = [
+        {**asdict(finding), "severity": finding.severity.value, "commands": typed}
+        for finding, typed in zip(found, commands, strict=True)
+    ]
     if output is Output.JSON:
         print_json(records)
     elif output is Output.CSV:
-        print_csv(_FIELDS, records)
+        print_csv(
+            _FIELDS, [{**record, "commands": "; ".join(typed)} for record, typed in zip(records, commands, strict=True)]
+        )
     else:
-        _show(found)
+        _show(found, commands)
+    seen = ", ".join(count(looked[what], what) for what in ("broker", "topic", "group", "partition"))
+    click.echo(f"Looked at {seen}.", err=output is not Output.TABLE)
     ctx.exit(1 if any(finding.severity is Severity.ERROR for finding in found) else 0)
 
 
@@ -83,10 +97,24 @@ def _load(cluster: ClusterOptions) -> ClusterConfig:
     return config
 
 
-def _show(found: Sequence[Finding]) -> None:
-    for finding in found:
+def _command(cluster: ClusterOptions, words: Sequence[str]) -> str:
+    """For a shell: with the options that this command was given, but for the values of secrets."""
+    options = [] if cluster.zookeeper is None else ["--zookeeper", cluster.zookeeper]
+    options += [] if cluster.config_file is None else ["--config", str(cluster.config_file)]
+    for key, value in cluster.properties:
+        options += ["--property", f"{key}={'...' if _SECRET.search(key) else value}"]
+    end = words.index("--") if "--" in words else len(words)
+    return shlex.join(["legacy-consumer", *words[:end], *options, *words[end:]])
+
+
+def _show(found: Sequence[Finding], commands: Sequence[Sequence[str]]) -> None:
+    for finding, typed in zip(found, commands, strict=True):
         say(f"{finding.severity.value}: {printable(finding.text)}", _STYLES[finding.severity])
         say(f"    -> {printable(finding.advice)}")
+        for command in typed:
+            # it can be typed as it stands, or it is none
+            if command.isprintable():
+                say(f"       $ {command}")
     counts = {severity: sum(finding.severity is severity for finding in found) for severity in Severity}
     if found:
         click.echo()

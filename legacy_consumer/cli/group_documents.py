@@ -16,6 +16,7 @@ PARTITION_FIELDS = (
     "committed",
     "committed_at_ms",
     "committed_age_ms",
+    "log_begin",
     "log_end",
     "lag",
     "owner",
@@ -25,6 +26,7 @@ PARTITION_FIELDS = (
     "hold",
     "verdict",
     "reason",
+    "offset_is",
     "error",
 )
 
@@ -35,7 +37,7 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
     return {
         "group": found.group,
         "members": [{**asdict(member), "session_id": session(member.session_id)} for member in found.members],
-        "unreadable": [asdict(member) for member in found.unreadable],
+        "unreadable": [{**asdict(member), "session_id": session(member.session_id)} for member in found.unreadable],
         "partitions": [_partition(row, verdicts) for row in found.partitions],
         "no_log_ends": found.no_log_ends,
         "divides_by": list(found.divides_by),
@@ -44,6 +46,7 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
         "unowned": found.unowned,
         "verdict": whole.kind.value,
         "reason": whole.reason,
+        "problem": found.problem,
     }
 
 
@@ -71,8 +74,10 @@ def _partition(row: PartitionLag, verdicts: Mapping[TopicPartition, Verdict]) ->
         "committed": row.committed,
         "committed_at_ms": row.committed_at_ms,
         "committed_age_ms": row.committed_age_ms,
+        "log_begin": row.log_begin,
         "log_end": row.log_end,
         "lag": row.lag,
+        "offset_is": row.judgement.verdict.value,
         "error": row.error,
         "verdict": None if verdict is None else verdict.kind.value,
         "reason": None if verdict is None else verdict.reason,

@@ -8,7 +8,9 @@ import click
 
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.cli.tables import printable
+from legacy_consumer.errors import NoSuchGroupError
 from zk_layout.errors import ConfigError
+from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
 
 
@@ -28,5 +30,11 @@ def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
 
 
 def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) -> list[str]:
-    """Those named, each once, or all there are."""
-    return list(list_groups(store)) if all_groups else list(dict.fromkeys(groups))
+    """Those named, each once, or all there are. Raises: NoSuchGroupError."""
+    if all_groups:
+        return list(list_groups(store))
+    named = list(dict.fromkeys(groups))
+    for group, stat in zip(named, store.exists_many([GroupPath(group).path for group in named]), strict=True):
+        if stat is None:
+            raise NoSuchGroupError(group)
+    return named

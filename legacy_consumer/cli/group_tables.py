@@ -9,6 +9,7 @@ from typing import TypeAlias
 from legacy_consumer.admin.groups import GroupDescription, GroupMember, Hold, PartitionLag
 from legacy_consumer.admin.lag_verdict import Kind, Verdict, judge_group
 from legacy_consumer.cli.tables import Cell, Column, duration, number, printable
+from legacy_consumer.offsets.judgement import Verdict as Judged
 from rebalance.clock import SystemClock
 from rebalance.group_strategy import STRATEGIES
 from zk_layout.model import TopicPartition
@@ -41,6 +42,9 @@ MEMBER_COLUMNS = (
     Column("JOINED", is_number=True),
 )
 _BEYOND = "! the committed offset lies beyond the end of the log: the topic was made anew, or the offset set by hand"
+_EARLIER = (
+    "^ the offset was committed for an earlier topic of that name: it counts as none, all of the log is to be read"
+)
 _HOLDS = {
     Hold.GONE: (
         "?",
@@ -70,8 +74,15 @@ class TableOf:
 Part: TypeAlias = Line | TableOf
 
 
+def unknown_group(found: GroupDescription) -> Line:
+    """Instead of all else, of a group that may not be read."""
+    return Line(f"Group {printable(found.group)} cannot be shown: {printable(found.problem or '')}", BAD)
+
+
 def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[Part]:
     """Totals, partitions, members, and below them what is odd."""
+    if found.problem is not None:
+        return [unknown_group(found)]
     now_ms = SystemClock().wall_ms()
     parts: list[Part] = [Line(_totals(found, verdicts), "bold")]
     notes: dict[str, None] = {}
@@ -108,13 +119,23 @@ def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]
     lines: list[Part] = []
     if stopped:
         lines.append(Line(f"stop: messages wait in {count(len(stopped), 'partition')} that no member owns", BAD))
-    bad = [(tp, v) for tp, v in verdicts.items() if v.kind not in _SAID and not (v.kind is Kind.STOP and tp in unowned)]
+    rows = {TopicPartition(row.topic, row.partition): row for row in found.partitions}
+    said = {tp for tp in stopped if tp in unowned}
+    said |= {
+        tp for tp, v in verdicts.items() if v.kind in _SAID and rows[tp].judgement.verdict is not Judged.BEFORE_LOG
+    }
+    bad = [(tp, v) for tp, v in verdicts.items() if tp not in said]
     bad.sort(key=lambda pair: -pair[1].kind.severity)
     lines += [
         Line(f"{v.kind.value}: {printable(str(tp))}: {v.reason}", _STYLES.get(v.kind, BAD))
         for tp, v in bad[:_REASONS_SHOWN]
     ]
-    silent = [tp for tp, v in verdicts.items() if v.kind is Kind.UNKNOWN]
+    unknown = [tp for tp, v in verdicts.items() if v.kind is Kind.UNKNOWN]
+    fresh = [tp for tp in unknown if rows[tp].log_end is not None]
+    if fresh:
+        many = count(len(fresh), "partition")
+        lines.append(Line(f"unknown: nothing is committed in {many} whose logs hold messages", ODD))
+    silent = [tp for tp in unknown if rows[tp].log_end is None]
     if silent and found.no_log_ends is None:
         some = ", ".join(printable(str(tp)) for tp in silent[:3]) + (" ..." if len(silent) > 3 else "")
         lines.append(
@@ -169,6 +190,9 @@ def _partition_row(
             owner = Cell(f"{owner.text} {mark}", ODD)
             notes[note] = None
     committed: Cell | str = number(row.committed)
+    if row.judgement.outlived is not None:
+        committed = Cell(f"{row.judgement.outlived} ^", BAD)
+        notes[_EARLIER] = None
     if row.error is not None:
         committed = Cell(f"{committed} *", BAD)
         notes[f"* {printable(row.error)}"] = None

@@ -6,15 +6,16 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import click
 from rich.console import RenderableType
 
 from legacy_consumer.admin.groups import GroupDescription, describe_groups
-from legacy_consumer.admin.lag_verdict import Verdict
+from legacy_consumer.admin.lag_verdict import Kind, Verdict, judge_group
 from legacy_consumer.admin.lag_watch import GroupWatch
 from legacy_consumer.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
-from legacy_consumer.admin.topic_partitions import read_topic_lives
+from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
 from legacy_consumer.cli.group_documents import PARTITION_FIELDS, group_document, partition_records
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
 from legacy_consumer.cli.group_tables import Line, group_parts
@@ -22,10 +23,10 @@ from legacy_consumer.cli.kafka_formats import KAFKA_FORMATS, kafka_lines
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.showing import drawn, print_parts
-from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.cli.tables import printable, say, say_error
 from legacy_consumer.cli.watching import interval_option, watch
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
+from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchTopicError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.fetchers import choose_fetcher
 from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets
@@ -52,6 +53,9 @@ Examples:
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic; may be repeated.")
 @interval_option
 @click.option(
+    "--check", is_flag=True, help="End with 1 unless every group is well: all verdicts ok, all members readable."
+)
+@click.option(
     "--kafka-format",
     type=click.Choice(KAFKA_FORMATS),
     help="The columns of Kafka's own tool of that version, for scripts; checker is ConsumerOffsetChecker.",
@@ -66,17 +70,22 @@ def describe(
     topics: tuple[str, ...],
     is_watched: bool,
     interval: float,
+    check: bool,
     kafka_format: str | None,
 ) -> None:
     """Show members, owners, offsets and lag.
 
-    LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. AGE tells when the offset
-    was committed, HELD since when the owner has the partition, JOINED when the member registered. A dash stands for
+    LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. An offset that was committed
+    for an earlier topic of the same name counts as none: the whole log is to be read. AGE tells when the offset was
+    committed, HELD since when the owner has the partition, JOINED when the member registered. A dash stands for
     what is not there or not known.
 
     VERDICT is what was seen says: ok, warning (the lag does not fall), stall (owned, yet the offset stands still),
-    stop (nobody owns it or nobody commits), rewind (an offset went back), error (the offset cannot be right), unknown.
-    One look tells little; with --watch the verdict is on the last ten minutes, and a reason stands below.
+    stop (nobody owns it or nobody commits), rewind (an offset went back), error (the offset cannot be right), unknown
+    (no broker answers, or nothing is committed though the log holds messages). One look tells little; with --watch the
+    verdict is on the last ten minutes, and a reason stands below.
+
+    Ends with 1 if a group may not be read, and shows the others.
 
     CLIENT is who seems to have written a member's registration; most versions of Kafka, and legacy-consumer, write the
     same. Below the tables stand the strategy that the owners show, what cannot work in this group, and which fetcher a
@@ -88,6 +97,8 @@ def describe(
     check_wanted(groups, all_groups=all_groups)
     if kafka_format is not None and output is not Output.TABLE:
         raise click.UsageError("--kafka-format is a format of its own: leave out --format and --json.")
+    if check and is_watched:
+        raise click.UsageError("--check is about one look: leave out --watch.")
     if is_watched and output is Output.CSV:
         raise click.UsageError("--watch prints tables or JSON, one object for each look.")
     config = load_cluster_config(cluster)
@@ -99,10 +110,17 @@ def describe(
             look, output, kafka_format, fetches_with, in_kafka, one=len(groups) == 1, in_a_row=is_watched
         )
         if not is_watched:
-            printer.print()
-            return
+            printed = printer.print()
+            ctx.exit(1 if any(one.problem is not None or (check and not _is_well(one, v)) for one, v in printed) else 0)
         title = printable(", ".join(groups)) if groups else "All groups"
         ctx.exit(watch(printer.draw, printer.print, title=title, interval_s=interval))
+
+
+def _is_well(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> bool:
+    return not found.unreadable and judge_group(verdicts.values()).kind is Kind.OK
+
+
+_Described: TypeAlias = tuple[GroupDescription, Mapping[TopicPartition, Verdict]]
 
 
 @dataclass(slots=True)
@@ -116,10 +134,15 @@ class _Look:
     topics: frozenset[str] = field(kw_only=True)
     _watches: dict[str, GroupWatch] = field(default_factory=dict)
 
-    def take(self) -> list[tuple[GroupDescription, Mapping[TopicPartition, Verdict]]]:
+    def take(self) -> list[_Described]:
+        """Raises: NoSuchTopicError for a topic that neither the cluster nor one of the groups has."""
         names = wanted_groups(self.store, self.groups, all_groups=self.all_groups)
         wanted = self.topics.__contains__ if self.topics else None
         found = describe_groups(self.store, self.log_offsets, names, topics=wanted)
+        unknown = self.topics - {row.topic for one in found for row in one.partitions}
+        missing = sorted(unknown - set(list_topic_names(self.store) if unknown else ()))
+        if missing:
+            raise NoSuchTopicError(missing[0])
         seen_at_ms = SystemClock().wall_ms()
         self._watches = {name: self._watches.get(name) or GroupWatch() for name in names}
         return [(one, self._watches[one.group].judge(one, seen_at_ms)) for one in found]
@@ -168,7 +191,7 @@ class _Printer:
     in_a_row: bool = field(kw_only=True)
     _warned: str | None = None
 
-    def print(self) -> None:
+    def print(self) -> list[_Described]:
         found = self.look.take()
         match self.output:
             case Output.JSON:
@@ -190,11 +213,12 @@ class _Printer:
                 else:
                     self._print_tables(found)
         self._warn(found)
+        return found
 
     def draw(self) -> list[RenderableType]:
         return drawn(part for one in self.look.take() for part in [*group_parts(*one), Line("")])
 
-    def _print_tables(self, found: Sequence[tuple[GroupDescription, Mapping[TopicPartition, Verdict]]]) -> None:
+    def _print_tables(self, found: Sequence[_Described]) -> None:
         for number, one in enumerate(found):
             if number or (self.in_a_row and self._warned is not None):
                 click.echo()
@@ -206,8 +230,12 @@ class _Printer:
 
     def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
         assert self.kafka_format is not None
-        owned = self.look.owned_topics([one.group for one in found])
         for one in found:
+            if one.problem is not None:
+                say_error(f"Group {one.group} cannot be shown: {one.problem}")
+        readable = [one for one in found if one.problem is None]
+        owned = self.look.owned_topics([one.group for one in readable])
+        for one in readable:
             seen = seen_from_kafka(one, self.in_kafka.read(one, owned[one.group]))
             for line in kafka_lines(self.kafka_format, seen, owned[one.group]):
                 click.echo(line)

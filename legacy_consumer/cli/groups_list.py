@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,7 +10,7 @@ import click
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable
+from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say_error
 from zk_layout.store import ZkStore
 
 if TYPE_CHECKING:
@@ -39,14 +39,17 @@ Examples:
 @cluster_options
 @output_options
 @click.option("--details", is_flag=True, help="Also how many members and offsets each has, and its last commit.")
-def list_command(output: Output, cluster: ClusterOptions, details: bool) -> None:
+@click.pass_context
+def list_command(ctx: click.Context, output: Output, cluster: ClusterOptions, details: bool) -> None:
     """Name all groups, one on a line.
 
     Those are all that ever were in /consumers; --details tells whether somebody is in one, and when it committed last.
+    Ends with 1 if a group may not be read; the others are shown.
     """
+    forbidden: Mapping[str, Exception] = {}
     with open_store(load_cluster_config(cluster)) as store:
         names = list_groups(store)
-        use = _read_use(store, names) if details else []
+        use, forbidden = _read_use(store, names) if details else ([], {})
     if details:
         _print_details(use, output)
     elif output is Output.JSON:
@@ -58,12 +61,16 @@ def list_command(output: Output, cluster: ClusterOptions, details: bool) -> None
             click.echo(printable(name))
     if not names:
         click.echo("There is no group in /consumers.", err=True)
+    for group, problem in forbidden.items():
+        say_error(f"Group {group} is left out: {problem}")
+    ctx.exit(1 if forbidden else 0)
 
 
-def _read_use(store: ZkStore, names: Sequence[str]) -> list[GroupUse]:
+def _read_use(store: ZkStore, names: Sequence[str]) -> tuple[list[GroupUse], Mapping[str, Exception]]:
+    from legacy_consumer.admin.group_reads import read_apart
     from legacy_consumer.admin.pruning import read_use  # what reads groups takes as long to load as the names to list
 
-    return read_use(store, names)
+    return read_apart(names, lambda some: read_use(store, some))
 
 
 def _print_details(use: list[GroupUse], output: Output) -> None:

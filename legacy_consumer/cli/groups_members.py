@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import click
 
-from legacy_consumer.admin.groups import GroupDescription, describe_groups
+from legacy_consumer.admin.groups import GroupDescription, GroupMember, UnreadableMember, describe_groups
 from legacy_consumer.cli.group_documents import session
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
-from legacy_consumer.cli.group_tables import BAD, MEMBER_COLUMNS, Line, Part, TableOf, count, member_rows
+from legacy_consumer.cli.group_tables import BAD, MEMBER_COLUMNS, Line, Part, TableOf, count, member_rows, unknown_group
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.showing import drawn, print_parts
@@ -62,6 +62,8 @@ def members(
 
     No broker is asked. A registration that nobody can read is named with the reason: members of the JVM fail every
     rebalance while it is there. With --watch --json each look is one line.
+
+    Ends with 1 if a group may not be read; the others are shown.
     """
     check_wanted(groups, all_groups=all_groups)
     if is_watched and output is Output.CSV:
@@ -72,8 +74,9 @@ def members(
             return describe_groups(store, None, wanted_groups(store, groups, all_groups=all_groups))
 
         if not is_watched:
-            _print(look(), output)
-            return
+            found = look()
+            _print(found, output)
+            ctx.exit(0 if all(one.problem is None for one in found) else 1)
 
         def print_look() -> None:
             found = look()
@@ -98,10 +101,10 @@ def _print(found: Sequence[GroupDescription], output: Output) -> None:
 
 def _records(found: GroupDescription) -> list[dict[str, object]]:
     empty = dict.fromkeys(_FIELDS)
-    readable = [{**empty, "group": found.group, **asdict(one)} for one in found.members]
-    for record, one in zip(readable, found.members, strict=True):
-        record["session_id"] = session(one.session_id)
-    return [*readable, *({**empty, "group": found.group, **asdict(bad)} for bad in found.unreadable)]
+    if found.problem is not None:
+        return [{**empty, "group": found.group, "problem": found.problem}]
+    members: list[GroupMember | UnreadableMember] = [*found.members, *found.unreadable]
+    return [{**empty, "group": found.group, **asdict(one), "session_id": session(one.session_id)} for one in members]
 
 
 def _in_a_word(subscription: object) -> str:
@@ -117,6 +120,9 @@ def _parts(found: Sequence[GroupDescription]) -> list[Part]:
         if number:
             parts.append(Line(""))
         unreadable = f" and {len(one.unreadable)} unreadable" if one.unreadable else ""
+        if one.problem is not None:
+            parts.append(unknown_group(one))
+            continue
         heading = f"Group {printable(one.group)}: {count(len(one.members), 'member')}{unreadable}"
         parts.append(Line(heading, "bold"))
         if one.members or one.unreadable:

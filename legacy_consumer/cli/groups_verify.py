@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from legacy_consumer.admin.verification import Verification, verify_group
+from legacy_consumer.admin.verification import Verification, verify_groups
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
@@ -49,13 +49,13 @@ def verify(
     That is what Kafka's VerifyConsumerRebalance looks at; here also at the sessions that hold the partitions, and at
     owners of what nobody subscribes to. A group without members and owners is sound.
 
-    Ends with 1 if a group is not, and names every reason.
+    Ends with 1 if a group is not, or may not be read, and names every reason.
     """
     check_wanted(groups, all_groups=all_groups)
     wanted = _BY_NAME[strategy] if strategy is not None else None
     with open_store(load_cluster_config(cluster)) as store:
         names = wanted_groups(store, groups, all_groups=all_groups)
-        found = [verify_group(store, group, strategy=wanted) for group in names]
+        found = verify_groups(store, names, strategy=wanted)
     if output is Output.JSON:
         documents = [_document(one) for one in found]
         print_json(documents[0] if len(groups) == 1 else documents)

@@ -100,6 +100,11 @@ def say(text: str, style: str = "") -> None:
         click.echo(text)
 
 
+def say_error(text: str) -> None:
+    """Print one line to standard error, whatever others wrote into it."""
+    click.echo(printable(text), err=True)
+
+
 def _terminal() -> Console:
     """A console for the terminal that standard output is; nothing that is printed means markup."""
     from rich.console import Console

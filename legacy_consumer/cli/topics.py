@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
-from legacy_consumer.admin.topics import TopicSummary, read_topics
+from legacy_consumer.admin.topics import TopicSummary, read_readers, read_topics
 from legacy_consumer.cli.group_tables import BAD, ODD
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import Cell, Column, print_table, printable, say
+from legacy_consumer.cli.tables import Cell, Column, print_table, printable, say, say_error
 
 _COLUMNS = (
     Column("TOPIC", folds=True),
@@ -34,19 +35,29 @@ Example:
 )
 @cluster_options
 @output_options
-def topics(output: Output, cluster: ClusterOptions) -> None:
+@click.pass_context
+def topics(ctx: click.Context, output: Output, cluster: ClusterOptions) -> None:
     """Show the topics, whether they can be read, and the groups that have offsets of each.
 
     NO LEADER and NOT IN SYNC are numbers of partitions. No broker is asked: this is what ZooKeeper says.
+    Ends with 1 if a group may not be read; all else is shown.
     """
     with open_store(load_cluster_config(cluster)) as store:
-        found = read_topics(store)
-    if output is Output.JSON:
-        print_json([asdict(one) for one in found])
-        return
-    if output is Output.CSV:
-        print_csv(_FIELDS, [asdict(one) for one in found])
-        return
+        readers, forbidden = read_readers(store)
+        found = read_topics(store, readers)
+    match output:
+        case Output.JSON:
+            print_json([asdict(one) for one in found])
+        case Output.CSV:
+            print_csv(_FIELDS, [asdict(one) for one in found])
+        case Output.TABLE:
+            _show(found)
+    for group, problem in forbidden.items():
+        say_error(f"What group {group} reads is left out: {problem}")
+    ctx.exit(1 if forbidden else 0)
+
+
+def _show(found: Sequence[TopicSummary]) -> None:
     if found:
         print_table(_COLUMNS, [_row(one) for one in found])
     else:

@@ -21,7 +21,7 @@ _SLICE_S = 0.1
 
 def watch(
     draw: Callable[[], Sequence[RenderableType]],
-    print_once: Callable[[], None],
+    print_once: Callable[[], object],
     *,
     title: str,
     interval_s: float,
@@ -44,7 +44,7 @@ def _watch(
     ending: Ending,
     clock: Clock,
     draw: Callable[[], Sequence[RenderableType]],
-    print_once: Callable[[], None],
+    print_once: Callable[[], object],
     title: str,
     interval_s: float,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Collection
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
@@ -16,6 +17,7 @@ from legacy_consumer.librdkafka.log_offsets import LibrdkafkaLogOffsets
 from legacy_consumer.librdkafka.settings import SettingsDict, fetcher_settings, query_settings
 from legacy_consumer.positions import PositionFinder
 from zk_layout.model import Broker, Endpoint
+from zk_layout.paths import TopicPath
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -81,8 +83,13 @@ class LibrdkafkaFetchers:
 
 def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float = 5.0) -> LibrdkafkaLogOffsets:
     """A way to ask for the ends of logs, for whoever has no connector; connects with its first question."""
+
+    def existing(topics: Collection[str]) -> Collection[str]:
+        stats = store.exists_many([TopicPath(topic).path for topic in topics])
+        return {topic for topic, stat in zip(topics, stats, strict=True) if stat is not None}
+
     return LibrdkafkaLogOffsets(
-        lambda: ConsumerHandle(query_settings(config, read_brokers(store))), timeout_s=timeout_s
+        lambda: ConsumerHandle(query_settings(config, read_brokers(store))), existing, timeout_s=timeout_s
     )
 
 

@@ -18,12 +18,21 @@ logger = logging.getLogger(__name__)
 class LibrdkafkaLogOffsets:
     """Implements LogOffsets: one request to each leader (checked with brokers 0.8.2.2 to 3.9.1). From any thread.
 
-    timeout_s bounds each call. Partitions without an answer are missing from it and named in the log.
+    existing: which of these topics there are. No broker is asked about another one: before 0.11 such a question creates
+    the topic, unless auto.create.topics.enable is off. timeout_s bounds each call. Partitions without an answer are
+    missing from it and named in the log.
     Raises: BrokersUnavailableError if no broker answers; MissingListenerError and ConfigError at the first call.
     """
 
-    def __init__(self, open_handle: Callable[[], ConsumerHandle], *, timeout_s: float = 5.0) -> None:
+    def __init__(
+        self,
+        open_handle: Callable[[], ConsumerHandle],
+        existing: Callable[[Collection[str]], Collection[str]],
+        *,
+        timeout_s: float = 5.0,
+    ) -> None:
         self._open_handle = open_handle
+        self._existing = existing
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._handle: ConsumerHandle | None = None
@@ -65,15 +74,21 @@ class LibrdkafkaLogOffsets:
             handle.close()
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
-        if not times:
-            return {}
+        topics = self._existing(sorted({tp.topic for tp in times})) if times else ()
+        wanted = {tp: time_ms for tp, time_ms in times.items() if tp.topic in topics}
+        missing = times.keys() - wanted.keys()
+        answers: dict[TopicPartition, int | KafkaError] = {
+            tp: BrokersUnavailableError(f"{tp}: there is no such topic") for tp in missing
+        }
+        if not wanted:
+            return answers
         deadline = time.monotonic() + self._timeout_s
         with self._lock:
             if self._closed:
                 raise BrokersUnavailableError("the connections to the brokers were closed")
             handle = self._handle = self._handle or self._open_handle()
             try:
-                answers = self._ask_all(handle, times, deadline)
+                answers |= self._ask_all(handle, wanted, deadline)
             except BrokersUnavailableError:
                 self._handle = None  # the next call asks the brokers that are registered by then
                 handle.close()

@@ -333,7 +333,7 @@ def poll_until_some(fetcher):
 def _fetcher_without_policy(kafka):
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", kafka.brokers[0].port)
     settings = fetcher_settings(config_of(kafka), [Broker(0, "127.0.0.1", endpoint.port, (endpoint,), 4)], 1)
-    log_offsets = LibrdkafkaLogOffsets(lambda: ConsumerHandle(settings))
+    log_offsets = LibrdkafkaLogOffsets(lambda: ConsumerHandle(settings), existing=lambda topics: topics)
     finder = PositionFinder(lambda: log_offsets, reset_to=None, backoff_s=0.1)
     fetcher = LibrdkafkaFetcher(lambda: ConsumerHandle(settings), finder, backoff_s=0.1)
     try:

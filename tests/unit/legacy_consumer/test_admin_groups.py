@@ -22,6 +22,9 @@ class Logs:
             raise BrokersUnavailableError("no broker is registered")
         return {tp: self.ends[tp.topic] for tp in partitions if tp.topic in self.ends}
 
+    def earliest(self, partitions):
+        return {tp: 0 for tp in partitions if tp.topic in self.ends}
+
 
 class Clock:
     def __init__(self, now_ms):

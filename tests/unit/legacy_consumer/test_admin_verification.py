@@ -8,7 +8,7 @@ from legacy_consumer.admin.doctor_groups import DAY_MS, examine_groups
 from legacy_consumer.admin.findings import Severity
 from legacy_consumer.admin.groups import Hold, describe_group
 from legacy_consumer.admin.pruning import find_unused, read_use
-from legacy_consumer.admin.topics import read_topics
+from legacy_consumer.admin.topics import read_readers, read_topics
 from legacy_consumer.admin.verification import verify_group
 from legacy_consumer.errors import NoSuchGroupError
 from rebalance.group_strategy import Strategy
@@ -118,7 +118,7 @@ def test_owner_znodes_of_foreign_clients_are_found(store, new_store):
 
 def test_an_unreadable_member_is_found(store, new_store):
     join(new_store(), "a", 0, 1)
-    put(store, "/consumers/g/ids/x", b"t")
+    put(store, "/consumers/g/ids/x", b"t", ephemeral=True)
     assert codes(store) == [("unreadable_member", None)]
 
 
@@ -168,6 +168,7 @@ def test_the_doctor_tells_errors_from_notes(store, new_store, clock):
     assert {(f.severity, f.code, f.subject) for f in found} == {
         (Severity.ERROR, "no_owner", "g"),
         (Severity.NOTE, "stale_groups", "old"),
+        (Severity.WARNING, "log_ends_unknown", "t/0"),
     }
     assert all(f.advice for f in found)
 
@@ -182,7 +183,7 @@ def test_topics_are_told_apart_by_what_is_wrong_with_them(store):
     put(store, "/admin/delete_topics/odd")
     put(store, "/consumers/g/offsets/t/0", b"1")
     put(store, "/brokers/ids/0", b"{}")
-    t, odd = sorted(read_topics(store), key=lambda one: one.topic != "t")
+    t, odd = sorted(read_topics(store, read_readers(store)[0]), key=lambda one: one.topic != "t")
     assert (t.partitions, t.no_leader, t.under_replicated, t.groups, t.problem) == (2, 1, 1, ("g",), None)
     assert odd.is_going
     assert "?" in odd.problem
@@ -195,19 +196,6 @@ def test_a_leader_that_is_not_registered_is_none(store):
     put(store, "/brokers/topics/t/partitions/1/state", state.replace(b'"leader":1', b'"leader":0'))
     put(store, "/brokers/ids/0", b"{}")
     assert [topic.no_leader for topic in read_topics(store)] == [1]
-
-
-def test_the_advice_about_an_offset_that_nobody_can_read_fits_its_topic(store):
-    put(store, "/consumers/g/offsets/t/0", b"5\n")
-    put(store, "/consumers/g/offsets/gone/0", b"5\n")
-    found = {
-        finding.text: finding.advice
-        for finding in examine_groups(store, _NoLogs(), now_ms=0)
-        if finding.code == "unreadable_znode"
-    }
-    gone, there = (found[text] for text in sorted(found))
-    assert "`legacy-consumer offsets reset g --topic t:0 --to-latest`" in there
-    assert gone == "its topic does not exist: `legacy-consumer groups delete g --topic gone` removes it"
 
 
 class _NoLogs:

@@ -1,0 +1,169 @@
+"""A cluster in memory and the commands of the command line run over it: no server, no process.
+
+ZooKeeper is zk_layout's in-memory store, brokers are a table of logs behind librdkafka's handle.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from click.testing import CliRunner
+
+from legacy_consumer.admin import reach
+from legacy_consumer.cli import main, options
+from legacy_consumer.errors import FetchError
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.librdkafka import factory
+from zk_layout.errors import NotPermittedError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+BROKER = '{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}'
+TOPIC = '{"version":1,"partitions":{%s}}'
+STATE = '{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
+REGISTRATION = '{"version":1,"subscription":%s,"pattern":"%s","timestamp":"1"}'
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+class GuardedStore(MemoryStore):
+    """Refuses to read what lies under the forbidden paths, as an ACL does."""
+
+    def __init__(self, server, forbidden):
+        super().__init__(server)
+        self._forbidden = forbidden
+
+    def _check(self, *paths):
+        for path in paths:
+            if path.startswith(tuple(self._forbidden)):
+                raise NotPermittedError(path)
+
+    def get_data(self, path, watcher=None):
+        self._check(path)
+        return super().get_data(path, watcher)
+
+    def get_children(self, path, watcher=None):
+        self._check(path)
+        return super().get_children(path, watcher)
+
+    def get_data_many(self, paths, watcher=None):
+        self._check(*paths)
+        return super().get_data_many(paths, watcher)
+
+    def get_children_many(self, paths):
+        self._check(*paths)
+        return super().get_children_many(paths)
+
+
+class Handle:
+    """What brokers answer: {partition: (begin, end)}. A question creates a missing topic, as old brokers do."""
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+
+    def offsets_for_times(self, times, timeout_s):
+        return {tp: self._answer(tp, time) for tp, time in times.items()}
+
+    def _answer(self, tp, time):
+        if self._cluster.store.exists(f"/brokers/topics/{tp.topic}") is None:
+            self._cluster.created.append(tp.topic)
+        if tp not in self._cluster.logs:
+            return FetchError(tp, "unknown partition")
+        begin, end = self._cluster.logs[tp]
+        return {EARLIEST: begin, LATEST: end}.get(time, end)
+
+    def serve(self):
+        pass
+
+    def close(self):
+        pass
+
+
+class MemoryCluster:
+    """logs: {partition: (begin, end)}. forbidden: paths that an ACL closes. created: topics that a question created."""
+
+    zookeeper = "zk:2181/kafka"
+
+    def __init__(self, monkeypatch):
+        self.server = MemoryZooKeeper()
+        self.logs = {}
+        self.forbidden = []
+        self.created = []
+        self.store = self.new_store()
+        self.put("/brokers/ids/0", BROKER)
+        self.put("/brokers/topics")
+        self.put("/controller", '{"version":1,"brokerid":0,"timestamp":"1"}')
+        self.put("/consumers")
+        monkeypatch.setattr(options, "KazooStore", lambda _: GuardedStore(self.server, self.forbidden))
+        monkeypatch.setattr(factory, "ConsumerHandle", lambda _: Handle(self))
+        monkeypatch.setattr(reach, "_try", lambda address, timeout_s: None)
+
+    def new_store(self):
+        store = MemoryStore(self.server)
+        store.start()
+        return store
+
+    def put(self, path, data="", *, store=None, ephemeral=False):
+        data = data if isinstance(data, bytes) else data.encode()
+        (store or self.store).create(path, data, make_parents=True, ephemeral=ephemeral)
+
+    def topic(self, name, *logs):
+        """Its partitions, each with where its log begins and ends."""
+        self.put(f"/brokers/topics/{name}", TOPIC % ",".join(f'"{n}":[0]' for n in range(len(logs))))
+        for number, ends in enumerate(logs):
+            self.put(f"/brokers/topics/{name}/partitions/{number}/state", STATE)
+            self.logs[TopicPartition(name, number)] = ends
+
+    def drop(self, name):
+        for path in sorted(self.paths(f"/brokers/topics/{name}"), reverse=True):
+            self.store.delete(path)
+
+    def commit(self, group, topic, *offsets):
+        """Of partitions 0, 1, ...; None commits nothing."""
+        for number, offset in enumerate(offsets):
+            if offset is not None:
+                self.put(f"/consumers/{group}/offsets/{topic}/{number}", str(offset))
+
+    def join(self, group, name, subscription, *owned, pattern="static", ephemeral=True):
+        """A member in a session of its own that owns (topic, partition), .... Returns: its store."""
+        store = self.new_store()
+        data = REGISTRATION % (subscription, pattern)
+        self.put(f"/consumers/{group}/ids/{name}", data, store=store, ephemeral=ephemeral)
+        for topic, number in owned:
+            path = f"/consumers/{group}/owners/{topic}/{number}"
+            self.put(path, f"{name}-0", store=store, ephemeral=ephemeral)
+        return store
+
+    def paths(self, top):
+        """The path and all below it."""
+        found = [top]
+        for path in found:
+            found += [f"{path}/{name}" for name in self.store.get_children(path)]
+        return found
+
+    def tree(self, top="/consumers"):
+        return {path: self.store.get_data(path).data for path in self.paths(top)}
+
+    def run(self, *args):
+        """One command to its end."""
+        with _logging_as_before():
+            zookeeper = ["--zookeeper", self.zookeeper] if "--zookeeper" not in args else []
+            end = args.index("--") if "--" in args else len(args)
+            result = CliRunner().invoke(main, [*args[:end], *zookeeper, *args[end:]], prog_name="legacy-consumer")
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+
+@contextmanager
+def _logging_as_before():
+    root, kazoo = logging.getLogger(), logging.getLogger("kazoo")
+    before = root.level, kazoo.level, list(root.handlers)
+    yield
+    root.setLevel(before[0])
+    kazoo.setLevel(before[1])
+    root.handlers[:] = before[2]

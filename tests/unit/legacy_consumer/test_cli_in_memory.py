@@ -1,0 +1,283 @@
+"""What operators' commands say and do over a cluster in memory: one judgement everywhere, advice that can be typed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from tests.support.memory_cluster import MemoryCluster
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    return MemoryCluster(monkeypatch)
+
+
+def findings(cluster, *args):
+    done = cluster.run("doctor", "--json", *args)
+    return {finding["code"]: finding for finding in json.loads(done.out)}
+
+
+def rows(cluster, group):
+    document = json.loads(cluster.run("groups", "describe", group, "--json").out)
+    return {(row["topic"], row["partition"]): row for row in document["partitions"]}
+
+
+# A broker is asked only about topics that exist.
+
+
+def test_looking_creates_no_topic(cluster):
+    cluster.topic("t", (0, 10))
+    cluster.commit("g", "t", 5)
+    cluster.commit("g", "gone", 5)
+    for args in (
+        ["groups", "describe", "g"],
+        ["groups", "describe", "--all-groups", "--kafka-format", "1.1"],
+        ["doctor"],
+        ["offsets", "reset", "g", "--to-earliest"],
+        ["topics"],
+    ):
+        assert cluster.run(*args).code in {0, 1}, args
+    assert cluster.created == []
+
+
+# The doctor: silent about nothing, and its advice can be typed.
+
+
+def test_the_doctor_says_what_it_looked_at(cluster):
+    cluster.topic("t", (0, 10), (0, 10))
+    cluster.commit("g", "t", 10, 10)
+    cluster.join("g", "a", '{"t":1}', ("t", 0), ("t", 1))
+    done = cluster.run("doctor")
+    assert done.code == 0
+    assert done.out == "Nothing is wrong.\nLooked at 1 broker, 1 topic, 1 group, 2 partitions.\n"
+
+
+@pytest.mark.parametrize("pattern", ["static", "white_list"])
+def test_the_doctor_names_messages_that_no_member_reads(cluster, pattern):
+    cluster.topic("t1", (0, 10), (0, 10))
+    cluster.commit("down", "t1", 4, 10)
+    cluster.join("idle", "a", '{"t1":1}', pattern=pattern)
+    done = cluster.run("doctor", "--json")
+    found = {(f["code"], f["subject"], f["severity"]): f["text"] for f in json.loads(done.out)}
+    assert done.code == 1
+    assert "6 messages wait, and no member reads t1/0" in found["stopped", "down", "error"]
+    assert "nobody owns t1/0, t1/1" in found["no_owner", "idle", "error"]
+
+
+def test_the_doctor_says_that_it_could_not_look_at_a_log(cluster):
+    cluster.topic("t", (0, 10))
+    cluster.logs.clear()
+    cluster.commit("g", "t", 5)
+    assert "where 1 logs end" in findings(cluster)["log_ends_unknown"]["text"]
+
+
+def test_the_doctor_names_offsets_before_the_log_beyond_it_and_of_an_earlier_topic(cluster):
+    cluster.commit("g", "u", 7)
+    cluster.topic("t", (60, 100), (0, 50), (0, 50))
+    cluster.topic("other", (0, 0))
+    cluster.drop("other")
+    cluster.topic("u", (0, 20))
+    cluster.commit("g", "t", 10, 70, 40)
+    found = findings(cluster)
+    assert "t/0 at 10 (the log begins at 60)" in found["before_the_log"]["text"]
+    assert "t/1 at 70 (the log ends at 50)" in found["beyond_the_log"]["text"]
+    assert "u/0 at 7" in found["earlier_topic"]["text"]
+
+
+SICK = {
+    "beyond_the_log": {"t/1": "70", "t/0": "40"},
+    "before_the_log": {"cut/0": "10", "t/0": "40"},
+    "unreadable_znode": {"t/1": " 7", "t/0": "40"},
+    "deleted_topic": {"gone/0": "5", "t/0": "40"},
+    "two gone": {"gone/0": "5", "gone 2/0": "x", "t/0": "40"},
+    "earlier_topic": {"again/0": "3", "t/0": "40"},
+}
+
+
+@pytest.mark.parametrize("group", ["g", "it's $(odd) `g`", "-g"])
+@pytest.mark.parametrize("sickness", SICK)
+def test_what_the_doctor_advises_changes_what_it_names_and_nothing_else(cluster, tmp_path, group, sickness):
+    cluster.put(f"/consumers/{group}/offsets/again/0", "3") if "again/0" in SICK[sickness] else None
+    cluster.topic("t", (0, 50), (0, 50))
+    cluster.topic("cut", (60, 100))
+    cluster.topic("other", (0, 0))
+    cluster.drop("other")
+    cluster.topic("again", (0, 20))
+    cluster.commit("healthy", "t", 20, 20)
+    for place, data in SICK[sickness].items():
+        if not place.startswith("again"):
+            cluster.put(f"/consumers/{group}/offsets/{place}", data)
+    sick = {f"/consumers/{group}/offsets/{place}" for place in SICK[sickness]} - {f"/consumers/{group}/offsets/t/0"}
+    before = cluster.tree()
+    typed = [command for finding in findings(cluster).values() for command in finding["commands"]]
+    assert typed
+    for command in typed:
+        program, *words = shlex.split(command)
+        assert program == "legacy-consumer"
+        assert "--zookeeper" in words
+        assert cluster.run(*words).code == 0, command
+        assert cluster.tree() == before, "it was only shown"
+    for command in typed:
+        end = shlex.split(command)[1:].index("--")
+        words = shlex.split(command)[1:]
+        done = cluster.run(*words[:end], "--execute", "--backup-dir", str(tmp_path), *words[end:])
+        assert done.code == 0, done
+    after = cluster.tree()
+    changed = {path for path in before | after if before.get(path) != after.get(path)}
+    assert {path for path in changed if "/offsets/" in path and path.count("/") == 5} == sick
+    assert findings(cluster).keys() <= {"stopped"}
+
+
+def test_the_age_of_stale_groups_is_that_which_was_asked_for(cluster):
+    cluster.topic("t", (0, 5))
+    cluster.commit("g", "t", 5)
+    cluster.store.set_data("/consumers/g/offsets/t/0", b"5")
+    found = findings(cluster, "--stale-after", "1s")
+    assert "stale_groups" not in found or "--older-than 1s" in found["stale_groups"]["commands"][0]
+
+
+# Ghosts.
+
+
+def test_a_registration_that_no_session_holds_is_neither_sound_nor_healthy(cluster):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 50)
+    cluster.join("g", "ghost", '{"t":1}', ("t", 0), ephemeral=False)
+    verified = cluster.run("groups", "verify", "g")
+    assert verified.code == 1
+    assert "/consumers/g/ids/ghost is not ephemeral" in verified.out
+    assert "/consumers/g/owners/t/0 is not ephemeral" in verified.out
+    found = findings(cluster)
+    assert {"permanent_member", "permanent_owner"} <= found.keys()
+    refused = cluster.run("offsets", "reset", "g", "--to-earliest", "--execute", "--no-backup")
+    assert refused.code == 1
+    assert "not ephemeral" in refused.err
+
+
+# One judgement.
+
+
+def test_an_offset_of_an_earlier_topic_counts_as_none_for_describe_and_reset(cluster, tmp_path):
+    cluster.put("/brokers/topics/other", "")
+    cluster.store.delete("/brokers/topics/other")
+    cluster.commit("g", "t", 100)
+    cluster.topic("t", (0, 100))
+    row = rows(cluster, "g")["t", 0]
+    assert (row["committed"], row["lag"], row["verdict"], row["offset_is"]) == (
+        None,
+        100,
+        "error",
+        "of an earlier topic",
+    )
+    shown = cluster.run("groups", "describe", "g").out
+    assert "100 ^" in shown
+    assert "^ the offset was committed for an earlier topic" in shown
+    planned = cluster.run("offsets", "reset", "g", "--to-latest").out
+    assert "1 new" in planned
+    assert "100 of an earlier topic" in planned
+    done = cluster.run("offsets", "reset", "g", "--to-latest", "--execute", "--backup-dir", str(tmp_path))
+    assert done.code == 0
+    assert rows(cluster, "g")["t", 0]["lag"] == 0
+
+
+def test_a_group_that_has_committed_nothing_while_messages_wait_is_not_ok(cluster):
+    cluster.topic("t", (0, 10), (5, 5))
+    cluster.join("idle", "a", '{"t":1}')
+    cluster.join("fresh", "b", '{"t":1}', ("t", 0), ("t", 1))
+    assert [row["verdict"] for row in rows(cluster, "idle").values()] == ["stop", "ok"]
+    assert [row["verdict"] for row in rows(cluster, "fresh").values()] == ["unknown", "ok"]
+    assert (
+        "nothing is committed in 1 partition whose logs hold messages" in cluster.run("groups", "describe", "fresh").out
+    )
+
+
+@pytest.mark.parametrize(("offset", "code"), [(10, 0), (4, 1), (12, 1), (None, 1)])
+def test_describe_tells_by_its_exit_code_on_request(cluster, offset, code):
+    cluster.topic("t", (0, 10))
+    cluster.put("/consumers/g/owners/t")
+    cluster.commit("g", "t", offset)
+    assert cluster.run("groups", "describe", "g").code == 0
+    assert cluster.run("groups", "describe", "g", "--check").code == code
+
+
+def test_a_misspelt_topic_is_an_error_and_one_that_the_group_does_not_read_is_none(cluster):
+    cluster.topic("t", (0, 10))
+    cluster.topic("u", (0, 10))
+    cluster.commit("g", "t", 5)
+    assert cluster.run("groups", "describe", "g", "--topic", "u").code == 0
+    done = cluster.run("groups", "describe", "g", "--topic", "tt")
+    assert (done.code, done.err) == (
+        1,
+        "Error: topic 'tt' does not exist: check its name and the chroot of zookeeper.connect\n",
+    )
+
+
+def test_a_reset_says_which_moment_it_understood(cluster):
+    cluster.topic("t", (0, 10))
+    cluster.commit("g", "t", 5)
+    done = cluster.run("offsets", "reset", "g", "--to-time", "2026-11-21T14:30:00+01:00")
+    assert "To the first messages of 2026-11-21 13:30:00.000 UTC or later." in done.out
+
+
+# One bad group costs the others nothing.
+
+
+BAD = {
+    "ids closed": lambda c: (c.put("/consumers/bad/ids/x"), c.forbidden.append("/consumers/bad/ids")),
+    "owners closed": lambda c: (c.put("/consumers/bad/owners/t/0", "x-0"), c.forbidden.append("/consumers/bad/owners")),
+    "offsets closed": lambda c: (c.commit("bad", "t", 5), c.forbidden.append("/consumers/bad/offsets")),
+    "one offset closed": lambda c: (c.commit("bad", "t", 5), c.forbidden.append("/consumers/bad/offsets/t/0")),
+    "unreadable offset": lambda c: c.commit("bad", "t", "7\n"),
+    "unreadable member": lambda c: c.put("/consumers/bad/ids/x", "?"),
+    "ghosts": lambda c: c.join("bad", "x", '{"t":1}', ("t", 0), ephemeral=False),
+}
+FAILING = {
+    "ids closed": "describe members verify doctor",
+    "owners closed": "list describe members verify doctor",
+    "offsets closed": "list describe members verify doctor topics",
+    "one offset closed": "list describe members verify doctor",
+    "unreadable offset": "doctor",
+    "unreadable member": "verify doctor",
+    "ghosts": "verify doctor",
+}
+ABOUT_ALL = (
+    ("groups", "list", "--details"),
+    ("groups", "describe", "--all-groups"),
+    ("groups", "members", "--all-groups"),
+    ("groups", "verify", "--all-groups"),
+    ("topics",),
+    ("doctor",),
+)
+
+
+@pytest.mark.parametrize("args", ABOUT_ALL, ids=" ".join)
+@pytest.mark.parametrize("bad", BAD)
+def test_a_command_about_all_groups_shows_the_others_whatever_is_wrong_with_one(cluster, args, bad):
+    cluster.topic("t", (0, 10))
+    for group in ("a-good", "c-good"):
+        cluster.commit(group, "t", 10)
+        cluster.join(group, f"{group}_m", '{"t":1}', ("t", 0))
+    sound = cluster.run(*args)
+    assert sound.code == 0, sound
+    BAD[bad](cluster)
+    done = cluster.run(*args)
+    assert "a defect" not in done.err
+    for group in ("a-good", "c-good"):
+        assert done.out.count(group) == sound.out.count(group), "a row as before, and no finding"
+    name = args[1] if args[0] == "groups" else args[0]
+    assert done.code == (1 if name in FAILING[bad].split() else 0), done
+    if done.code:
+        assert "bad" in done.out + done.err
+
+
+def test_a_hundred_bad_groups_are_each_named(cluster):
+    cluster.topic("t", (0, 10))
+    for number in range(100):
+        cluster.commit(f"g{number}", "t", 10)
+    cluster.forbidden += [f"/consumers/g{number}/offsets" for number in range(0, 100, 2)]
+    done = cluster.run("groups", "describe", "--all-groups")
+    assert done.out.count("cannot be shown: /consumers/g") == 50
+    assert done.out.count("1 partition") == 50
