@@ -58,7 +58,7 @@ from rebalance.precedence import precedence_in
 from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
 from rebalance.subscription import TopicFilter, subscribed_topics
-from zk_layout.errors import ConfigError, NoNodeError
+from zk_layout.errors import AuthenticationError, ConfigError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
 from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicsPath
@@ -319,6 +319,15 @@ class ConsumerConnector:
         if self._coordinator is not None:
             self._coordinator.post(Doubted())
 
+    def _may_hand_out(self) -> bool:
+        """Raises: AuthenticationError, to a consuming thread that would wait for ever."""
+        if self._lease.holds():
+            return True
+        refusal = self._coordinator.refusal if self._coordinator is not None else None
+        if refusal is not None:
+            raise AuthenticationError(str(refusal))
+        return False
+
     def _session_of_claims(self) -> int:
         return self._coordinator.session_id if self._coordinator is not None else 0
 
@@ -516,7 +525,7 @@ class ConsumerConnector:
             consumer_timeout_ms=self._config.consumer_timeout_ms,
             at_next=self._config.delivery_rule == "at_next",
             on_drained=partial(coordinator.post, Drained()),
-            may_hand_out=self._lease.holds,
+            may_hand_out=self._may_hand_out,
         )
 
     def _check_open(self) -> None:

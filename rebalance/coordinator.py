@@ -73,7 +73,7 @@ from rebalance.reader import GroupReader
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
-from zk_layout.errors import LegacyConsumerError, SessionExpiredError
+from zk_layout.errors import AuthenticationError, LegacyConsumerError, SessionExpiredError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, WatchKind, ZkStore
 
@@ -170,6 +170,7 @@ class Coordinator:
         self._rebalance_began: float | None = None
         self._obstacle: LegacyConsumerError | None = None
         self._degraded: LegacyConsumerError | None = None
+        self._refusal: AuthenticationError | None = None
         self._session_id = 0
         self._missed_in = 0
         """The session in which the list of members did not show me."""
@@ -195,6 +196,11 @@ class Coordinator:
     def session_id(self) -> int:
         """The session in which everything that is owned was claimed; commits are bound to it."""
         return self._session_id
+
+    @property
+    def refusal(self) -> AuthenticationError | None:
+        """Why there will be no session any more, if ZooKeeper has refused the credentials."""
+        return self._refusal
 
     @property
     def is_closed(self) -> bool:
@@ -277,12 +283,13 @@ class Coordinator:
                 self._handle(_TIMER_EVENTS[alarm])
             case Errand():
                 alarm.run()
+            # set before it is used: an error that nobody foresaw must not be the end of all commits
             case Period.COMMIT:
+                self._set_period(alarm)
                 self._commit()
-                self._set_period(alarm)
             case Period.AUDIT:
-                self._audit()
                 self._set_period(alarm)
+                self._audit()
             case Period.WATCH:
                 self._watch()
             case Period.GATHER:
@@ -337,16 +344,23 @@ class Coordinator:
                 logger.warning("%s: session 0x%x expired", self._name, self._session_id)
                 self._handle(Expired())
             case SessionKind.CONNECTED if event.session_id == self._session_id:
+                if not self._state.connected:
+                    logger.warning("%s: the connection to ZooKeeper is back", self._name)
                 self._handle(Reconnected())
             case SessionKind.CONNECTED:
-                logger.info("%s: session 0x%x", self._name, event.session_id)
+                self._refusal = None
+                logger.warning("%s: ZooKeeper is back, in a new session 0x%x", self._name, event.session_id)
                 # a session that ended unheard ended all the same
                 self._handle(Expired())
                 self._session_id = event.session_id
                 self._handle(SessionStarted())
             case SessionKind.AUTH_FAILED:
-                logger.error("%s: ZooKeeper refuses the credentials", self._name)
+                self._refusal = AuthenticationError(
+                    f"{self._name}: ZooKeeper refuses the credentials: restart with others"
+                )
+                logger.error("%s", self._refusal)
                 self._handle(Expired())
+                self._publish()
 
     def _handle(self, event: Event) -> None:
         """Step, carry out, and step again with what that led to."""
@@ -418,6 +432,7 @@ class Coordinator:
         self._ownership.begin_session(self._session_id)
         if not self._registrar.register(self._session_id, self._unblock):
             self._turn.come_late()
+            self._obstacle = None
             return RegistrationBlocked()
         if self._missed_in == self._session_id:
             # had its session ended, this one would be another
@@ -584,10 +599,11 @@ class Coordinator:
 
     def _publish(self) -> None:
         phase = self._state.phase
-        if phase in (Phase.REBALANCING, Phase.DRAINING, Phase.WAITING) and self._degraded is not None:
+        if phase in _TRYING and self._degraded is not None:
             # it is trying again, and DEGRADED all the same
             phase = Phase.DEGRADED
-        error, owned, status = self._degraded or self._obstacle, self._ownership.owned, self._status
+        error = self._refusal or self._degraded or self._obstacle
+        owned, status = self._ownership.owned, self._status
         if status is self._published and status.phase is phase and status.error is error and status.owned == owned:
             return
         with self._changed:
@@ -595,6 +611,7 @@ class Coordinator:
             self._changed.notify_all()
 
 
+_TRYING = frozenset({Phase.JOINING, Phase.REBALANCING, Phase.DRAINING, Phase.WAITING})
 _TIMER_EVENTS: Mapping[TimerName, Event] = {
     TimerName.BACKOFF: BackoffExpired(),
     TimerName.DRAIN: DrainExpired(),

@@ -17,7 +17,7 @@ A rebalance is a reconciliation: read the group, compare what should be mine wit
 brings the two together. It can therefore be started again at any moment by anything that may have changed the
 picture, and it is: a trigger, a drained stream, an owner znode that went away and an expired back-off all lead to the
 same action, Rebalance. Only the back-off counts as a try. After rebalance.max.retries of them the member is DEGRADED:
-it says so, and goes on trying, for ever.
+it says so, and goes on trying, for ever, not more often than once in LEAST_PAUSE_MS.
 
 Losing the connection does not change the phase, it is noted beside it: nothing is attempted while `connected` is
 false. If the connection stays away so long that the session may have expired elsewhere, delivery is paused; when it
@@ -312,6 +312,9 @@ Action: TypeAlias = (
     | Leave
 )
 
+LEAST_PAUSE_MS = 1000
+"""Between two tries, once rebalance.max.retries are used up: rebalance.backoff.ms may be 0."""
+
 _BUSY = frozenset({Phase.REBALANCING, Phase.DRAINING, Phase.WAITING, Phase.DEGRADED, Phase.STABLE})
 """Registered, so that anything that may have changed the picture leads to Rebalance."""
 
@@ -462,9 +465,10 @@ def _backoff(
 ) -> tuple[MemberState, tuple[Action, ...]]:
     """Wait for the obstacle to go, or for the back-off; when the tries are used up, say so and go on trying."""
     actions: list[Action] = []
-    if not state.backing_off:
-        actions.append(StartTimer(TimerName.BACKOFF, policy.backoff_ms))
     exhausted = state.tries >= policy.max_retries
+    if not state.backing_off:
+        least_ms = LEAST_PAUSE_MS if exhausted else 0
+        actions.append(StartTimer(TimerName.BACKOFF, max(policy.backoff_ms, least_ms)))
     if exhausted and state.phase is not Phase.JOINING:
         state = replace(state, phase=Phase.DEGRADED)
     if exhausted or (error is not None and not error.retriable):

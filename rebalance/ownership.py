@@ -7,8 +7,9 @@ reply was lost) are adopted, all others are reported with their owners' names.
 A look costs a round trip, so a release does without where it would say nothing new: an owner znode that was seen to be
 mine while it was watched is mine until the watch fires, and whoever was answered since would have heard of that.
 
-A reply that never came leaves it open whether a claim was made. Such partitions are kept in mind as doubtful, and
-their owner znodes are looked at before the next decision.
+A reply that never came leaves it open whether a claim was made, and a claim of several requests may fail between two of
+them, whatever the error. Such partitions are kept in mind as doubtful, and their owner znodes are looked at before the
+next decision.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class Ownership:
     def claim(self, wanted: Mapping[TopicPartition, ConsumerThreadId]) -> None:
         """Create the owner znodes of all wanted partitions, or of none.
 
-        Raises: PartitionOwnedError with the owners in the way; ConnectionLostError, after which resolve_doubts must
-        find out what was done; SessionExpiredError.
+        Raises: PartitionOwnedError with the owners in the way; any other error of the store, after which
+        resolve_doubts must find out what was done.
         Source: design of the Scala consumer, ZookeeperConsumerConnector.reflectPartitionOwnershipDecision, which tries
         every partition for itself and undoes what it created.
         """
@@ -98,11 +99,14 @@ class Ownership:
                 adopted = self._adopt_or_refuse(todo)
                 claimed.update(adopted)
                 todo = {tp: thread for tp, thread in todo.items() if tp not in adopted}
-        except ConnectionLostError:
+        except Exception as error:
+            # in mind before it is undone: that may fail as well
             self._doubtful.update(wanted)
-            raise
-        except PartitionOwnedError:
-            self._delete_owners(claimed)
+            if not isinstance(error, ConnectionLostError):
+                self._delete_owners(claimed)
+            if isinstance(error, PartitionOwnedError):
+                for tp in wanted:
+                    del self._doubtful[tp]
             raise
         self._owned.update(claimed)
         if todo:
@@ -118,26 +122,30 @@ class Ownership:
         going = {tp: self._owned[tp] for tp in partitions if tp in self._owned}
         try:
             self._delete_owners(going, trust_watches=just_asked)
-        except ConnectionLostError:
+        except Exception:
+            # a part of them may be gone
             self._doubtful.update(going)
+            raise
+        finally:
             for tp in going:
                 del self._owned[tp]
-            raise
-        for tp in going:
-            del self._owned[tp]
 
     def leave(self) -> None:
-        """Delete every owner znode that is mine and my registration, in one request if it fits."""
+        """Delete every owner znode that is mine and my registration, if it is mine, in one request if it fits."""
         self._watched.clear()
         self._seen_since.clear()
         ops: list[tuple[TopicPartition, Op]] = [
             (tp, DeleteOp(self._owner_path(tp))) for tp in self._still_mine(self._owned)
         ]
         *before, last = list(self._chunks(ops)) or [[]]
+        stat = self._store.exists(self._id_path)
+        # another member may run under the same consumer.id
+        mine = stat is not None and stat.ephemeral_owner == self._session_id
         try:
             for chunk in before:
                 self._multi([op for _, op in chunk])
-            self._multi([*(op for _, op in last), DeleteOp(self._id_path)])
+            if last or mine:
+                self._multi([*(op for _, op in last), *([DeleteOp(self._id_path)] if mine else [])])
         except MultiFailedError as error:
             # the session's end removes what is left
             logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)

@@ -27,6 +27,7 @@ from zk_layout.errors import (
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
+    NotPermittedError,
     SessionExpiredError,
     ZooKeeperError,
 )
@@ -64,7 +65,18 @@ class Fault(Enum):
     """The server carries it out, and nobody hears of it."""
 
 
-FaultHook: TypeAlias = Callable[[int, str], Fault | None]
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What else may befall a request: it ends in this error, though the connection stands.
+
+    carried_out: the error comes after the request was carried out, as when a reply makes no sense to the client.
+    """
+
+    error: Exception
+    carried_out: bool = False
+
+
+FaultHook: TypeAlias = Callable[[int, str], Fault | Refusal | None]
 """Called with the session id and the kind of request, before it is carried out."""
 
 
@@ -199,6 +211,10 @@ class MemoryZooKeeper:
                     self._blip(store, fault)
                     raise ConnectionLostError("the connection to ZooKeeper was lost")
                 self.requests[kind] += 1
+                if isinstance(fault, Refusal):
+                    if fault.carried_out:
+                        carry_out()
+                    raise fault.error
                 try:
                     return carry_out()
                 finally:
@@ -222,7 +238,7 @@ class MemoryZooKeeper:
         if self.auto_deliver:
             self.deliver_all()
 
-    def _blip(self, store: MemoryStore, fault: Fault | None) -> None:
+    def _blip(self, store: MemoryStore, fault: Fault | Refusal | None) -> None:
         if fault is not None:
             self._unlink(store)
             self._link(store)
@@ -512,7 +528,11 @@ class MemoryStore:
             raise SessionExpiredError(_other_session(session_id))
         if not ops:
             return []
-        stats = self._request("multi", lambda: self._write(ops, session_id))
+        try:
+            stats = self._request("multi", lambda: self._write(ops, session_id))
+        except NotPermittedError as error:
+            # refused for one of its operations, as a server does
+            raise MultiFailedError(len(ops) - 1, ops[-1].path, error) from None
         return [stat if isinstance(op, SetOp) else None for op, stat in zip(ops, stats, strict=True)]
 
     def _write_one(self, kind: str, op: Op) -> Stat | None:

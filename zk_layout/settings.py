@@ -26,7 +26,7 @@ class SaslSettings:
 class TlsSettings:
     """TLS to ZooKeeper; files are PEM.
 
-    ca: certificates to trust besides the system's; certfile and keyfile: the client's own, for servers that ask.
+    ca: certificates to trust instead of the system's; certfile and keyfile: the client's own, for servers that ask.
     verify_certs False takes any certificate; check_hostname also wants the server's name in it.
     """
 

@@ -203,7 +203,7 @@ _ZOOKEEPER = (
     _text("zookeeper.sasl.service", "zookeeper", "first part of the server's principal"),
     _text("zookeeper.sasl.principal", None, "ours, for GSSAPI; none = that of the ticket cache"),
     _flag("zookeeper.ssl.client.enable", False, "TLS to ZooKeeper"),
-    _text("zookeeper.ssl.truststore.location", None, "PEM file of the certificates to trust"),
+    _text("zookeeper.ssl.truststore.location", None, "PEM file of the certificates to trust, and of no others"),
     _text("zookeeper.ssl.keystore.location", None, "PEM file with our certificate, for servers that ask for one"),
     _secret("zookeeper.ssl.keystore.password", "of our key"),
     _text("zookeeper.ssl.key.location", None, "PEM file with our key", derived="zookeeper.ssl.keystore.location"),

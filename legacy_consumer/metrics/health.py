@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from rebalance.coordinator import Status
 from rebalance.counters import Vitals
 from rebalance.machine import Phase
+from zk_layout.errors import AuthenticationError
 
 STUCK_AFTER_S = 120.0
 """One step may wait for ZooKeeper, Kafka's coordinator and a user's listener; who takes longer will not come back."""
@@ -23,7 +24,8 @@ class Judgement:
 def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_AFTER_S) -> Judgement:
     """Whether the member can still help itself: its coordinator's thread lives and is not stuck.
 
-    A member that is degraded, or without ZooKeeper, is alive: to restart it would only make its group move.
+    A member that is degraded, or without ZooKeeper, is alive: to restart it would only make its group move. One whose
+    credentials ZooKeeper refuses is not: its session will not come back.
     """
     if status.phase is Phase.CREATED:
         return Judgement(True, "not joined yet")
@@ -31,6 +33,8 @@ def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_
         return Judgement(False, "it has left its group")
     if not vitals.runs:
         return Judgement(False, "the coordinator's thread is dead")
+    if isinstance(status.error, AuthenticationError):
+        return Judgement(False, str(status.error))
     if vitals.busy_s > stuck_after_s:
         return Judgement(False, f"the coordinator has been in one step for {vitals.busy_s:.0f} s")
     return Judgement(True, f"alive, {status.phase.value}")

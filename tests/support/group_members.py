@@ -93,6 +93,7 @@ class Member:
         gather_ms=0,
         absence_ms=0,
         precedence=None,
+        backoff_ms=2000,
     ):
         self.consumer_id = f"{GROUP}_{name}"
         self.store = MemoryStore(server)
@@ -107,7 +108,7 @@ class Member:
             delivery=self.delivery,
             assign=lambda group: ASSIGNORS[strategy](group, "1.0"),
             exclude_internal_topics=True,
-            policy=Policy(max_retries=4, backoff_ms=2000, suspicion_ms=1500, drain_timeout_ms=3000),
+            policy=Policy(max_retries=4, backoff_ms=backoff_ms, suspicion_ms=1500, drain_timeout_ms=3000),
             periods=Periods(commit_ms=60_000, audit_ms=10_000, gather_ms=gather_ms, absence_ms=absence_ms),
             clock=clock,
             precedence=precedence,

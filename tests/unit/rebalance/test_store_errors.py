@@ -1,0 +1,207 @@
+"""A member whose store fails: each request once, with every error that a store may end in, carried out or not."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from rebalance.machine import CloseRequested, Phase
+from tests.support.group_members import GROUP, Group
+from zk_layout.errors import (
+    AuthenticationError,
+    ConnectionLostError,
+    NotPermittedError,
+    SessionExpiredError,
+    ZooKeeperError,
+)
+from zk_layout.memory_store import Fault, MemoryStore, Refusal
+from zk_layout.store import SessionEvent, SessionKind
+
+IDS = f"/consumers/{GROUP}/ids"
+ERRORS = {
+    "request lost": Fault.LOSE_REQUEST,
+    "reply lost": Fault.LOSE_REPLY,
+    "no answer": Refusal(ConnectionLostError("no answer in time")),
+    "no answer, but done": Refusal(ConnectionLostError("no answer in time"), carried_out=True),
+    "session over": Refusal(SessionExpiredError("over")),
+    "no ACL": Refusal(NotPermittedError("/consumers")),
+    "quota": Refusal(ZooKeeperError("quota exceeded")),
+    "unexpected": Refusal(OSError("injected")),
+    "unexpected, but done": Refusal(OSError("injected"), carried_out=True),
+}
+
+
+def owner_znodes(group):
+    """{(topic, partition): session}."""
+    found = {}
+    for topic in group.admin.get_children(f"/consumers/{GROUP}/owners"):
+        for number in group.admin.get_children(f"/consumers/{GROUP}/owners/{topic}"):
+            stat = group.admin.exists(f"/consumers/{GROUP}/owners/{topic}/{number}")
+            found[topic, int(number)] = stat.ephemeral_owner
+    return found
+
+
+def knows_what_it_owns(group, member):
+    ownership = member.coordinator._ownership
+    mine = {tp for tp, session in owner_znodes(group).items() if session == member.store.session_id}
+    return mine <= {tuple(tp) for tp in (*ownership.owned, *ownership._doubtful)}
+
+
+def settle(group):
+    """As the coordinators' threads, which outlive an error that nobody foresaw."""
+    while True:
+        try:
+            return group.settle()
+        except OSError as error:
+            assert str(error) == "injected"  # noqa: PT017
+
+
+class Failing:
+    """Lets the n-th request of one session fail."""
+
+    def __init__(self, fault):
+        self.fault = fault
+        self.session_id = 0
+        self.left = 10**9
+
+    def __call__(self, session_id, kind):
+        if session_id != self.session_id:
+            return None
+        self.left -= 1
+        return self.fault if self.left == 0 else None
+
+
+@pytest.mark.parametrize("fault", ERRORS.values(), ids=ERRORS)
+def test_whatever_request_of_a_join_and_a_release_fails_the_member_settles_and_knows_what_it_owns(fault):
+    for number in range(1, 40):
+        group = Group({"t": 30, "u": 1})
+        group.server.max_multi_bytes = 1500
+        failing = group.server.fault = Failing(fault)
+        # one that joins while the request fails, then releases half while the next one fails
+        member = group.join("a", {"t": 1, "u": 1})
+        failing.session_id, failing.left = member.store.session_id, number
+        settle(group)
+        other = group.join("b", {"t": 1})
+        for _ in range(30):
+            settle(group)
+            assert knows_what_it_owns(group, member)
+            group.clock.now += 1.0
+        assert (member.phase, other.phase) == (Phase.STABLE, Phase.STABLE)
+        assert {tuple(tp) for tp in (*member.owned, *other.owned)} == owner_znodes(group).keys()
+        assert len(owner_znodes(group)) == 31
+        if failing.left > 0:
+            return
+    raise AssertionError("the fault never came to an end")
+
+
+def test_a_claim_of_several_requests_that_is_refused_in_the_middle_is_undone():
+    group = Group({"t": 30, "u": 1})
+    group.server.max_multi_bytes = 1500
+    member = group.join("a", {"t": 1, "u": 1})
+    seen = []
+
+    def refuse(session_id, kind):
+        seen.append(kind)
+        ours = session_id == member.store.session_id
+        return Refusal(NotPermittedError("/x")) if ours and kind == "multi" and seen.count("multi") % 3 == 0 else None
+
+    group.server.fault = refuse
+    group.settle()
+    group.server.fault = None
+    assert owner_znodes(group) == {}
+
+
+def test_an_error_that_nobody_foresaw_is_not_the_end_of_all_commits():
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+
+    def fail():
+        raise OSError("injected")
+
+    member.delivery.commit, commit = fail, member.delivery.commit
+    group.clock.now += 61.0
+    with pytest.raises(OSError, match="injected"):
+        group.settle()
+    member.delivery.commit = commit
+    group.clock.now += 61.0
+    group.settle()
+    assert member.delivery.commits == 1
+
+
+def test_a_member_whose_id_is_taken_says_so_after_its_tries_and_joins_when_the_id_is_free():
+    group = Group({"t": 2})
+    first = group.join("x", {"t": 1})
+    group.settle()
+    second = group.join("x", {"t": 1})
+    for _ in range(10):
+        group.settle()
+        group.clock.now += 1.0
+    group.settle()
+    assert second.phase is Phase.DEGRADED
+    assert "is a second consumer running with the same consumer.id?" in str(second.coordinator.status.error)
+    first.store.close()
+    group.members.remove(first)
+    for _ in range(3):
+        group.settle()
+        group.clock.now += 1.0
+    assert second.phase is Phase.STABLE
+    assert len(second.owned) == 2
+
+
+@pytest.mark.parametrize("has_waited", [False, True])
+def test_a_member_that_leaves_takes_no_registration_of_another_along(has_waited):
+    group = Group({"t": 2})
+    group.join("x", {"t": 1})
+    group.settle()
+    before = group.admin.exists(f"{IDS}/g_x")
+    second = group.join("x", {"t": 1})
+    if has_waited:
+        for _ in range(10):
+            group.settle()
+            group.clock.now += 1.0
+    second.coordinator.post(CloseRequested(1000))
+    group.settle()
+    assert second.phase is Phase.CLOSED
+    assert group.admin.exists(f"{IDS}/g_x") == before
+
+
+def test_a_back_off_of_nothing_is_no_reason_to_ask_without_a_pause():
+    group = Group({"t": 1})
+    stranger = MemoryStore(group.server)
+    stranger.start()
+    stranger.create(f"/consumers/{GROUP}/owners/t/0", b"g_dead-0", ephemeral=True, make_parents=True)
+    member = group.join("a", {"t": 1}, backoff_ms=0)
+    for _ in range(50):
+        group.settle()
+        group.clock.now += 0.01
+    assert member.phase is Phase.DEGRADED
+    group.server.requests.clear()
+    for _ in range(300):
+        group.settle()
+        group.clock.now += 0.01
+    assert sum(group.server.requests.values()) < 30, "in three seconds"
+
+
+def test_an_outage_has_a_beginning_and_an_end_in_the_log(caplog):
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    with caplog.at_level(logging.WARNING):
+        group.server.suspend(member.store)
+        group.settle()
+        group.server.resume(member.store)
+        group.settle()
+    assert caplog.messages == ["g_a: connection to ZooKeeper lost", "g_a: the connection to ZooKeeper is back"]
+
+
+def test_refused_credentials_are_the_members_error_until_there_is_a_session_again():
+    group = Group({"t": 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    for listener in member.store._listeners:
+        listener(SessionEvent(SessionKind.AUTH_FAILED, 0))
+    group.settle()
+    status = member.coordinator.status
+    assert (status.phase, type(status.error), status.owned) == (Phase.EXPIRED, AuthenticationError, {})
