@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from legacy_consumer.admin.group_list import list_groups
-from spark_source.errors import MissingGroupsError
-from spark_source.filters import Pruning, prune
 from spark_source.offsets import BROKER_NEEDS, RequestedColumn, needed_facts
-from spark_source.options import MissingGroups, ReadOptions
-from spark_source.ranges import split_groups
-from spark_source.snapshot import as_batch, read_snapshot
+from spark_source.options import ReadOptions
+from spark_source.ranges import GroupRange, split_groups
+from spark_source.snapshot import as_batch, read_snapshot, wanted_groups
 from spark_source.zookeeper import connected
 
 logger = logging.getLogger(__name__)
@@ -23,7 +20,7 @@ logger = logging.getLogger(__name__)
 class GroupsPartition(InputPartition):
     """The groups that one task reads."""
 
-    def __init__(self, groups: tuple[str, ...]) -> None:
+    def __init__(self, groups: GroupRange) -> None:
         super().__init__(groups)
         self.groups = groups
 
@@ -31,36 +28,34 @@ class GroupsPartition(InputPartition):
 class ZkOffsetsReader(DataSourceReader):
     """Reads what groups have committed and own.
 
-    Made on the driver in a Python worker of its own, told the filters, asked for its partitions once, then pickled to
-    the executors, where read runs once for each partition. So it holds options and nothing that is open.
+    Made on the driver in a Python worker of its own, asked for its partitions, then pickled to the executors, where
+    read runs for each partition. So it holds options and nothing that is open.
+
+    Spark does this once for each load(), and keeps the result for all queries on that DataFrame or view. Whatever a
+    later query is to see anew is therefore found by read. For the same reason there is no pushFilters: the filters of
+    one query would stay in force for the next.
     """
 
     def __init__(self, options: ReadOptions, columns: tuple[RequestedColumn, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._pruning = Pruning()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what the filters say of group, topic and partition; all are given back for Spark to evaluate."""
-        self._pruning = prune(filters)
-        return filters
 
     def partitions(self) -> Sequence[InputPartition]:
-        """List the groups and divide them among tasks. Runs on the driver, once for each query.
+        """Divide the groups among tasks by name. Runs on the driver, once for each load().
 
         Raises: ZooKeeperError, MissingGroupsError, MissingListenerError, ConfigError; Spark makes them an
         AnalysisException.
         """
         log_notes(self._options)
-        return [*plan_groups(self._options, self._columns, self._pruning)]
+        return [*plan_groups(self._options, self._columns)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the groups of one partition, a batch for some groups at a time. Runs on an executor.
 
-        A group that is gone by now has no rows. Raises: ZooKeeperError, upon which Spark tries the task again.
+        Raises: ZooKeeperError, upon which Spark tries the task again; MissingGroupsError.
         """
         assert isinstance(partition, GroupsPartition)
-        for rows, facts in read_snapshot(self._options, self._columns, self._pruning, partition.groups):
+        for rows, facts in read_snapshot(self._options, self._columns, partition.groups):
             yield as_batch(self._columns, rows, facts)
 
 
@@ -72,22 +67,17 @@ def log_notes(options: ReadOptions) -> None:
         logger.info("%s", note)
 
 
-def plan_groups(
-    options: ReadOptions, columns: Sequence[RequestedColumn], pruning: Pruning
-) -> Sequence[GroupsPartition]:
-    """List the groups and divide those that are wanted among tasks; never none, for Spark would make up one.
+def plan_groups(options: ReadOptions, columns: Sequence[RequestedColumn]) -> Sequence[GroupsPartition]:
+    """Divide the groups among tasks by name, as they are now; always into one task at least.
 
     Raises: ZooKeeperError, MissingGroupsError, MissingListenerError, ConfigError.
     """
     with connected(options.cluster) as store:
-        groups = list_groups(store)
+        groups = wanted_groups(options, store)
         if needed_facts(columns) & BROKER_NEEDS:
             from spark_source.log_ends import check_brokers
 
             check_brokers(options.cluster, store)
-    missing = options.groups.without_match(groups)
-    if missing and options.missing_groups is MissingGroups.FAIL:
-        raise MissingGroupsError(missing)
-    wanted = [group for group in groups if options.groups.matches(group) and pruning.wants_group(group)]
-    logger.debug("%d of %d groups are read", len(wanted), len(groups))
-    return [GroupsPartition(run) for run in split_groups(wanted, options.num_partitions) or [()]]
+    ranges = split_groups(groups, options.num_partitions)
+    logger.debug("%d groups are read in %d tasks", len(groups), len(ranges))
+    return [GroupsPartition(each) for each in ranges]

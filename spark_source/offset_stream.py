@@ -18,9 +18,9 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from legacy_consumer.admin.group_table import GroupPartition
 from spark_source.batch import GroupsPartition, log_notes, plan_groups
-from spark_source.filters import Pruning
 from spark_source.offsets import Facts, RequestedColumn
 from spark_source.options import ReadOptions
+from spark_source.ranges import ALL_GROUPS
 from spark_source.snapshot import as_batch, read_snapshot
 from zk_layout.model import TopicPartition
 
@@ -77,10 +77,8 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """The tasks of one snapshot. Raises: ZooKeeperError, MissingGroupsError, MissingListenerError."""
         if start == end:
             return []
-        plan = plan_groups(self._options, self._columns, Pruning())
-        if not self._options.changes_only:
-            return plan
-        return self._changes([group for partition in plan for group in partition.groups])
+        plan = plan_groups(self._options, self._columns)
+        return self._changes() if self._options.changes_only else plan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One task. Runs on an executor."""
@@ -88,13 +86,13 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             yield as_batch(self._columns, partition.rows, partition.facts)
             return
         assert isinstance(partition, GroupsPartition)
-        for rows, facts in read_snapshot(self._options, self._columns, Pruning(), partition.groups):
+        for rows, facts in read_snapshot(self._options, self._columns, partition.groups):
             yield as_batch(self._columns, rows, facts)
 
-    def _changes(self, groups: Sequence[str]) -> list[InputPartition]:
+    def _changes(self) -> list[InputPartition]:
         found: list[InputPartition] = []
         now: dict[tuple[str, str, int], Seen] = {}
-        for rows, facts in read_snapshot(self._options, self._columns, Pruning(), groups):
+        for rows, facts in read_snapshot(self._options, self._columns, ALL_GROUPS):
             seen = {(row.group, row.topic, row.partition): _seen(row, facts) for row in rows}
             changed = tuple(
                 row

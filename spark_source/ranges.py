@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 GROUPS_PER_TASK = 64
@@ -11,15 +12,32 @@ MOST_TASKS = 8
 """Without numPartitions: more sessions at once would only queue in the one ZooKeeper."""
 
 
-def split_groups(groups: Sequence[str], num_partitions: int | None = None) -> list[tuple[str, ...]]:
-    """Cut the groups into runs whose lengths differ by one at most, each group in one of them.
+@dataclass(frozen=True, slots=True)
+class GroupRange:
+    """The groups from the name `first` on and before the name `end`, if there is one. Crosses to the executors.
 
-    Five groups in two: a b c, d e. No more runs than groups, and no run is empty; no groups give no run.
+    A task is given names between which it reads, and not a list of groups: Spark keeps a plan for as long as the
+    DataFrame lives, and a group that is created later belongs to one of its tasks as well.
+    """
+
+    first: str = ""
+    end: str | None = None
+
+    def holds(self, group: str) -> bool:
+        """Whether the group belongs to this range."""
+        return self.first <= group and (self.end is None or group < self.end)
+
+
+ALL_GROUPS = GroupRange()
+
+
+def split_groups(groups: Sequence[str], num_partitions: int | None = None) -> list[GroupRange]:
+    """Cut all names into ranges: each of the sorted groups, and each that is created later, lies in one of them.
+
+    Five groups in two: a b c, d e; the ranges are "" to d, and from d on. No more ranges than groups, but at least one.
     """
     tasks = num_partitions or min(MOST_TASKS, -(-len(groups) // GROUPS_PER_TASK))
-    tasks = min(tasks, len(groups))
-    if not tasks:
-        return []
+    tasks = max(1, min(tasks, len(groups)))
     size, larger = divmod(len(groups), tasks)
-    starts = [task * size + min(task, larger) for task in range(tasks + 1)]
-    return [tuple(groups[start:end]) for start, end in pairwise(starts)]
+    firsts = [groups[task * size + min(task, larger)] for task in range(1, tasks)]
+    return [GroupRange(first, end) for first, end in pairwise(["", *firsts, None]) if first is not None]

@@ -9,14 +9,14 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
+from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.group_members import read_members
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from spark_source.arrow import record_batch
-from spark_source.errors import UnreadableZnodeError
-from spark_source.filters import Pruning
+from spark_source.errors import MissingGroupsError, UnreadableZnodeError
 from spark_source.offsets import BROKER_NEEDS, Facts, Need, RequestedColumn, needed_facts
-from spark_source.options import ReadMode, ReadOptions
-from spark_source.ranges import GROUPS_PER_TASK
+from spark_source.options import MissingGroups, ReadMode, ReadOptions
+from spark_source.ranges import GROUPS_PER_TASK, GroupRange
 from spark_source.zookeeper import connected
 from zk_layout.codecs import decode_partition_state
 from zk_layout.errors import MalformedZnodeError
@@ -29,18 +29,31 @@ logger = logging.getLogger(__name__)
 Rows = Sequence[GroupPartition]
 
 
-def read_snapshot(
-    options: ReadOptions, columns: Sequence[RequestedColumn], pruning: Pruning, groups: Sequence[str]
-) -> Iterator[tuple[Rows, Facts]]:
-    """The rows of these groups, some groups at a time; connected from the first to the last.
+def wanted_groups(options: ReadOptions, store: ZkStore) -> list[str]:
+    """The groups that there are now and that the options choose, sorted.
 
-    A group that is gone by now has no rows. Raises: ZooKeeperError; UnreadableZnodeError with mode=FAILFAST.
+    Raises: ZooKeeperError; MissingGroupsError with missingGroups=fail.
+    """
+    groups = list_groups(store)
+    missing = options.groups.without_match(groups)
+    if missing and options.missing_groups is MissingGroups.FAIL:
+        raise MissingGroupsError(missing)
+    return [group for group in groups if options.groups.matches(group)]
+
+
+def read_snapshot(
+    options: ReadOptions, columns: Sequence[RequestedColumn], among: GroupRange
+) -> Iterator[tuple[Rows, Facts]]:
+    """The rows of the groups of this range, some groups at a time; connected from the first to the last.
+
+    Raises: ZooKeeperError; MissingGroupsError with missingGroups=fail; UnreadableZnodeError with mode=FAILFAST.
     """
     needed = needed_facts(columns)
     with ExitStack() as open_until_read:
+        store = open_until_read.enter_context(connected(options.cluster))
+        groups = [group for group in wanted_groups(options, store) if among.holds(group)]
         if not groups:
             return
-        store = open_until_read.enter_context(connected(options.cluster))
         ask_brokers: Callable[[Collection[TopicPartition]], tuple[dict[TopicPartition, int], dict[TopicPartition, int]]]
         ask_brokers = _ask_nobody
         if needed & BROKER_NEEDS:
@@ -51,12 +64,7 @@ def read_snapshot(
             ask_brokers = logs.read
         for start in range(0, len(groups), GROUPS_PER_TASK):
             some = groups[start : start + GROUPS_PER_TASK]
-            rows = read_group_partitions(
-                store,
-                some,
-                topics=lambda topic: options.topics.matches(topic) and pruning.wants_topic(topic),
-                partitions=pruning.wants_partition,
-            )
+            rows = read_group_partitions(store, some, topics=options.topics.matches)
             partitions = {TopicPartition(row.topic, row.partition) for row in rows}
             members = _read_subscriptions(store, some) if Need.MEMBERS in needed else {}
             states = _read_states(store, partitions) if Need.STATES in needed else {}

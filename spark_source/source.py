@@ -29,16 +29,12 @@ if TYPE_CHECKING:
     from spark_source.offset_stream import ZkOffsetsStreamReader
     from spark_source.offset_write import ZkOffsetsWriter
 
-FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: SparkSession) -> None:
     """Make the formats known to this session: `spark.read.format("zk_offsets")`, `format("zk_messages")`.
 
-    Turns spark.sql.python.filterPushdown.enabled on for it, without which Spark refuses sources that take filters.
     The executors need this package installed.
     """
-    spark.conf.set(FILTER_PUSHDOWN, "true")
     spark.dataSource.register(ZkOffsets)
     spark.dataSource.register(ZkMessages)
 

@@ -9,9 +9,10 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_source.batch import GroupsPartition, ZkOffsetsReader
-from spark_source.errors import reason_of
+from spark_source.errors import MissingGroupsError, reason_of
 from spark_source.offsets import COLUMNS, request_columns
 from spark_source.options import parse_options
+from spark_source.ranges import GroupRange
 from tests.support.waiting import eventually
 from zk_layout.errors import ConnectTimeoutError, NotPermittedError
 
@@ -164,44 +165,17 @@ def test_options_choose_groups_and_the_others_are_not_read(spark, groups_with_on
     assert {key[0] for key in keys(read(spark, groups_with_one_locked, **options))} == expected
 
 
-@pytest.mark.parametrize(
-    ("condition", "expected"),
-    [
-        ("group = 'web-1'", {"web-1"}),
-        ("group in ('web-1', 'batch')", {"web-1", "batch"}),
-        ("group like 'web%'", {"web-1", "web-2"}),
-        ("group like '%-2'", {"web-2"}),
-        ("group not in ('locked', 'batch')", {"web-1", "web-2"}),
-        ("group > 'm' and partition = 1", {"web-1", "web-2"}),
-    ],
-    ids=["equal", "in", "starts", "ends", "not-in", "greater"],
-)
-def test_filters_reach_the_plan_and_pruned_groups_are_not_read(spark, groups_with_one_locked, condition, expected):
-    assert {key[0] for key in keys(read(spark, groups_with_one_locked).where(condition))} == expected
-
-
 def test_reading_the_locked_group_would_have_failed(spark, groups_with_one_locked):
     with pytest.raises(PythonException) as caught:
         read(spark, groups_with_one_locked).collect()
     assert reason_of(caught.value) == str(NotPermittedError("/consumers/locked/offsets"))
 
 
-def test_pruned_topics_and_partitions_are_not_read(spark, tree):
+def test_topics_that_are_not_chosen_are_not_read(spark, tree):
     for topic in ("open", "shut"):
-        for partition in range(2):
-            tree.commit("g", topic, partition, 1)
+        tree.commit("g", topic, 0, 1)
     lock(tree, "/consumers/g/offsets/shut")
-    lock(tree, "/consumers/g/offsets/open/1")
-    assert keys(read(spark, tree, topics="o*").where("partition < 1")) == [("g", "open", 0)]
-    assert keys(read(spark, tree).where("topic = 'open' and partition in (0, 7)")) == [("g", "open", 0)]
-    with pytest.raises(PythonException):
-        read(spark, tree, topics="o*").collect()
-
-
-def test_a_filter_that_cannot_be_pushed_is_evaluated_by_spark(spark, tree):
-    for partition in range(4):
-        tree.commit("g", "t", partition, partition * 10)
-    assert keys(read(spark, tree).where("partition % 2 = 1 and committed_offset > 10")) == [("g", "t", 3)]
+    assert keys(read(spark, tree, topics="o*")) == [("g", "open", 0)]
 
 
 def test_brokers_are_not_asked_for_columns_that_do_not_need_them(spark, tree):
@@ -297,18 +271,25 @@ def reader_of(tree, *columns, **options):
 def test_a_task_leaves_no_thread_whether_it_succeeds_or_fails(groups_with_one_locked):
     before = set(threading.enumerate())
     reader = reader_of(groups_with_one_locked, "group", "lag")
-    assert sum(batch.num_rows for batch in reader.read(GroupsPartition(("web-1", "web-2")))) == 8
+    assert sum(batch.num_rows for batch in reader.read(GroupsPartition(GroupRange("web-1", "web-3")))) == 8
     with pytest.raises(NotPermittedError):
-        list(reader.read(GroupsPartition(("locked",))))
-    unfinished = reader.read(GroupsPartition(("web-1",)))
+        list(reader.read(GroupsPartition(GroupRange("locked", "locked-"))))
+    unfinished = reader.read(GroupsPartition(GroupRange("web-1", "web-2")))
     next(unfinished)
     unfinished.close()
     eventually(lambda: set(threading.enumerate()) <= before)
 
 
-def test_a_group_that_vanished_since_the_plan_has_no_rows(tree):
-    [batch] = reader_of(tree, "group").read(GroupsPartition(("vanished",)))
-    assert batch.num_rows == 0
+def test_groups_must_exist_whenever_the_frame_is_read(tree):
+    tree.commit("g", "t", 0, 5)
+    reader = reader_of(tree, "group", groups="g", missingGroups="fail")
+    [task] = reader.partitions()
+    assert [batch.num_rows for batch in reader.read(task)] == [1]
+    tree.store.delete("/consumers/g/offsets/t/0")
+    for path in ("/consumers/g/offsets/t", "/consumers/g/offsets", "/consumers/g"):
+        tree.store.delete(path)
+    with pytest.raises(MissingGroupsError):
+        list(reader.read(task))
 
 
 def test_without_brokers_the_plan_says_why_log_columns_are_null(tree, caplog):
