@@ -21,6 +21,9 @@ from zk_layout.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
+LOG_END_WAIT_S = 3.0
+"""A new leader's log may end lower than that of the one before it, until its followers have caught up (KIP-207). So a
+position behind the end is believed to lie outside only after so long."""
 _REASON_S = 2.0
 """How often it is asked why a position is missing: with its leader down the answer takes long, and others wait."""
 
@@ -72,6 +75,10 @@ class PositionFinder:
         self._found: list[Found] = []
         self._failure: LegacyConsumerError | None = None
         self._thread: threading.Thread | None = None
+        self._complained = False
+        self._next_reason = 0.0
+        self._behind_the_end: dict[Search, float] = {}
+        """Since when each is known to be, by time.monotonic()."""
 
     @property
     def resets(self) -> bool:
@@ -122,30 +129,43 @@ class PositionFinder:
             thread.join(_JOIN_S)
 
     def _run(self) -> None:
-        complained = False
-        next_reason = 0.0
         while True:
             with self._lock:
                 searches = list(self._open.values())
                 if not searches or self._closed.is_set():
                     self._thread = None
                     return
-            try:
-                unanswered = self._ask(searches)
-                if unanswered and time.monotonic() >= next_reason:
-                    # of many that are asked for at once some are missing; an answer for one alone has a reason
-                    next_reason = time.monotonic() + _REASON_S
-                    self._log_offsets().at_time(unanswered[0].partition, EARLIEST)
-            except LegacyConsumerError as error:
-                if not error.retriable:
-                    self._fail(searches, error)
-                    return
-                unanswered = searches
-                # once, not with every try
-                logger.log(logging.DEBUG if complained else logging.WARNING, "positions not found yet: %s", error)
-                complained = True
+            unanswered = self._look(searches)
+            if unanswered is None:
+                return
             if unanswered:
                 self._closed.wait(self._backoff_s)
+
+    def _look(self, searches: list[Search]) -> list[Search] | None:
+        """Ask once; the searches that are to be asked for again, None if something does not pass by waiting."""
+        try:
+            unanswered = self._ask(searches)
+            if unanswered and time.monotonic() >= self._next_reason:
+                # of many that are asked for at once some are missing; an answer for one alone has a reason
+                self._next_reason = time.monotonic() + _REASON_S
+                self._log_offsets().at_time(unanswered[0].partition, EARLIEST)
+        except LegacyConsumerError as error:
+            if not error.retriable:
+                self._fail(searches, error)
+                return None
+            self._complain("positions not found yet: %s", error)
+            return searches
+        except Exception as error:  # noqa: BLE001 - without this thread no position would ever be found again
+            self._complain("positions not found yet, for a reason that was not expected: %r", error)
+            return searches
+        if not unanswered:
+            self._complained = False
+        return unanswered
+
+    def _complain(self, message: str, error: Exception) -> None:
+        """Once, not with every try."""
+        logger.log(logging.DEBUG if self._complained else logging.WARNING, message, error)
+        self._complained = True
 
     def _fail(self, searches: list[Search], error: LegacyConsumerError) -> None:
         with self._lock:
@@ -163,14 +183,27 @@ class PositionFinder:
         found = [
             settle(search, earliest[search.partition], latest[search.partition], self._reset_to)
             for search in searches
-            if search.partition in earliest and search.partition in latest
+            if search.partition in earliest
+            and search.partition in latest
+            and not self._may_yet_be_inside(search, latest[search.partition])
         ]
         with self._lock:
             for one in found:
                 if one.outside is not None and self._reset_to is not None:
                     logger.warning("%s; going to %d, by auto.offset.reset", one.outside, one.offset)
+                self._behind_the_end.pop(one.search, None)
                 if self._open.get(one.search.partition) is one.search:
                     del self._open[one.search.partition]
                     self._found.append(one)
         answered = {one.search.partition for one in found}
         return [search for search in searches if search.partition not in answered]
+
+    def _may_yet_be_inside(self, search: Search, latest: int) -> bool:
+        if search.position <= latest:
+            return False
+        if len(self._behind_the_end) > len(self._open):  # of searches that were given up
+            self._behind_the_end = {
+                one: since for one, since in self._behind_the_end.items() if one in self._open.values()
+            }
+        now = time.monotonic()
+        return now - self._behind_the_end.setdefault(search, now) < LOG_END_WAIT_S

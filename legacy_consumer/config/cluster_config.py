@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from legacy_consumer.config.properties import PASSED_TO_LIBRDKAFKA, PROPERTIES
+from legacy_consumer.config.broker_hosts import BrokerHosts
+from legacy_consumer.config.properties import BY_NAME, PASSED_TO_LIBRDKAFKA, PROPERTIES
 from legacy_consumer.config.sources import Value, Values, gather
 from zk_layout.errors import ConfigError
 from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
@@ -51,6 +52,8 @@ class ClusterConfig:
     security_protocol: str
     socket_timeout_ms: int
     socket_receive_buffer_bytes: int
+    sasl_plain_without_tls: bool
+    broker_hosts: str | None
     kafka_security: tuple[tuple[str, str], ...] = field(repr=False)
     rdkafka: tuple[tuple[str, str], ...] = field(repr=False)
     warnings: tuple[str, ...]
@@ -79,6 +82,7 @@ class ClusterConfig:
             notes=tuple(values.notes),
         )
         config.zk_settings()  # refuses what can never work
+        BrokerHosts(config.broker_hosts)
         return config
 
     @classmethod
@@ -110,12 +114,20 @@ class ClusterConfig:
         """What is allowed and yet cannot be meant: one sentence each. Raises: ConfigError for what is not allowed."""
         warnings = []
         protocol = str(complete["security.protocol"])
-        ssl = sorted(n for n in PASSED_TO_LIBRDKAFKA if "ssl." in n and complete[n] not in {None, True})
+        ssl = sorted(n for n in PASSED_TO_LIBRDKAFKA if "ssl." in n and complete[n] != BY_NAME[n].default)
         sasl = sorted(n for n in PASSED_TO_LIBRDKAFKA if n.startswith("sasl.") and complete[n] is not None)
         if ssl and not protocol.endswith("SSL"):
             warnings.append(f"{ssl[0]} has no effect while security.protocol is {protocol}")
         if sasl and not protocol.startswith("SASL"):
             warnings.append(f"{sasl[0]} has no effect while security.protocol is {protocol}")
+        is_plain = str(complete["sasl.mechanism"] or "").upper() == "PLAIN"
+        if protocol == "SASL_PLAINTEXT" and is_plain and not complete["sasl.plain.without.tls"]:
+            raise ConfigError(
+                "sasl.mechanism",
+                complete["sasl.mechanism"],
+                "would send sasl.password readable to whatever address stands in ZooKeeper: use "
+                "security.protocol=SASL_SSL or a SCRAM mechanism, or allow it by sasl.plain.without.tls=true",
+            )
         if not complete["zookeeper.ssl.client.enable"]:
             warnings.extend(
                 f"{name} has no effect while zookeeper.ssl.client.enable is false"
@@ -159,7 +171,13 @@ class ClusterConfig:
 
 def _for_librdkafka(values: Values) -> tuple[tuple[str, str], ...]:
     given = ((name, values.given[name]) for name in PASSED_TO_LIBRDKAFKA if name in values.given)
-    return tuple((name, str(value).lower() if isinstance(value, bool) else str(value)) for name, value in given)
+    return tuple((name, _as_librdkafka_spells(name, value)) for name, value in given)
+
+
+def _as_librdkafka_spells(name: str, value: Value) -> str:
+    if name == "ssl.endpoint.identification.algorithm" and not value:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _without_blanks(connect: str) -> str:

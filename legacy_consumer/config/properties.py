@@ -230,7 +230,7 @@ _KAFKA_SECURITY = (
     _secret("ssl.keystore.password", "of that file"),
     _text("ssl.crl.location", None, "PEM file of revoked certificates"),
     _text("ssl.cipher.suites", None, "OpenSSL's list of ciphers"),
-    _text("ssl.endpoint.identification.algorithm", None, "https or none", derived="librdkafka's"),
+    _word("ssl.endpoint.identification.algorithm", "https", ("https", ""), "empty = any host name will do"),
     _flag("enable.ssl.certificate.verification", True, "false takes any certificate"),
     _text("sasl.mechanism", None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI or OAUTHBEARER", derived="GSSAPI"),
     _text("sasl.username", None, "for PLAIN and SCRAM"),
@@ -245,8 +245,21 @@ _KAFKA_SECURITY = (
     _text("sasl.oauthbearer.token.endpoint.url", None, "for oidc"),
     _text("sasl.oauthbearer.scope", None, "for oidc"),
 )
+_TRUST = (
+    _flag(
+        "sasl.plain.without.tls",
+        False,
+        "whether PLAIN may send the password readable, to whatever address a broker has registered in ZooKeeper",
+    ),
+    _text(
+        "broker.hosts",
+        None,
+        "the only addresses at which brokers are believed to be: host, host:port or .domain, with commas between",
+        derived="any",
+    ),
+)
 
-PROPERTIES: tuple[Property, ...] = (*_GROUP, *_OFFSETS, *_FETCH, *_ZOOKEEPER, *_KAFKA_SECURITY)
+PROPERTIES: tuple[Property, ...] = (*_GROUP, *_OFFSETS, *_FETCH, *_ZOOKEEPER, *_KAFKA_SECURITY, *_TRUST)
 """All properties, in the order a reader wants them; `rdkafka.*` is not here, it passes through."""
 
 BY_NAME = {known.name: known for known in PROPERTIES}

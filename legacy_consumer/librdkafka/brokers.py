@@ -17,10 +17,10 @@ def read_brokers(store: ZkStore) -> list[Broker]:
     """The registered brokers by id; one that cannot be decoded is named in the log and left out."""
     parent = BrokerIdsPath().path
     try:
-        ids = sorted(int(name) for name in store.get_children(parent) if name.isdigit())
+        found = map(BrokerIdPath.parse, (f"{parent}/{name}" for name in store.get_children(parent)))
     except NoNodeError:
         return []
-    paths = [BrokerIdPath(broker_id).path for broker_id in ids]
+    paths = [BrokerIdPath(number).path for number in sorted(one.broker_id for one in found if one is not None)]
     brokers: list[Broker] = []
     for path, znode in zip(paths, store.get_data_many(paths), strict=True):
         if znode is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection
+from dataclasses import replace
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
@@ -108,4 +109,4 @@ def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets
 
 def _without_brokers(config: ConsumerConfig) -> SettingsDict:
     nowhere = Endpoint(config.security_protocol, config.security_protocol, "localhost", 9)
-    return fetcher_settings(config, [Broker(0, "localhost", 9, (nowhere,), version=4)], 1)
+    return fetcher_settings(replace(config, broker_hosts=None), [Broker(0, "localhost", 9, (nowhere,), version=4)], 1)

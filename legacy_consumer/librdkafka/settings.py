@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TypeAlias
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.config.properties import KAFKA_FETCH_BYTES
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
 from zk_layout.model import Broker
@@ -55,7 +56,9 @@ def protocol_settings(brokers: Collection[Broker]) -> SettingsDict:
 def client_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
     """What every handle needs. Raises: BrokersUnavailableError, MissingListenerError."""
     return {
-        "bootstrap.servers": bootstrap_servers(brokers, config.security_protocol),
+        "bootstrap.servers": bootstrap_servers(
+            BrokerHosts(config.broker_hosts).keep(brokers), config.security_protocol
+        ),
         "client.id": config.client_id,
         "security.protocol": config.security_protocol,
         "socket.timeout.ms": config.socket_timeout_ms,

@@ -77,6 +77,8 @@ class _Taking:
         match remedy(code):
             case Remedy.FIND_POSITION:
                 state.is_placed = False
+                if state.failures > 1:  # the log's ends say that it lies inside, and the broker that it does not
+                    state.not_before = self._later
                 self.found.outdated.append(tp)
             case Remedy.FIND_LEADER:
                 self.found.complaints.append((tp, error_name(code)))
@@ -96,7 +98,7 @@ class _Taking:
             self._enlarge(tp, state, offset, seen.incomplete_bytes)
             return
         aborted = tuple(AbortedTransaction(*one) for one in answer.aborted)
-        self.found.records.append(RecordSet(tp, state.life, offset, records, aborted, answer.last_stable_offset))
+        self.found.records.append(RecordSet(tp, state.life, offset, records, aborted))
         state.larger_bytes = 0
         if seen.next_offset == offset:
             # nothing that could be read; decoding says why, and until then there is no sense in asking again
@@ -119,6 +121,10 @@ class _Taking:
                 )
             )
             return
+        if state.larger_bytes >= needed:
+            # as much was asked for, and still it does not come whole
+            state.not_before = self._later
+            self.found.complaints.append((tp, f"a batch of {needed} bytes at offset {offset} does not come whole"))
         state.larger_bytes = min(max(needed, 2 * state.larger_bytes), largest)
         logger.debug("%s: a batch of %d bytes at offset %d: asks for as much", tp, needed, offset)
 

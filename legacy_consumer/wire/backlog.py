@@ -19,7 +19,6 @@ class RecordSet:
     position: int
     records: memoryview
     aborted: tuple[AbortedTransaction, ...]
-    last_stable_offset: int
 
 
 class Backlog:

@@ -1,4 +1,4 @@
-"""One connection to one broker: at most one request is under way, its response goes into a buffer that is used again.
+"""One connection to one broker: at most one request is under way, its response goes into a buffer of its own.
 
 The socket never blocks: whoever has several connections waits for all of them at once, and calls receive() of those
 that can be read. ask() is for whoever has nothing else to do meanwhile. A response may be given to a receiver, which
@@ -15,8 +15,9 @@ import ssl
 import time
 from dataclasses import dataclass
 
+import numpy as np
+
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.wire.buffers import BufferPool
 from legacy_consumer.wire.protocol.api_versions import Versions
 from legacy_consumer.wire.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
 from legacy_consumer.wire.receiving import Receiver, Reception
@@ -31,6 +32,11 @@ _MORE = 8
 """A buffer for the next response is larger than the last one was, by this part of it."""
 _WASTE = 4
 """A response is copied out of a buffer that is so many times larger: columns would keep all of it."""
+
+
+def _buffer(size: int) -> memoryview:
+    """So many bytes with any content, in memory that lives for as long as something refers to it."""
+    return np.empty(size, np.uint8).data
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,6 @@ class Connection:
 
     def __init__(self, address: BrokerAddress, sock: socket.socket, client_id: str) -> None:
         self.address = address
-        self.pool = BufferPool()
         self.versions = Versions({})
         self._socket = sock
         self._client_id = client_id
@@ -122,7 +127,7 @@ class Connection:
         """Let the response under way be received elsewhere, if that can be."""
         if isinstance(self._socket, ssl.SSLSocket) or self._awaited is None or self._reception is not None:
             return
-        self._reception = receiver.begin(self._socket, self.pool.take(self.ahead_bytes))
+        self._reception = receiver.begin(self._socket, _buffer(self.ahead_bytes))
         self._receiver, self._seen_bytes = receiver, 0
 
     @property
@@ -149,7 +154,7 @@ class Connection:
                 return None
             size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api.name)
             self._usual_bytes = max(size, _LEAST_AHEAD_BYTES)
-            awaited.body = self.pool.take(size)
+            awaited.body = _buffer(size)
             awaited.filled = 0
         body = awaited.body
         if not self._fill(awaited, body):
@@ -180,7 +185,7 @@ class Connection:
         self._usual_bytes = max(size, _LEAST_AHEAD_BYTES)
         body = room[:size]
         if size * _WASTE < len(room):
-            body = self.pool.take(size)
+            body = _buffer(size)
             body[:filled] = room[:filled]
         awaited.body, awaited.filled = body, filled
 

@@ -11,19 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-import numpy as np
-from numpy.typing import NDArray
-
+from legacy_consumer.errors import CorruptRecordsError
 from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
-from legacy_consumer.wire.buffers import BufferPool
 from legacy_consumer.wire.joining import decode_joined
 from legacy_consumer.wire.preparing import MOST_AHEAD, Preparer
 from legacy_consumer.wire.records import Columns, decode_records, lay_out
 
 _LARGEST_BYTES = 4 * 1024 * 1024
 """Larger record sets are decoded when they are wanted, and only then copied: what is made ready takes memory twice."""
-_LEAST_POOLED_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,6 @@ class Decoder:
         self._wish = wish
         self._read_committed = read_committed
         self._preparer = Preparer()
-        self._pool = BufferPool(MOST_AHEAD + 4)
         self._ahead: list[_Ahead] = []
 
     def look_ahead(self, waiting: Iterable[RecordSet]) -> None:
@@ -59,7 +54,15 @@ class Decoder:
         self._ahead = list(known.values())
 
     def decode(self, records: RecordSet, position: int) -> Columns:
-        """Raises: CorruptRecordsError."""
+        """Raises: CorruptRecordsError, whatever a decoder raises: it is damage of that partition alone."""
+        try:
+            return self._decode(records, position)
+        except CorruptRecordsError:
+            raise
+        except Exception as error:
+            raise CorruptRecordsError(records.partition, position, f"they cannot be decoded: {error!r}") from error
+
+    def _decode(self, records: RecordSet, position: int) -> Columns:
         for number, one in enumerate(self._ahead):
             if one.records is records:
                 del self._ahead[number]
@@ -73,8 +76,6 @@ class Decoder:
                 records.partition,
                 position,
                 read_committed=self._read_committed,
-                last_stable_offset=records.last_stable_offset,
-                take_memory=self._take,
             )
             if columns is not None:
                 return columns
@@ -84,19 +85,12 @@ class Decoder:
             position,
             aborted=records.aborted,
             read_committed=self._read_committed,
-            last_stable_offset=records.last_stable_offset,
             with_headers=True,
         )
 
     def close(self) -> None:
         """End the thread; twice is harmless."""
         self._preparer.close()
-
-    def _take(self, size: int) -> NDArray[np.uint8]:
-        """Memory for values, used again when nobody holds an array over it."""
-        return (
-            np.empty(size, np.uint8) if size < _LEAST_POOLED_BYTES else np.frombuffer(self._pool.take(size), np.uint8)
-        )
 
     def _begin(self, records: RecordSet) -> _Ahead:
         if len(records.records) > _LARGEST_BYTES:
@@ -106,8 +100,6 @@ class Decoder:
             records.partition,
             records.position,
             read_committed=self._read_committed,
-            last_stable_offset=records.last_stable_offset,
-            take_memory=self._pool.take,
         )
         row = self._preparer.begin(plain) if plain is not None else None
         return _Ahead(records) if row is None else _Ahead(records, row)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.positions import PositionFinder
@@ -40,7 +41,11 @@ class BrokerDoor:
         self.known_leaders = known_leaders(config.zookeeper_connect, config.security_protocol)
         self._timeout_s = min(config.socket_timeout_ms / 1000, _OPENING_TIMEOUT_S)
         self.leaders = LeaderReader(
-            store, config.security_protocol, self.open, timeout_s=min(self._timeout_s, _ACCESS_TIMEOUT_S)
+            store,
+            config.security_protocol,
+            self.open,
+            timeout_s=min(self._timeout_s, _ACCESS_TIMEOUT_S),
+            hosts=BrokerHosts(config.broker_hosts),
         )
 
     def open(

@@ -17,7 +17,6 @@ import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
 from legacy_consumer.wire import crc_instruction
 from legacy_consumer.wire.crc_instruction import HAS_INSTRUCTION, is_damaged
@@ -129,24 +128,19 @@ def decode_joined(
     position: int,
     *,
     read_committed: bool,
-    last_stable_offset: int,
-    take_memory: Callable[[int], NDArray[np.uint8]],
 ) -> Columns | None:
-    """As decode_records() with headers, and the values joined; None if the set needs more, or something is wrong.
-
-    take_memory: so many bytes with any content.
-    """
+    """As decode_records() with headers, and the values joined; None if the set needs more, or something is wrong."""
     if not IS_POSSIBLE:
         return None
     data = np.frombuffer(record_set, np.uint8)
-    found = plain.plain_batches(data, position, read_committed=read_committed, last_stable_offset=last_stable_offset)
+    found = plain.plain_batches(data, position, read_committed=read_committed)
     if found is None:
         return None
     rows, capacity = found
     # each for itself: who keeps a record batch keeps no more than is in it
     longs, ints = np.empty((2, capacity), np.int64), np.empty((6, capacity), np.int32)
     times, offsets = np.empty(capacity, np.int8), np.empty(capacity + 1, np.int32)
-    joined = take_memory(len(data))
+    joined = np.empty(len(data), np.uint8)
     state = np.zeros(STATE_COLUMNS, np.int64)
     state[POSITION] = position
     if not _decode(data, rows, CRC32C_TABLES, longs, ints, times, joined, offsets, state):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokersUnavailableError, KafkaError, MissingListenerError
 from legacy_consumer.wire.connection import BrokerAddress, Connection
 from legacy_consumer.wire.protocol.framing import Api
@@ -94,8 +95,10 @@ class LeaderReader:
         open_connection: Callable[[BrokerAddress], Connection],
         *,
         timeout_s: float,
+        hosts: BrokerHosts | None = None,
     ) -> None:
         self._store = store
+        self._hosts = hosts or BrokerHosts(None)
         self._protocol = security_protocol
         self._open_connection = open_connection
         self._timeout_s = timeout_s
@@ -131,10 +134,12 @@ class LeaderReader:
         return leaders
 
     def _broker_ids(self) -> list[int]:
+        parent = BrokerIdsPath().path
         try:
-            return sorted(int(name) for name in self._store.get_children(BrokerIdsPath().path) if name.isdigit())
+            found = map(BrokerIdPath.parse, (f"{parent}/{name}" for name in self._store.get_children(parent)))
         except NoNodeError:
             return []
+        return sorted(one.broker_id for one in found if one is not None)
 
     def _match(
         self, states: Mapping[TopicPartition, Znode | None], names: list[int], znodes: list[Znode | None]
@@ -144,7 +149,7 @@ class LeaderReader:
             if znode is None:
                 continue  # it went away meanwhile
             try:
-                brokers[broker_id] = decode_broker(BrokerIdPath(broker_id).path, znode.data)
+                [brokers[broker_id]] = self._hosts.keep([decode_broker(BrokerIdPath(broker_id).path, znode.data)])
             except MalformedZnodeError as error:
                 logger.warning("a broker is left out: %s", error)
         leaders = match_leaders(states, brokers, self._protocol)
@@ -178,6 +183,8 @@ class LeaderReader:
             leader = metadata.leaders.get(tp, -1)
             if leader in metadata.brokers:
                 host, port = metadata.brokers[leader]
+                if not self._hosts.has(host, port):
+                    continue
                 known = self._brokers.get(leader)
                 registration = known.registration_version if known else connection.address.registration_version
                 addresses[tp] = BrokerAddress(leader, host, port, registration)
@@ -278,14 +285,22 @@ class LeaderFinder:
 
     def _run(self) -> None:
         while (due := self._next_due()) is not None:
-            try:
-                leaders = self._reader.read(due)
-            except MissingListenerError as error:
-                self._note(Leaders(), due, error=error)
-            except LegacyConsumerError as error:
-                self._note(Leaders(missing=dict.fromkeys(due, str(error))), due)
-            else:
-                self._note(leaders, due)
+            self._look(due)
+
+    def _look(self, due: list[TopicPartition]) -> None:
+        """Look once for these."""
+        try:
+            leaders = self._reader.read(due)
+        except MissingListenerError as error:
+            self._note(Leaders(), due, error=error)
+        except LegacyConsumerError as error:
+            self._note(Leaders(missing=dict.fromkeys(due, str(error))), due)
+        except Exception as error:
+            # without this thread no partition would ever find a leader again
+            logger.exception("looking for leaders failed unexpectedly; it is tried again")
+            self._note(Leaders(missing=dict.fromkeys(due, repr(error))), due)
+        else:
+            self._note(leaders, due)
 
     def _next_due(self) -> list[TopicPartition] | None:
         """Wait until some are due; None when nothing is looked for any more."""

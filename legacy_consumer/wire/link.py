@@ -38,7 +38,12 @@ class BrokerLink:
     ) -> None:
         self.address = address
         self.ready_at = 0.0
-        self.failures = 0
+        self.opened_at = float("-inf")
+        """When it was connected to last, or began to be."""
+        self.has_answered = False
+        """Whether a response has come over this connection."""
+        self.lost_sessions = 0
+        """In a row."""
         self._settings = settings
         self._begin_opening = begin_opening
         self._opening: Opening | None = None
@@ -55,6 +60,10 @@ class BrokerLink:
         """Whether a request can be sent."""
         return self.connection is not None and not self.connection.is_waiting
 
+    def is_spare(self, now: float) -> bool:
+        """Whether nothing is under way on it, nor to be waited for before it may be opened again."""
+        return self.is_idle or (self.connection is None and self._opening is None and self.ready_at <= now)
+
     @property
     def is_waiting(self) -> bool:
         """Whether a response is under way."""
@@ -69,6 +78,7 @@ class BrokerLink:
         """Begin to connect."""
         assert self.connection is None
         assert self._opening is None
+        self.opened_at = time.monotonic()
         self._opening = self._begin_opening(self.address)
 
     def take_opened(self) -> Connection | None:
@@ -79,7 +89,7 @@ class BrokerLink:
         self._opening = None
         self.connection = opening.result()
         self._sessions = FetchSessions()
-        self.failures = 0
+        self.has_answered = False
         return self.connection
 
     def wanted(
@@ -135,15 +145,20 @@ class BrokerLink:
         if body is None:
             return None
         response = decode_fetch(connection.versions.of(Api.FETCH), body)
+        self.has_answered = True
         if response.error == 0:
+            self.lost_sessions = 0
             self._sessions.answered(response.session_id)
         if response.throttle_ms > 0:
             self.ready_at = time.monotonic() + min(response.throttle_ms / 1000, _LONGEST_THROTTLE_S)
         return response
 
     def break_session(self) -> None:
-        """The broker lost it."""
+        """The broker lost it; one that keeps none at all says so each time."""
         self._sessions.broken()
+        self.lost_sessions += 1
+        if self.lost_sessions > 1:
+            self.ready_at = time.monotonic() + self._settings.backoff_s
 
     def is_suspect(self, now: float) -> bool:
         """Whether the broker has been silent for longer than one is that holds back an empty answer."""
@@ -158,6 +173,9 @@ class BrokerLink:
         return self._silence_s(now) > self._settings.socket_timeout_s + self._settings.max_wait_ms / 1000
 
     def _silence_s(self, now: float) -> float:
+        """For how long it has not answered a request, or not taken a connection."""
+        if self._opening is not None:
+            return now - self.opened_at
         connection = self.connection
         return now - connection.waiting_since if connection is not None and connection.is_waiting else 0.0
 

@@ -29,7 +29,6 @@ from legacy_consumer.errors import (
     MalformedResponseError,
 )
 from legacy_consumer.wire.backlog import Backlog
-from legacy_consumer.wire.buffers import BufferPool
 from legacy_consumer.wire.connection import BrokerAddress
 from legacy_consumer.wire.link import Asked, BrokerLink
 from legacy_consumer.wire.opening import Opening
@@ -87,7 +86,6 @@ class BrokerLinks:
         self._bell_out.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell_in, selectors.EVENT_READ, None)
-        self._pool = BufferPool()
         self._receiver = Receiver(self._bell_out)
         self._seen_news = 0
         self._links: dict[BrokerAddress, BrokerLink] = {}
@@ -126,8 +124,11 @@ class BrokerLinks:
                 with contextlib.suppress(OSError):
                     self._bell_in.recv(4096)
             elif not link.is_waiting:
-                # nothing was asked, so it is the end of the connection: it is opened again when it is needed
-                self._hang_up(link)
+                if link.has_answered:
+                    # nothing was asked, so it is the end of the connection: it is opened again when it is needed
+                    self._hang_up(link, now)
+                else:
+                    self._lose(link, f"broker {link.address.broker_id} at {link.address} does not answer", now)
             elif self._backlog.nbytes < self._settings.backlog_bytes:
                 self._receive(link)
         if wait_s > 0:
@@ -139,7 +140,7 @@ class BrokerLinks:
     def leave(self, address: BrokerAddress, reason: str, now: float) -> None:
         """What this broker may still answer is to count no more."""
         link = self._links.get(address)
-        if link is not None and link.connection is not None:
+        if link is not None and (link.connection is not None or link.is_opening):
             self._lose(link, reason, now)
 
     def close(self) -> None:
@@ -168,7 +169,6 @@ class BrokerLinks:
                 self._lose(link, str(error), now)
             else:
                 if connection is not None:
-                    connection.pool = self._pool
                     self._watch(link)
 
     def _ask(self, now: float) -> None:
@@ -189,8 +189,8 @@ class BrokerLinks:
             elif link.connection is None and not link.is_opening and link.ready_at <= now:
                 link.open()
         for address in self._links.keys() - by_leader.keys():
-            if self._links[address].is_idle and all(s.leader != address for s in self._states.values()):
-                self._hang_up(self._links[address])
+            if self._links[address].is_spare(now) and all(s.leader != address for s in self._states.values()):
+                self._hang_up(self._links.pop(address), now)
 
     def _all_are_asked(self) -> bool:
         links = self._links
@@ -298,19 +298,21 @@ class BrokerLinks:
 
     # Giving up
 
-    def _hang_up(self, link: BrokerLink) -> None:
+    def _hang_up(self, link: BrokerLink, now: float) -> float:
+        """In how many seconds it may be opened again: a connection that lasted is, at once, others after a pause.
+
+        That one can be opened is no proof that requests are answered over it.
+        """
         self._unwatch(link)
         link.close()
-        self._links.pop(link.address, None)
+        link.ready_at = max(now, link.ready_at, link.opened_at + self._settings.backoff_s)
+        return link.ready_at - now
 
     def _lose(self, link: BrokerLink, reason: str, now: float) -> None:
-        """The broker is gone: look where its partitions are led now, at once the first time, then with pauses."""
-        self._unwatch(link)
-        link.close()
-        link.failures += 1
-        link.ready_at = now + (0.0 if link.failures == 1 else self._settings.backoff_s)
+        """The broker is gone: look where its partitions are led now."""
+        pause_s = self._hang_up(link, now)
         self._complain(link.address, reason)
-        self._find_leaders(self._led_by(link), 0.0 if link.failures == 1 else self._settings.backoff_s)
+        self._find_leaders(self._led_by(link), pause_s)
 
     def _drop_overdue(self, now: float) -> None:
         """Give up brokers that say nothing, and meanwhile ask whether others lead what they led."""

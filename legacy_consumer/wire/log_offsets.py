@@ -111,11 +111,12 @@ class ColumnarLogOffsets:
                 left_s = max(_SHORTEST_S, (deadline - time.monotonic()) / remaining)
                 try:
                     answers.update(self._ask_broker(address, own, left_s))
-                except BrokerRefusedError:
-                    raise
                 except BrokersUnavailableError as error:
-                    unheard = error
+                    # one that refuses us is one broker's trouble as well, as long as others answer
+                    unheard = error if not isinstance(unheard, BrokerRefusedError) else unheard
                     reasons.update(dict.fromkeys(own, str(error)))
+            if isinstance(unheard, BrokerRefusedError) and not answers:
+                raise unheard
             if unheard is not None and not answers:
                 raise BrokersUnavailableError(f"no answer from the brokers: {unheard}")
             return answers, reasons

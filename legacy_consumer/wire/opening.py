@@ -43,7 +43,7 @@ def open_connection(
     Raises: BrokersUnavailableError; BrokerRefusedError if we may not come in, or do not trust the broker.
     """
     deadline = time.monotonic() + timeout_s
-    sock = _connect(address, timeout_s, receive_buffer_bytes)
+    sock = _connect(address, deadline, receive_buffer_bytes)
     try:
         if opened is not None:
             opened(sock)
@@ -57,12 +57,12 @@ def open_connection(
         connection.versions = versions
         if security.sasl is not None:
             _log_in(connection, security.sasl, deadline)
-    except MalformedResponseError as error:
+    except BaseException as error:
         sock.close()
+        if isinstance(error, BrokersUnavailableError) or not isinstance(error, Exception):
+            raise
+        # whatever else a broker makes of it is that broker's trouble alone
         raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: {error}") from error
-    except BaseException:
-        sock.close()
-        raise
     return connection
 
 
@@ -70,16 +70,17 @@ def _left(deadline: float) -> float:
     return max(0.01, deadline - time.monotonic())
 
 
-def _connect(address: BrokerAddress, timeout_s: float, receive_buffer_bytes: int) -> socket.socket:
+def _connect(address: BrokerAddress, deadline: float, receive_buffer_bytes: int) -> socket.socket:
+    """To the first of the host's addresses that answers; one that does not leaves time for the others."""
     try:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, ValueError, OverflowError) as error:  # a name that cannot be encoded, a port that cannot be
         raise _unreachable(address, error) from error
     failure: OSError | None = None
-    for family, kind, protocol, _, where in found:
+    for remaining, (family, kind, protocol, _, where) in zip(range(len(found), 0, -1), found, strict=True):
         sock = socket.socket(family, kind, protocol)
         try:
-            sock.settimeout(timeout_s)
+            sock.settimeout(_left(deadline) / remaining)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             if receive_buffer_bytes > 0:
@@ -93,8 +94,8 @@ def _connect(address: BrokerAddress, timeout_s: float, receive_buffer_bytes: int
     raise _unreachable(address, failure) from failure
 
 
-def _unreachable(address: BrokerAddress, error: OSError | None) -> BrokersUnavailableError:
-    reason = "it has no address" if error is None else str(error.strerror or error)
+def _unreachable(address: BrokerAddress, error: Exception | None) -> BrokersUnavailableError:
+    reason = "it has no address" if error is None else str(getattr(error, "strerror", None) or error)
     return BrokersUnavailableError(f"broker {address.broker_id} at {address} cannot be reached: {reason}")
 
 
@@ -109,10 +110,9 @@ def _secure(sock: socket.socket, address: BrokerAddress, security: Security, dea
         raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: it broke off during TLS") from error
     except ssl.SSLError as error:
         raise BrokerRefusedError(str(address), f"TLS failed: {error.reason or error}") from error
-    except OSError as error:
-        raise BrokersUnavailableError(
-            f"broker {address.broker_id} at {address}: TLS broke off: {error.strerror or error}"
-        ) from error
+    except (OSError, ValueError) as error:  # a ValueError: a host name that no certificate can be for
+        reason = getattr(error, "strerror", None) or error
+        raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: TLS broke off: {reason}") from error
 
 
 # SASL

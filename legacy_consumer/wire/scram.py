@@ -14,13 +14,16 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import secrets
 
 from legacy_consumer.errors import MalformedResponseError
 
+_NUMBER = re.compile("[0-9]{1,7}")
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-_MOST_ITERATIONS = 1_000_000
-"""A server that asks for more would keep us busy for seconds."""
+_ITERATIONS = range(4096, 1_000_001)
+"""RFC 7677 asks for 4,096 at least: of fewer, a proof lets whoever asked for it guess the password quickly. More than a
+million would keep us busy for seconds."""
 
 
 class ScramClient:
@@ -46,9 +49,10 @@ class ScramClient:
             raise self._malformed("its nonce does not continue ours")
         salt = self._base64(fields.get("s", ""))
         digits = fields.get("i", "")
-        if not digits.isdecimal() or not 0 < int(digits[:10]) <= _MOST_ITERATIONS:
-            raise self._malformed(f"it asks for {digits[:20]!r} iterations")
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, int(digits))
+        iterations = int(digits) if _NUMBER.fullmatch(digits) else 0
+        if iterations not in _ITERATIONS:
+            raise self._malformed(f"it asks for {digits[:20]!r} iterations, not {_ITERATIONS[0]} to {_ITERATIONS[-1]}")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
         client_key = self._hmac(salted, b"Client Key")
         without_proof = f"c=biws,r={nonce}"
         spoken = f"{self._bare},".encode() + challenge + f",{without_proof}".encode()

@@ -28,7 +28,6 @@ class Security:
 
     protocol: str
     tls: ssl.SSLContext | None = None
-    check_host_name: bool = True
     sasl: SaslLogin | None = None
 
 
@@ -37,14 +36,13 @@ def security_of(config: ClusterConfig) -> Security:
     given = dict(config.kafka_security)
     protocol = config.security_protocol
     tls = _context(given) if protocol.endswith("SSL") else None
-    check = given.get("ssl.endpoint.identification.algorithm", "https") == "https"
     sasl = None
     if protocol.startswith("SASL"):
         for name in ("sasl.username", "sasl.password"):
             if not given.get(name):
                 raise ConfigError(name, None, f"is required with sasl.mechanism={given.get('sasl.mechanism')}")
         sasl = SaslLogin(given["sasl.mechanism"].upper(), given["sasl.username"], given["sasl.password"])
-    return Security(protocol, tls, check_host_name=check and tls is not None and tls.check_hostname, sasl=sasl)
+    return Security(protocol, tls, sasl=sasl)
 
 
 def _context(given: dict[str, str]) -> ssl.SSLContext:

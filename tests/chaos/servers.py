@@ -15,6 +15,7 @@ USER, PASSWORD = "member", "member-secret"
 THROUGH_PROXIES = {
     "security.protocol": PROXIED,
     "sasl.mechanism": "PLAIN",
+    "sasl.plain.without.tls": "true",
     "sasl.username": USER,
     "sasl.password": PASSWORD,
 }

@@ -36,8 +36,9 @@ def fetchers(request):
     store.close()
 
 
-def test_messages_that_come_beside_a_position_outside_the_log_move_their_own_position(fetchers):
+def test_messages_that_come_beside_a_position_outside_the_log_move_their_own_position(fetchers, monkeypatch):
     """They were handed out, and then no commit counted them: the next owner got them again."""
+    monkeypatch.setattr("legacy_consumer.positions.LOG_END_WAIT_S", 0.1)
     fetcher = fetchers.fetcher()
     for _ in range(10):  # the two may miss each other by a poll
         fetcher.assign({OTHER: 0, OUTSIDE: 999_999})

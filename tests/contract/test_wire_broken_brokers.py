@@ -479,7 +479,8 @@ def test_what_lies_before_a_corrupt_message_comes_and_it_is_an_error_until_it_is
 # Positions
 
 
-def test_a_position_outside_the_log_is_reset_or_an_error(cluster):
+def test_a_position_outside_the_log_is_reset_or_an_error(cluster, monkeypatch):
+    monkeypatch.setattr("legacy_consumer.positions.LOG_END_WAIT_S", 0.1)
     cluster.broker(0, T0)
     for reset, goes_to in (("smallest", 0), ("largest", COUNT)):
         fetcher = cluster.fetcher(auto_offset_reset=reset)

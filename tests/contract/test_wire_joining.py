@@ -28,7 +28,7 @@ def decoder():
 
 
 def decoded(decoder, data=PLAIN):
-    return decoder.decode(RecordSet(TP, 1, 0, memoryview(bytearray(data)), (), -1), 0)
+    return decoder.decode(RecordSet(TP, 1, 0, memoryview(bytearray(data)), ()), 0)
 
 
 def test_values_are_joined_for_who_takes_them_as_columns_and_for_nobody_else(decoder):

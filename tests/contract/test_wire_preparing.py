@@ -43,12 +43,11 @@ def test_what_needs_more_than_to_be_decoded_is_not_laid_out(rig, data):
     assert rig.lay_out(data) is None
 
 
-def test_readers_of_committed_messages_get_nothing_of_a_transaction_nor_from_behind_the_last_stable_offset(rig):
+def test_a_transaction_needs_more_than_to_be_decoded_where_only_committed_messages_are_read(rig):
     transactional = batch(RECORDS, producer_id=7, is_transactional=True)
     assert rig.lay_out(transactional) is not None
     assert rig.lay_out(transactional, read_committed=True) is None
-    assert rig.lay_out(PLAIN, read_committed=True, last_stable_offset=30) is None
-    assert_same(rig.prepared(PLAIN, read_committed=True, last_stable_offset=40), PLAIN)
+    assert_same(rig.prepared(PLAIN, read_committed=True), PLAIN)
 
 
 def test_there_is_room_for_so_many_and_again_when_one_has_ended(rig):
@@ -105,7 +104,7 @@ def test_topic_and_partition_are_those_that_were_asked_for(rig):
 
 
 def record_set(data, position=0):
-    return RecordSet(TP, 1, position, memoryview(bytearray(data)), (), -1)
+    return RecordSet(TP, 1, position, memoryview(bytearray(data)), ())
 
 
 @pytest.fixture

@@ -144,7 +144,8 @@ def unreachable(protocol):
 
 
 def fetchers_over(store, protocol):
-    security = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"} if "SASL" in protocol else {}
+    sasl = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": "u", "sasl_password": "p"}
+    security = sasl if "SASL" in protocol else {}
     config = ConsumerConfig.load(zookeeper_connect="memory", group_id="g", security_protocol=protocol, **security)
     return closing(LibrdkafkaFetchers(config, store))
 

@@ -20,6 +20,7 @@ BOUND_S = 10
 SASL = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "PLAIN",
+    "sasl_plain_without_tls": True,
     "sasl_username": USER,
     "sasl_password": PASSWORD,
 }

@@ -167,6 +167,7 @@ def test_nothing_is_written_to_zookeeper(cluster, log):
 @pytest.mark.parametrize("broker_version", ["1.1.1"])
 def test_brokers_that_refuse_the_credentials_are_an_error_of_every_question(cluster, log):
     sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": USER}
+    sasl["sasl_plain_without_tls"] = "true"
     properties = {"zookeeper_connect": cluster.kafka.zookeeper_connect, **sasl, "sasl_password": "wrong"}
     begun = time.monotonic()
     with SimpleConsumer(**properties) as consumer:

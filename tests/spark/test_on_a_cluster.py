@@ -43,6 +43,7 @@ def test_executors_of_their_own_read_and_write_as_threads_do(cluster, tmp_path, 
             "sasl": {
                 "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanism": "PLAIN",
+                "sasl.plain.without.tls": "true",
                 "sasl.username": USER,
                 "sasl.password": PASSWORD,
             },

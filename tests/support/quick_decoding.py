@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from legacy_consumer.wire.joining import decode_joined
 from legacy_consumer.wire.preparing import DONE, STATE, Preparer
 from legacy_consumer.wire.records import decode_records, lay_out
@@ -17,14 +15,12 @@ class Ahead:
     def __init__(self):
         self.preparer = Preparer()
 
-    def lay_out(self, data, position=0, *, read_committed=False, last_stable_offset=-1):
+    def lay_out(self, data, position=0, *, read_committed=False):
         return lay_out(
             memoryview(bytearray(data)),
             TP,
             position,
             read_committed=read_committed,
-            last_stable_offset=last_stable_offset,
-            take_memory=lambda size: memoryview(bytearray(size)),
         )
 
     def prepared(self, data, position=0, **options):
@@ -41,15 +37,13 @@ class Ahead:
         return self.preparer._board[row, STATE]
 
 
-def joined(data, position=0, *, read_committed=False, last_stable_offset=-1):
+def joined(data, position=0, *, read_committed=False):
     """The columns, their values joined; None if the set needs more, or something is wrong with it."""
     return decode_joined(
         memoryview(bytearray(data)),
         TP,
         position,
         read_committed=read_committed,
-        last_stable_offset=last_stable_offset,
-        take_memory=lambda size: np.full(size, 0xAA, np.uint8),
     )
 
 

@@ -35,7 +35,6 @@ def recorded() -> list[Recorded]:
             told["next_offset"],
             {
                 "read_committed": told["read_committed"],
-                "last_stable_offset": told["last_stable_offset"],
                 "aborted": [AbortedTransaction(*pair) for pair in told["aborted"]],
             },
         )

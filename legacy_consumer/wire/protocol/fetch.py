@@ -81,14 +81,12 @@ class FetchSession:
 class FetchedPartition:
     """What a broker says of one partition.
 
-    last_stable_offset: where the first transaction that is still open begins; -1 = the broker does not say.
     aborted: ((producer id, first offset of the transaction), ...), for readers of committed messages.
     records: bytes of the frame, not copied; None and empty are the same.
     """
 
     error: int
     high_watermark: int
-    last_stable_offset: int
     aborted: tuple[tuple[int, int], ...]
     records: memoryview | None
 
@@ -169,9 +167,8 @@ def decode_fetch(version: int, frame: memoryview | bytes) -> FetchResponse:
         for _ in range(reader.count(18)):
             number, code, high_watermark = reader.int32(), reader.int16(), reader.int64()
             aborted: tuple[tuple[int, int], ...] = ()
-            last_stable_offset = -1
             if version >= 4:
-                last_stable_offset = reader.int64()
+                reader.int64()  # where the first open transaction began, a moment before the log was read
                 if version >= 5:
                     reader.int64()  # where the log begins
                 aborted = tuple((reader.int64(), reader.int64()) for _ in range(reader.count(16)))
@@ -180,9 +177,7 @@ def decode_fetch(version: int, frame: memoryview | bytes) -> FetchResponse:
             partition = TopicPartition(topic, number)
             if partition in found:
                 raise reader.malformed(f"{partition} comes twice")
-            found[partition] = FetchedPartition(
-                code, high_watermark, last_stable_offset, aborted, reader.nullable_bytes()
-            )
+            found[partition] = FetchedPartition(code, high_watermark, aborted, reader.nullable_bytes())
     if reader.left:
         raise reader.malformed(f"{reader.left} bytes follow its end")
     return FetchResponse(throttle_ms, error, session_id, found)

@@ -18,7 +18,6 @@ values are copied together, which takes far less time than the decoding before i
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from functools import cache, lru_cache
 from typing import Any
@@ -28,7 +27,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from legacy_consumer.errors import CorruptRecordsError
-from legacy_consumer.wire.buffers import BufferPool
 from legacy_consumer.wire.records import gathering
 from legacy_consumer.wire.records.columns import Columns, Spans
 from legacy_consumer.wire.records.compiling import warm_up
@@ -45,9 +43,6 @@ TYPES: dict[str, pa.DataType] = {
     "timestampType": pa.int32(),
     "headers": HEADERS_TYPE,
 }
-
-_POOLED_BYTES = (64 * 1024, 4 * 1024 * 1024)
-_pools = threading.local()
 
 
 def record_batch(columns: Columns, wanted: Collection[str]) -> pa.RecordBatch:
@@ -93,21 +88,11 @@ def _binary(columns: Columns, spans: Spans) -> pa.Array:
     if nulls < 0:
         msg = "fields outside of the buffer" if nulls == -1 else "more than 2 GiB in one column: slice the columns"
         raise ValueError(msg)
-    gathered = _room(int(offsets[-1]))
+    gathered = np.empty(int(offsets[-1]), np.uint8)
     gathering.gather(data, spans.starts, offsets, gathered)
     bitmap = pa.py_buffer(valid) if nulls else None
     buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(gathered)]
     return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
-
-
-def _room(size: int) -> NDArray[np.uint8]:
-    """Memory for values, used again when nobody holds the array that was made over it; a pool for each thread."""
-    if not _POOLED_BYTES[0] <= size <= _POOLED_BYTES[1]:
-        return np.empty(size, np.uint8)
-    pool: BufferPool | None = getattr(_pools, "pool", None)
-    if pool is None:
-        pool = _pools.pool = BufferPool()
-    return np.frombuffer(pool.take(size), np.uint8)
 
 
 def _topic(columns: Columns) -> pa.Array:

@@ -38,7 +38,6 @@ def decode_records(
     *,
     aborted: Sequence[AbortedTransaction] = (),
     read_committed: bool = False,
-    last_stable_offset: int | None = None,
     max_records: int | None = None,
     with_headers: bool = False,
     check_crcs: bool = True,
@@ -48,9 +47,11 @@ def decode_records(
     """Decode the records at the position and behind it, as many as are whole.
 
     record_set: message sets of formats 0 and 1 and batches of format 2, one behind the other, the last one may be cut.
-    It must not change while the columns are in use. aborted and last_stable_offset: as the Fetch response says, for
-    read_committed; None or a negative number is not known. max_records: decode no more, though all may be sliced
-    cheaply. with_headers: check and keep the headers. check_crcs: also those of messages inside compressed ones.
+    It must not change while the columns are in use. aborted: as the Fetch response says, for read_committed. The last
+    stable offset that stands beside it ends nothing: the broker sends no more than readers of committed messages may
+    have, and since 2.3 it reads the log after it has noted that offset, so that what lies behind it is committed too.
+    max_records: decode no more, though all may be sliced cheaply. with_headers: check and keep the headers. check_crcs:
+    also those of messages inside compressed ones.
 
     Columns.next_offset says where to go on, Columns.has_more whether in the same record set, and
     Columns.incomplete_size that nothing whole was there. Memory is taken for what the bytes can hold, and what is
@@ -63,7 +64,6 @@ def decode_records(
     if len(view) > MOST_BYTES:
         msg = f"a record set of {len(view)} bytes: positions in it take 32 bits"
         raise ValueError(msg)
-    is_stable_known = read_committed and last_stable_offset is not None and last_stable_offset >= 0
     wanted = Wanted(
         position=position,
         max_records=max_records,
@@ -71,7 +71,6 @@ def decode_records(
         max_decompressed_bytes=max_decompressed_bytes,
         check_crcs=check_crcs,
         aborted=AbortedProducers(aborted) if read_committed else None,
-        end_offset=last_stable_offset if is_stable_known else None,
     )
     made = make_frames(_bytes(view), wanted)
     data = made.buffer

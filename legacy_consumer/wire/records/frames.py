@@ -46,8 +46,6 @@ class Wanted:
     check_crcs: bool
     aborted: AbortedProducers | None
     """None to read what is not committed, too."""
-    end_offset: int | None
-    """Nothing from here on."""
 
 
 @dataclass(slots=True)
@@ -139,8 +137,6 @@ def _simple_batches(rows: Int64s, wanted: Wanted) -> list[tuple[int, int]]:
     simple &= (rows[:, scanning.LAST_OFFSET] >= wanted.position) & (rows[:, scanning.COUNT] > 0)
     if wanted.aborted is not None:
         simple &= rows[:, scanning.PRODUCER_ID] < 0
-    if wanted.end_offset is not None:
-        simple &= rows[:, scanning.BASE_OFFSET] < wanted.end_offset
     edges = np.flatnonzero(np.diff(simple, prepend=False, append=False)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
 
@@ -168,8 +164,6 @@ def _add_runs(rows: Int64s, at: int, end: int, bad: int, made: Frames, wanted: W
         is_needed = run.last_offset >= wanted.position
         if not is_needed and wanted.aborted is None:
             continue
-        if wanted.end_offset is not None and run.base_offset >= wanted.end_offset:
-            return False
         if made.decompressed >= wanted.max_decompressed_bytes or (
             wanted.max_records is not None and made.sure >= wanted.max_records
         ):
@@ -336,7 +330,7 @@ def _wrapper_frame(run: _Run, made: Frames, wanted: Wanted) -> Frame:
         if bad >= 0:
             raise _Fault(f"a CRC that does not match, {bad - start} bytes into what was compressed")
     base = run.last_offset - last_inner if run.magic == 1 else 0
-    if not count or base < 0:
+    if not count or not 0 <= base <= run.last_offset:
         what = "offsets beyond its own" if count else "no messages"
         raise _Fault(f"a compressed message that holds {what}, {run.start} bytes into the record set")
     time_type = -1 if run.magic == 0 else APPEND_TIME if run.has_append_time else CREATE_TIME

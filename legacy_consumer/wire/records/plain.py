@@ -7,7 +7,6 @@ when it is decoded, and decode_records() has the words for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +20,10 @@ from legacy_consumer.wire.records.compiling import loop, warm_up
 from legacy_consumer.wire.records.cutting import PackedFields
 from legacy_consumer.wire.records.scanning import (
     ATTRIBUTES,
-    BASE_OFFSET,
     BATCH,
     CODEC_MASK,
     CONTROL_FLAG,
     COUNT,
-    HIGHEST_OFFSET,
     KIND,
     LAST_OFFSET,
     PRODUCER_ID,
@@ -102,23 +99,21 @@ def lay_out(
     position: int,
     *,
     read_committed: bool,
-    last_stable_offset: int,
-    take_memory: Callable[[int], memoryview],
 ) -> PlainRecords | None:
-    """See PlainRecords; None if the set needs more, or holds nothing. take_memory: so many bytes with any content."""
+    """See PlainRecords; None if the set needs more, or holds nothing."""
     data = np.frombuffer(record_set, np.uint8)
-    found = plain_batches(data, position, read_committed=read_committed, last_stable_offset=last_stable_offset)
+    found = plain_batches(data, position, read_committed=read_committed)
     if found is None:
         return None
     rows, capacity = found
     ints = INT_ROWS * (capacity + 1)
     size = len(rows) * FRAME_COLUMNS + LONG_ROWS * capacity + (ints + 1) // 2 + (capacity + 7) // 8
-    packed = np.frombuffer(take_memory(len(data) + _SLACK_BYTES), np.uint8)
+    packed = np.empty(len(data) + _SLACK_BYTES, np.uint8)
     return PlainRecords(partition, position, data, rows, capacity, np.empty(size, np.int64), packed)
 
 
 def plain_batches(
-    data: NDArray[np.uint8], position: int, *, read_committed: bool, last_stable_offset: int
+    data: NDArray[np.uint8], position: int, *, read_committed: bool
 ) -> tuple[NDArray[np.int64], int] | None:
     """The rows of a scan of the set, and how many records it has at most; None if it needs more, or holds nothing."""
     warm_up()
@@ -129,13 +124,12 @@ def plain_batches(
     if error or not found or (at < len(data) and not needed):
         return None
     rows = rows[:found].copy()
-    end_offset = last_stable_offset if read_committed and last_stable_offset >= 0 else HIGHEST_OFFSET
-    capacity = int(_count_plain(rows, position, read_committed, end_offset))
+    capacity = int(_count_plain(rows, position, read_committed))
     return None if capacity < 0 else (rows, capacity)
 
 
-@loop("int64(int64[:, ::1], int64, boolean, int64)")
-def _count_plain(rows: Any, position: Any, read_committed: Any, end_offset: Any) -> Any:
+@loop("int64(int64[:, ::1], int64, boolean)")
+def _count_plain(rows: Any, position: Any, read_committed: Any) -> Any:
     """How many records these have at most; -1 if one of them is not as the others here, or is not wanted."""
     count = np.int64(0)
     for row in range(rows.shape[0]):
@@ -143,7 +137,6 @@ def _count_plain(rows: Any, position: Any, read_committed: Any, end_offset: Any)
             rows[row, KIND] != BATCH
             or rows[row, ATTRIBUTES] & (CODEC_MASK | CONTROL_FLAG)
             or rows[row, LAST_OFFSET] < position
-            or rows[row, BASE_OFFSET] >= end_offset
             or rows[row, COUNT] <= 0
             or (read_committed and rows[row, PRODUCER_ID] >= 0)
         ):

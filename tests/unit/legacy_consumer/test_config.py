@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig, Kind
+from legacy_consumer.config.properties import BY_NAME, PASSED_TO_LIBRDKAFKA
 from zk_layout.errors import ConfigError
 
 MINIMUM = {"zookeeper.connect": "localhost:2181", "group.id": "g"}
@@ -18,7 +19,7 @@ def load(overrides=None, **keywords):
 def test_every_property_is_an_attribute_and_every_attribute_a_property():
     passed_on = {"kafka_security", "rdkafka", "warnings", "notes"}
     attributes = {f.name for f in dataclasses.fields(ConsumerConfig)} - passed_on
-    handed_to_librdkafka = {p.attribute for p in PROPERTIES if p.name.startswith(("ssl.", "sasl.", "enable.ssl."))}
+    handed_to_librdkafka = {BY_NAME[name].attribute for name in PASSED_TO_LIBRDKAFKA}
     assert attributes == {p.attribute for p in PROPERTIES} - handed_to_librdkafka
 
 

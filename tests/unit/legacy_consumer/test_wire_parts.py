@@ -11,7 +11,6 @@ import pytest
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, missing_modules
-from legacy_consumer.wire.buffers import BufferPool
 from legacy_consumer.wire.leaders import match_leaders
 from legacy_consumer.wire.protocol.fetch import FetchPartition, FetchSession
 from legacy_consumer.wire.scram import ScramClient
@@ -134,30 +133,6 @@ def test_without_brokers_or_listeners_it_is_an_error():
         match_leaders({T0: znode(1)}, {1: broker(1)}, "SSL")
 
 
-# Buffers
-
-
-def test_a_buffer_is_used_again_only_when_nobody_refers_to_it():
-    pool = BufferPool()
-    first = pool.take(100_000)
-    address = id(first.obj)
-    part = first[5:10]
-    del first
-    second = pool.take(100_000)
-    assert id(second.obj) != address
-    del part
-    third = pool.take(90_000)
-    assert id(third.obj) == address
-    assert len(third) == 90_000
-
-
-def test_a_small_response_does_not_hold_a_large_buffer():
-    pool = BufferPool()
-    large = pool.take(8_000_000)
-    del large
-    assert len(pool.take(100).obj) <= 65536
-
-
 # Sizes
 
 
@@ -239,7 +214,7 @@ def test_certificates_that_cannot_be_used_are_named(tmp_path):
 
 
 def test_a_login_needs_a_user_and_a_password_that_is_not_shown():
-    sasl = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": "u"}
+    sasl = {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "u"}
     with pytest.raises(ConfigError, match=r"^sasl\.password: is required"):
         security_of(config(**sasl))
     security = security_of(config(**sasl, sasl_password="hunter"))
@@ -249,7 +224,7 @@ def test_a_login_needs_a_user_and_a_password_that_is_not_shown():
 
 def test_host_names_are_checked_unless_told_otherwise():
     assert security_of(config(security_protocol="SSL")).tls.check_hostname
-    lax = security_of(config(security_protocol="SSL", ssl_endpoint_identification_algorithm="none"))
+    lax = security_of(config(security_protocol="SSL", ssl_endpoint_identification_algorithm=""))
     assert not lax.tls.check_hostname
     trusting = security_of(config(security_protocol="SSL", enable_ssl_certificate_verification=False))
     assert trusting.tls.verify_mode == 0

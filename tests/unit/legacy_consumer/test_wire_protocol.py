@@ -187,7 +187,6 @@ def test_a_fetch_response_of_every_version_is_read(version):
     found = response.partitions[T0]
     assert (found.error, found.high_watermark, bytes(found.records)) == (0, 1000, b"abc")
     assert found.aborted == (((9, 4),) if version >= 4 else ())
-    assert found.last_stable_offset == (900 if version >= 4 else -1)
 
 
 def test_records_of_a_fetch_response_are_not_copied():

@@ -94,9 +94,9 @@ CLUSTER_VALUES = {
     "zookeeper.auth.digest": "u:p",
     "zookeeper.sasl.mechanism": "GSSAPI",
     "security.protocol": "SSL",
-    "sasl.mechanism": "PLAIN",
+    "sasl.mechanism": "SCRAM-SHA-256",
     "sasl.oauthbearer.method": "oidc",
-    "ssl.endpoint.identification.algorithm": "none",
+    "ssl.endpoint.identification.algorithm": "",
     "zookeeper.ssl.endpoint.identification.algorithm": "",
     "socket.receive.buffer.bytes": "70000",
 }

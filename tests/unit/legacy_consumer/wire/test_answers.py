@@ -33,7 +33,7 @@ def state(position=5, life=1, **fields):
 
 
 def answer(error=0, records=b""):
-    return FetchedPartition(error, 7, -1, (), memoryview(bytearray(records)))
+    return FetchedPartition(error, 7, (), memoryview(bytearray(records)))
 
 
 def take(states, answers, asked=None):

@@ -10,7 +10,7 @@ from tests.support.record_sets import TP
 
 def record_set(first, count):
     data = batch([Written(first + number, None, b"v") for number in range(count)])
-    return RecordSet(TP, 1, first, memoryview(bytearray(data)), (), -1)
+    return RecordSet(TP, 1, first, memoryview(bytearray(data)), ())
 
 
 @pytest.fixture

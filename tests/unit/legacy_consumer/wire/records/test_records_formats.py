@@ -126,17 +126,6 @@ def test_only_what_was_committed_is_read_when_asked_for(case):
     assert (rows_of(everything), everything.next_offset) == read(data)
 
 
-@given(transactions(), st.integers(0, 60))
-@settings(max_examples=40)
-def test_nothing_behind_the_last_stable_offset_is_read_as_committed(case, stable):
-    data, aborted, kept, _ = case
-    columns = decoded(data, aborted=aborted, read_committed=True, last_stable_offset=stable)
-    whole = [row for row in kept if row[0] < columns.next_offset]
-    assert [(m.offset(), m.value()) for m in columns.messages()] == whole
-    # a batch lies on one side or the other, and the batches here have up to three records
-    assert not [row for row in kept if columns.next_offset <= row[0] < stable - 3]
-
-
 def test_control_records_only_move_the_position():
     data = marker(5, 1, is_abort=True) + marker(6, 1, is_abort=False)
     for read_committed in (False, True):

@@ -1,0 +1,215 @@
+"""Each call to a broker fails in every way, and what a member may rely on all the same."""
+
+import random
+from collections import Counter, defaultdict
+
+import pytest
+
+from legacy_consumer.errors import CorruptRecordsError, KafkaError
+from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
+from legacy_consumer.wire.records import warm_up
+from tests.support.wire_world import BACKOFF_S, World
+
+CONNECT = ("refused", "unreachable", "nonsense-host", "takes-and-ends", "lets-nobody-in")
+FETCH = (
+    "hang-up",
+    "answer-and-hang-up",
+    "torn",
+    "torn-and-silent",
+    "silent",
+    "late",
+    "other-request",
+    "two-gigabytes",
+    "negative-size",
+    "no-size",
+    "impossible-count",
+    "more-than-its-end",
+    "garbage",
+    "cut-records",
+    "damaged-records",
+    "old-records",
+    "no-records",
+)
+CODES = (*range(-1, 0), *range(1, 112))
+ERRORS = tuple(f"{kind} {code}" for kind in ("partition-error", "response-error") for code in CODES)
+OFFSETS = ("nobody-answers", "unexpected", "missing", "log-end-behind")
+ZOOKEEPER = ("connection-lost", "unexpected", "no-node")
+BY_CALL = {"connect": CONNECT, "fetch": (*FETCH, *ERRORS), "offsets": OFFSETS, "zookeeper": ZOOKEEPER}
+ONE_OF_EACH = [code for code in CODES if error_name(code) != f"error {code}"] + [111]
+LASTING = [
+    *(("connect", fault) for fault in CONNECT),
+    *(("fetch", fault) for fault in FETCH if fault not in {"late", "no-records"}),
+    *(("fetch", f"partition-error {code}") for code in ONE_OF_EACH),
+    *(("fetch", f"response-error {code}") for code in ONE_OF_EACH),
+]
+WATCHED_S = 10.0
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compiled():
+    warm_up()
+
+
+class Reader:
+    """Polls, and keeps the messages until the end: what is received later must not change them."""
+
+    def __init__(self, world):
+        self.world = world
+        self.messages = defaultdict(list)
+        self.raised = Counter()
+        self.complaints = []
+        world.fetcher.assign(dict.fromkeys(world.partitions, 0))
+
+    def poll(self):
+        self.world.now += 1e-5
+        try:
+            batch = self.world.fetcher.poll(100, 1.0)
+        except KafkaError as error:
+            self.raised[type(error).__name__] += 1
+            self.complaints.append(error)
+            return
+        for message in batch.messages() if batch is not None else ():
+            self.messages[message.partition()].append(message)
+
+    def until(self, is_done, within_s):
+        end = self.world.now + within_s
+        while not is_done():
+            assert self.world.now < end, f"after {within_s} s: {self.counts()}, raised {dict(self.raised)}"
+            self.poll()
+
+    def counts(self):
+        return {tp.partition: len(self.messages[tp.partition]) for tp in self.world.partitions}
+
+    def has_all(self, partitions):
+        return all(len(self.messages[tp.partition]) >= len(self.world.logs[tp]) for tp in partitions)
+
+    def check(self, partitions):
+        """Every message once and in order, with the bytes that the log has."""
+        for tp in partitions:
+            got = self.messages[tp.partition]
+            assert [m.offset() for m in got] == list(range(len(self.world.logs[tp]))), tp
+            assert [m.value() for m in got] == self.world.logs[tp], tp
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_every_message_comes_once_whatever_fails_for_a_while(seed):
+    chosen = random.Random(seed)
+    with World(chosen, brokers=chosen.choice([1, 2, 3]), read_committed=chosen.random() < 0.5) as world:
+        rates = {call: chosen.choice([0.0, 0.2, 0.6]) for call in BY_CALL}
+        failing_until = world.now + chosen.choice([1.0, 5.0, 20.0])
+
+        def fault(broker, call):
+            if world.now >= failing_until or chosen.random() >= rates[call]:
+                return ""
+            return chosen.choice(BY_CALL[call] if chosen.random() < 0.7 else BY_CALL[call][:17])
+
+        world.fault = fault
+        reader = Reader(world)
+        while world.now < failing_until:
+            reader.poll()
+            if chosen.random() < 0.02:
+                world.lead(chosen.choice(world.partitions), chosen.choice(world.brokers))
+        reader.until(lambda: reader.has_all(world.partitions), 60.0)
+        reader.check(world.partitions)
+
+
+@pytest.mark.parametrize(("call", "fault"), LASTING, ids=lambda value: value)
+def test_a_broker_that_always_fails_holds_up_nobody_else_and_is_not_overrun(call, fault):
+    chosen = random.Random(7)
+    with World(chosen, messages=60) as world:
+        bad = world.brokers[0]
+        world.fault = lambda broker, what: fault if broker is bad and what == call else ""
+        sound = [tp for tp in world.partitions if world.leaders[tp] is not bad]
+        reader = Reader(world)
+        begun = world.now
+        reader.until(lambda: reader.has_all(sound), 5.0)
+        while world.now < begun + WATCHED_S:
+            reader.poll()
+        reader.check(sound)
+        # a second try comes at once; after that there is a pause before each
+        tries = WATCHED_S / BACKOFF_S + 5
+        partitions = len(world.partitions) - len(sound)
+        assert bad.calls["connect"] <= tries
+        # what is damaged shows only when the next part is asked for already
+        assert bad.calls["fetch"] <= 2 * tries * partitions
+        assert world.zookeeper_reads <= 2 * tries * partitions
+        assert sum(reader.raised.values()) <= tries * partitions
+
+
+def test_what_one_partition_holds_is_that_partitions_damage_alone():
+    with World(random.Random(1), brokers=1, partitions=3) as world:
+        spoilt = world.partitions[1]
+        first, count, data = world.batches[spoilt][2]
+        world.batches[spoilt][2] = (first, count, data[:30] + bytes([data[30] ^ 1]) + data[31:])
+        others = [tp for tp in world.partitions if tp != spoilt]
+        reader = Reader(world)
+        reader.until(lambda: reader.has_all(others) and reader.raised, 10.0)
+        reader.check(others)
+        assert [m.offset() for m in reader.messages[spoilt.partition]] == list(range(first))
+        assert {(type(error), error.partition) for error in reader.complaints} == {(CorruptRecordsError, spoilt)}
+
+
+def test_what_lies_behind_the_last_stable_offset_of_a_response_is_committed_too():
+    """The broker notes that offset, then reads the log, which may have been committed further by then."""
+    with World(random.Random(5), brokers=1, partitions=1, read_committed=True) as world:
+        world.stable = lambda tp: 3
+        reader = Reader(world)
+        reader.until(lambda: reader.has_all(world.partitions), 5.0)
+        reader.check(world.partitions)
+
+
+def test_a_log_end_that_goes_back_for_a_moment_is_no_position_outside_the_log():
+    """A new leader knows its high watermark only when its followers have asked (KIP-207)."""
+    with World(random.Random(6), brokers=1, partitions=1) as world:
+        begun = world.now
+
+        def fault(broker, call):
+            is_new = begun + 1.0 < world.now < begun + 3.5
+            if is_new and call == "fetch":
+                return "partition-error 1"
+            return "log-end-behind" if is_new and call == "offsets" else ""
+
+        reader = Reader(world)
+        reader.until(lambda: reader.has_all(world.partitions), 0.9)
+        world.fault = fault
+        [tp] = world.partitions
+        while world.now < begun + 6.0:
+            reader.poll()
+        world.append(tp, [b"more"])
+        reader.until(lambda: reader.has_all(world.partitions), 5.0)
+        reader.check(world.partitions)
+
+
+def test_a_log_that_stays_shorter_than_the_position_is_told_and_reset():
+    with World(random.Random(6), brokers=1, partitions=1, messages=10) as world:
+        [tp] = world.partitions
+        world.fetcher.assign({tp: 500})
+        moved = []
+        begun = world.now
+        while not moved:
+            assert world.now < begun + 20.0
+            batch = world.fetcher.poll(100, 1.0)
+            moved += [batch.next_offsets] if batch is not None else []
+        assert moved == [{tp: 0}]
+        assert world.now > begun + 2.0
+
+
+def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():
+    with World(random.Random(3)) as world:
+        dead, other = world.brokers
+        world.fault = lambda broker, call: "unreachable" if broker is dead and call == "connect" else ""
+        reader = Reader(world)
+        reader.until(lambda: reader.has_all(tp for tp in world.partitions if world.leaders[tp] is other), 5.0)
+        for tp in world.partitions:
+            world.lead(tp, other)
+        reader.until(lambda: reader.has_all(world.partitions), 3.0)  # connecting alone would take 4 s
+        reader.check(world.partitions)
+
+
+def test_every_error_that_asking_again_does_not_mend_is_told():
+    told = [code for code in CODES if remedy(code) is Remedy.TELL_USER]
+    for code in told:
+        with World(random.Random(code), brokers=1, partitions=1) as world:
+            world.fault = lambda broker, call, code=code: f"partition-error {code}" if call == "fetch" else ""
+            reader = Reader(world)
+            reader.until(lambda reader=reader: reader.raised, 5.0)

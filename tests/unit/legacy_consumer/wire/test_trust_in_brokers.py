@@ -1,0 +1,203 @@
+"""What is believed of brokers: addresses in ZooKeeper, names in certificates, numbers in what they send."""
+
+import base64
+import gzip
+import json
+import logging
+import ssl
+
+import pytest
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError, CorruptRecordsError, MalformedResponseError
+from legacy_consumer.librdkafka.settings import client_settings
+from legacy_consumer.wire.backlog import RecordSet
+from legacy_consumer.wire.batch import Wish
+from legacy_consumer.wire.connection import BrokerAddress
+from legacy_consumer.wire.decoder import Decoder
+from legacy_consumer.wire.leaders import LeaderReader
+from legacy_consumer.wire.opening import open_connection
+from legacy_consumer.wire.records import decode_records
+from legacy_consumer.wire.scram import ScramClient
+from legacy_consumer.wire.security import Security, security_of
+from tests.support.record_encoder import Written, messages, wrapper
+from zk_layout.codecs import decode_broker
+from zk_layout.errors import ConfigError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+TP = TopicPartition("t", 0)
+PLAIN = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "p"}
+
+
+def config(**properties):
+    return ConsumerConfig.load(zookeeper_connect="nowhere:1", group_id="g", **properties)
+
+
+# Certificates
+
+
+@pytest.mark.parametrize("spelling", ["https", "HTTPS", "Https"])
+def test_host_names_are_checked_however_https_is_spelled(spelling):
+    given = config(security_protocol="SSL", ssl_endpoint_identification_algorithm=spelling)
+    context = security_of(given).tls
+    assert (context.check_hostname, context.verify_mode) == (True, ssl.CERT_REQUIRED)
+    assert dict(given.kafka_security)["ssl.endpoint.identification.algorithm"] == "https"
+
+
+@pytest.mark.parametrize("spelling", ["http", "none", "false", "htps"])
+def test_no_other_word_switches_the_check_of_host_names_off(spelling):
+    with pytest.raises(ConfigError, match=r"ssl\.endpoint\.identification\.algorithm"):
+        config(security_protocol="SSL", ssl_endpoint_identification_algorithm=spelling)
+
+
+def test_the_empty_word_does_for_either_fetcher():
+    given = config(security_protocol="SSL", ssl_endpoint_identification_algorithm="")
+    assert not security_of(given).tls.check_hostname
+    assert dict(given.kafka_security)["ssl.endpoint.identification.algorithm"] == "none"
+
+
+# Passwords
+
+
+def test_a_readable_password_goes_nowhere_unless_that_is_allowed_by_name():
+    with pytest.raises(ConfigError, match=r"sasl\.plain\.without\.tls=true"):
+        config(security_protocol="SASL_PLAINTEXT", **PLAIN)
+    config(security_protocol="SASL_PLAINTEXT", sasl_plain_without_tls=True, **PLAIN)
+    config(security_protocol="SASL_SSL", **PLAIN)
+    config(security_protocol="SASL_PLAINTEXT", **{**PLAIN, "sasl_mechanism": "SCRAM-SHA-512"})
+
+
+def challenge(client, iterations):
+    nonce = client.first().decode().partition("r=")[2]
+    return f"r={nonce}X,s={base64.b64encode(b'salt').decode()},i={iterations}".encode()
+
+
+@pytest.mark.parametrize(
+    "iterations",
+    ["1", "4095", "1000001", "0", "-4096", "", "00000000010000000", "0" * 30 + "4096", "٤٠٩٦", "4096.0", "1e4"],
+)
+def test_a_server_may_not_ask_for_too_few_or_too_many_iterations(iterations):
+    client = ScramClient("SCRAM-SHA-256", "u", "p")
+    with pytest.raises(MalformedResponseError, match="iterations"):
+        client.final(challenge(client, iterations))
+
+
+def test_the_fewest_iterations_that_the_standard_allows_are_allowed():
+    client = ScramClient("SCRAM-SHA-256", "u", "p")
+    assert b",p=" in client.final(challenge(client, 4096))
+
+
+# Addresses
+
+
+def registration(host, port=9092):
+    return json.dumps(
+        {
+            "version": 4,
+            "host": host,
+            "port": port,
+            "jmx_port": -1,
+            "timestamp": "1",
+            "endpoints": [f"PLAINTEXT://{host}:{port}"],
+            "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        }
+    ).encode()
+
+
+@pytest.fixture
+def store():
+    made = MemoryStore(MemoryZooKeeper())
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("pinned", "spoken_with"),
+    [
+        (None, {1, 2, 3}),
+        ("kafka1.example.com", {1}),
+        ("KAFKA1.example.com:9092, .example.com:9093", {1}),
+        ("kafka1.example.com:9999", set()),
+        (".example.com", {1, 2}),
+        (".example.com,10.0.0.1", {1, 2, 3}),
+    ],
+)
+def test_only_brokers_at_pinned_addresses_are_spoken_with(store, pinned, spoken_with, caplog):
+    hosts = {1: "kafka1.example.com", 2: "kafka2.example.com", 3: "10.0.0.1", 99: "kafka1.example.com.evil.org"}
+    if pinned is None:
+        del hosts[99]
+    for number, host in hosts.items():
+        store.create(f"/brokers/ids/{number}", registration(host), make_parents=True)
+    given = config(broker_hosts=pinned) if pinned is not None else config()
+    brokers = [decode_broker(f"/brokers/ids/{number}", registration(host)) for number, host in hosts.items()]
+
+    def by_wire():
+        from legacy_consumer.config.broker_hosts import BrokerHosts
+
+        reader = LeaderReader(store, "PLAINTEXT", lambda _: None, timeout_s=1, hosts=BrokerHosts(given.broker_hosts))
+        return set(reader.brokers())
+
+    if spoken_with:
+        assert by_wire() == spoken_with
+        told = client_settings(given, brokers)["bootstrap.servers"].split(",")
+        assert told == [f"{hosts[number]}:9092" for number in sorted(spoken_with)]
+    left_out = [record for record in caplog.records if "broker.hosts does not name it" in record.getMessage()]
+    assert all(record.levelno == logging.WARNING for record in left_out)
+    assert bool(left_out) == (spoken_with != set(hosts) and bool(spoken_with))
+
+
+@pytest.mark.parametrize("pinned", ["", "a b", "host:0", "host:70000", "http://host", "a,,b"])
+def test_addresses_that_cannot_be_are_an_error_before_anything_is_asked(pinned):
+    with pytest.raises(ConfigError, match=r"broker\.hosts"):
+        config(broker_hosts=pinned)
+
+
+@pytest.mark.parametrize("host", ["kafka..lan", "a" * 64 + ".lan", "a\0b"])
+@pytest.mark.parametrize("tls", [None, ssl.create_default_context()], ids=["plain", "tls"])
+def test_a_host_name_that_cannot_be_is_a_broker_that_cannot_be_reached(host, tls):
+    with pytest.raises(BrokersUnavailableError):
+        open_connection(
+            BrokerAddress(7, host, 9092, 4), Security("SSL", tls), client_id="c", timeout_s=5, receive_buffer_bytes=0
+        )
+
+
+def test_a_port_that_cannot_be_is_a_broker_that_cannot_be_reached():
+    with pytest.raises(BrokersUnavailableError):
+        open_connection(
+            BrokerAddress(7, "127.0.0.1", 2**40, 4),
+            Security("PLAINTEXT"),
+            client_id="c",
+            timeout_s=5,
+            receive_buffer_bytes=0,
+        )
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "01", "-1", "9" * 5000, "x"])
+def test_a_znode_that_is_no_broker_id_is_passed_over(store, name):
+    store.create("/brokers/ids/1", registration("here"), make_parents=True)
+    store.create(f"/brokers/ids/{name}", registration("there"), make_parents=True)
+    assert set(LeaderReader(store, "PLAINTEXT", lambda _: None, timeout_s=1).brokers()) == {1}
+
+
+# Records
+
+
+@pytest.mark.parametrize("inner", [-(2**63), -1, 2**63 - 1])
+def test_an_inner_offset_that_cannot_be_is_damage(inner):
+    inside = messages([Written(inner, None, b"x", 1)], 1)
+    outer = wrapper([Written(5, None, b"x", 1)], 1, "gzip", inside=inside)
+    with pytest.raises(CorruptRecordsError):
+        decode_records(outer, TP, 0)
+
+
+def test_whatever_a_decoder_raises_names_the_partition_and_the_offset(monkeypatch):
+    def fail(*_, **__):
+        raise OverflowError("Python int too large to convert to C long")
+
+    monkeypatch.setattr("legacy_consumer.wire.decoder.decode_records", fail)
+    decoder = Decoder(Wish(), read_committed=False)
+    with pytest.raises(CorruptRecordsError, match=r"t/0: the records at offset 5 .*too large") as raised:
+        decoder.decode(RecordSet(TP, 1, 5, memoryview(bytearray(gzip.compress(b"x"))), ()), 5)
+    assert (raised.value.partition, raised.value.offset) == (TP, 5)
