@@ -43,7 +43,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart test check pythons lint style types format bench bench-all simulate mutants chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart test test-long check pythons lint style types format bench bench-all simulate mutants chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -81,7 +81,11 @@ build/pyspark-%: .venv/.dev
 
 test: .venv/.dev $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run (TESTS=tests/unit for one; PYTEST_ARGS, PYSPARK=4.2.1: see docs/testing.md)
 	@export PYTHONPATH="$(PYSPARK:%=$(CURDIR)/build/pyspark-%)$${PYTHONPATH:+:$$PYTHONPATH}"
+	if [ -z "$(TESTS)" ]; then exec $(bin)/python -m tests.lanes $(PYTEST_ARGS); fi
 	exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
+
+test-long: ## the same, and what shows a claim at more length: every combination, every moment
+	@$(MAKE) --no-print-directory test PYTEST_ARGS="--long $(PYTEST_ARGS)"
 
 check: style .venv/.dev ## style, types, unit tests and simulation in three minutes, for the inner loop
 	@mkdir -p build

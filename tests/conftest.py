@@ -52,6 +52,7 @@ def programs() -> Generator[JvmPrograms]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-tiers", action="store_true", help="run every tier that this machine can run")
+    parser.addoption("--long", action="store_true", help="with --all-tiers: also what shows a claim at more length")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -72,6 +73,7 @@ class TierRun:
         self.config = config
         self.results: dict[str, TierResult] = defaultdict(TierResult)
         self.not_selected = 0
+        self.not_long = 0
         self.unavailable: dict[str, str] = {}
         """marker -> why its servers cannot be had, once one test has found out."""
         self.left: list[str] = []
@@ -95,6 +97,10 @@ class TierRun:
         if self._is_plain_run():
             wanted = [item for item in items if not markers_of(item, SERVER_MARKERS | {"slow"})]
             self.not_selected = len(items) - len(wanted)
+            items[:] = wanted
+        elif self.config.option.all_tiers and not self.config.option.long:
+            wanted = [item for item in items if item.get_closest_marker("long") is None]
+            self.not_long = len(items) - len(wanted)
             items[:] = wanted
 
     def _is_plain_run(self) -> bool:
@@ -163,6 +169,8 @@ class TierRun:
                 write(self.results[tier].line(tier))
         if self.not_selected:
             write(f"{self.not_selected} tests need servers or time and were left out: `make test` runs them")
+        if self.not_long:
+            write(f"{self.not_long} tests show a claim at more length and were left out: `make test-long` runs them")
         for tier in self._skipped_in_ci():
             write(
                 f"FAILED: with CI set every tier must run, and {tier} could not: see the reason above",

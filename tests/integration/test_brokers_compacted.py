@@ -3,10 +3,22 @@
 import pytest
 
 from legacy_consumer.librdkafka import Record
-from tests.support.broker_cluster import comes_no_more, on_every_broker, take, tp
+from tests.support.broker_cluster import comes_no_more, take, tp
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.kafka
+
+# one broker for each format of messages
+on_every_format = pytest.mark.parametrize(
+    "broker_version",
+    [
+        "0.8.2.2",
+        "0.10.2.2",
+        pytest.param("1.1.1", marks=pytest.mark.long),
+        "2.8.2",
+        pytest.param("3.9.1", marks=pytest.mark.long),
+    ],
+)
 
 KEYS, ROUNDS = 7, 60
 DELETED = b"k3"
@@ -61,7 +73,7 @@ def is_latest(offset, written):
     return all(key != written[offset][0] for later, (key, _) in written.items() if later > offset)
 
 
-@on_every_broker
+@on_every_format
 def test_what_the_cleaner_left_arrives_with_its_own_offsets_and_positions_go_over_the_gaps(cluster, compacted):
     topic, written = compacted
     with cluster.consuming(topic, "gaps") as (connector, stream):
@@ -82,7 +94,7 @@ def test_what_the_cleaner_left_arrives_with_its_own_offsets_and_positions_go_ove
         assert any(batch.count == 0 for batch in cluster.batches_on_disk(topic)), "no batch was emptied"
 
 
-@on_every_broker
+@on_every_format
 def test_a_group_goes_on_from_an_offset_that_the_cleaner_took(cluster, compacted):
     topic, written = compacted
     with cluster.consuming(topic, "all") as (connector, stream):

@@ -23,8 +23,20 @@ def others_than(cluster, topics):
     return ",".join(topic for topic in cluster.store.get_children("/brokers/topics") if topic not in topics)
 
 
-@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
-@pytest.mark.parametrize("kind", ["static", "whitelist", "blacklist"])
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [
+        ("static", "0.8.2.2"),
+        ("whitelist", "0.10.2.2"),
+        ("blacklist", "1.1.1"),
+        pytest.param("static", "0.10.2.2", marks=pytest.mark.long),
+        pytest.param("static", "1.1.1", marks=pytest.mark.long),
+        pytest.param("whitelist", "0.8.2.2", marks=pytest.mark.long),
+        pytest.param("whitelist", "1.1.1", marks=pytest.mark.long),
+        pytest.param("blacklist", "0.8.2.2", marks=pytest.mark.long),
+        pytest.param("blacklist", "0.10.2.2", marks=pytest.mark.long),
+    ],
+)
 def test_members_come_go_and_are_killed_on_either_side(new_group, cluster, tools, kind, version):
     # each kind of subscription with each version, the strategies in turn
     strategy = "roundrobin" if (kind == "whitelist") == (version != "0.10.2.2") else "range"
@@ -106,7 +118,9 @@ def test_all_versions_share_one_group(new_group, tools):
     group.verdict()
 
 
-@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
+@pytest.mark.parametrize(
+    "version", [*(pytest.param(v, marks=pytest.mark.long) for v in ("0.8.2.2", "0.10.2.2")), "1.1.1"]
+)
 def test_console_consumer_shares_a_group(new_group, tools, version):
     name = f"console{version.replace('.', '')}"
     group = new_group(name, {name: 4}, tools=tools("1.1.1"))
@@ -143,7 +157,7 @@ def test_members_share_a_group_on_the_brokers_of_their_own_version(new_group, cl
         group.close()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS[:2], *(pytest.param(seed, marks=pytest.mark.long) for seed in SEEDS[2:])])
 def test_any_order_of_changes_settles(new_group, tools, seed):
     """Changes come one by one or in pairs at the same moment; with odd seeds messages flow all the time."""
     print(f"seed {seed}")

@@ -8,7 +8,7 @@ from tests.support.jvm_member import Subscription
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 
 
-@pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
+@pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.10.2.2", marks=pytest.mark.long), "1.1.1"])
 def test_group_goes_over_to_python_and_back_without_a_gap_or_a_repeat(new_group, version):
     name = f"over{version.replace('.', '')}"
     group = new_group(name, {name: 4})

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.lanes import LANES
 from tests.support import leaks
+from tests.support.tiers import QUICK_TIERS, TIERS
 
 TESTS = Path(__file__).parents[1]
 
@@ -21,11 +23,11 @@ def run_tests(tmp_path):
 
     def run(files: dict[str, str], *options: str, **environment: str) -> tuple[int, str]:
         shutil.copy(TESTS.parent / "pyproject.toml", tmp_path)
-        shutil.copytree(TESTS / "support", tmp_path / "tests" / "support")
+        shutil.copytree(TESTS / "support", tmp_path / "tests" / "support", dirs_exist_ok=True)
         shutil.copy(TESTS / "conftest.py", tmp_path / "tests")
         for name, source in files.items():
             path = tmp_path / "tests" / name
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True, parents=True)
             path.write_text(source)
         command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
         kept = {name: value for name, value in os.environ.items() if name not in ("CI", "JAVA_HOME")}
@@ -45,6 +47,23 @@ def test_plain_run_leaves_out_what_needs_servers(run_tests):
     assert status == 0
     assert "1 tests need servers or time and were left out" in output
     assert "1 passed" in output
+
+
+LONG = "import pytest\n@pytest.mark.long\ndef test_more(): pass\n"
+
+
+def test_what_shows_a_claim_at_more_length_is_left_out_unless_asked_for(run_tests):
+    files = {"unit/test_a.py": PASSES, "unit/test_b.py": LONG}
+    status, output = run_tests(files, "--all-tiers")
+    assert status == 0
+    assert "1 tests show a claim at more length and were left out" in output
+    assert "1 passed" in output
+    assert "2 passed" in run_tests(files, "--all-tiers", "--long")[1]
+    assert "2 passed" in run_tests(files, "tests/unit")[1]
+
+
+def test_lanes_have_every_tier_once():
+    assert sorted([*QUICK_TIERS, *LANES[0], *LANES[1]]) == sorted(TIERS)
 
 
 def test_tier_that_cannot_run_is_skipped_with_its_reason(run_tests):
