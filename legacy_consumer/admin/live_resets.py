@@ -66,6 +66,7 @@ def write_live(
     OffsetsChangedError if they go on committing; others as write_plan.
     """
     clock = clock or SystemClock()
+    plan = plan.for_members()
     partitions = frozenset(change.partition for change in plan.to_write)
     request = Request(secrets.token_hex(8), RequestState.PREPARE, partitions)
     with _requested(store, plan.group, request):

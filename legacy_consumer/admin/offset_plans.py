@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from legacy_consumer.admin.errors import UnreadableOffsetsError
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
@@ -32,18 +32,19 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """One partition of a plan. after None: the znode goes."""
+    """One partition of a plan. after None: the znode goes. again: write also what stands there already."""
 
     partition: TopicPartition
     before: Standing
     after: int | None
+    again: bool = False
 
     @property
     def changes(self) -> bool:
         """Whether there is anything to write."""
-        if self.before.problem is not None:
+        if self.before.problem is not None or self.before.offset != self.after:
             return True
-        return self.before.offset != self.after
+        return self.again and (self.after is not None or self.before.version is not None)
 
     @property
     def moves_by(self) -> int | None:
@@ -68,6 +69,10 @@ class OffsetPlan:
     def to_write(self) -> tuple[OffsetChange, ...]:
         """Those that differ from what stands there."""
         return tuple(change for change in self.changes if change.changes)
+
+    def for_members(self) -> OffsetPlan:
+        """The plan for members that run: each has read on since its last commit, so no offset is where it stands."""
+        return replace(self, changes=tuple(replace(change, again=True) for change in self.changes))
 
     @property
     def backup(self) -> dict[TopicPartition, int | None]:

@@ -94,6 +94,8 @@ def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, outpu
     name: for the backup. Raises: ActiveGroupError and others before anything is written; what is raised in between
     several groups is preceded by a line that says what was done.
     """
+    if safety.live:
+        plans = [plan.for_members() if plan.members else plan for plan in plans]
     if output is Output.TABLE:
         _show(plans)
     living = [plan for plan in plans if plan.members and plan.to_write]

@@ -221,6 +221,7 @@ def test_without_brokers_a_group_is_described_without_log_ends():
         store.start()
         try:
             store.create("/consumers/g/offsets/t/0", b"5", make_parents=True)
+            store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}', make_parents=True)
         finally:
             store.close()
         args = ["groups", "describe", "g", "--zookeeper", zookeeper.connect]

@@ -113,6 +113,18 @@ def test_a_running_member_goes_on_from_the_new_offsets(cluster):
     assert (cluster.committed(T0), cluster.committed(T1)) == (20, 20)
 
 
+def test_a_member_that_has_read_on_since_its_commit_goes_back_to_it(cluster):
+    member, stream = cluster.member()
+    assert sum(map(len, consume(stream, 40).values())) == 40
+    member.commit_offsets()
+    for tp in (T0, T1):
+        cluster.kafka.produce(tp, 5)
+    assert consume(stream, 10) == {0: list(range(20, 25)), 1: list(range(20, 25))}
+    followed = cluster.reset({T0: 20, T1: 3})
+    assert (followed.unanswered, followed.written.partitions) == ((), (T0, T1))
+    assert consume(stream, 27) == {0: list(range(20, 25)), 1: list(range(3, 25))}
+
+
 def test_what_is_left_in_zookeeper_is_nothing(cluster):
     _, stream = cluster.member()
     consume(stream, 40)
