@@ -191,8 +191,7 @@ def _of_unequal_subscriptions(
     else:
         concerned = ours == Strategy("roundrobin", "0.8.2")
         who = "roundrobin of Kafka 0.8.2 to 0.10.1"
-    threads = threads_per_topic(group)
-    if concerned and len(set(threads.values())) > 1:
+    if concerned and len(set(threads_per_topic(group).values())) > 1:
         yield GroupWarning(
             "unequal_subscriptions",
             f"{who} refuse this group: all members must subscribe to the same topics with one stream count each; "
@@ -207,11 +206,17 @@ def _of_missing_topics(group: GroupSnapshot) -> Iterator[GroupWarning]:
             for topic, _ in registration.subscription:
                 if not group.partitions.get(topic):
                     subscribers.setdefault(topic, []).append(consumer_id)
+    # one warning for the topics that the same members want: a member may name ten thousand
+    wanted: dict[tuple[str, ...], list[str]] = {}
     for topic, consumer_ids in sorted(subscribers.items()):
+        wanted.setdefault(tuple(consumer_ids), []).append(topic)
+    for members, topics in wanted.items():
+        one = len(topics) == 1
         yield GroupWarning(
             "missing_topic",
-            f"topic {_shown(topic)} does not exist: streams of {_some(consumer_ids)} wait until it is created",
-            tuple(consumer_ids),
+            f"{'topic' if one else 'topics'} {_some(topics)} {'does' if one else 'do'} not exist: streams of "
+            f"{_some(members)} wait until {'it is' if one else 'they are'} created",
+            members,
         )
 
 

@@ -36,6 +36,8 @@ _LIVES_ONCE = re.compile(r".+-\d{13}-[0-9a-f]{1,8}|.+[0-9a-f]{8}(-[0-9a-f]{4}){3
 """Ids that are made up at every start: of Kafka's consumer and of this project, and the UUIDs of other clients."""
 
 _CHANGES_WRAP = 1 << 32
+_REMEMBERED_BYTES = 65536
+"""A registration above that is not kept for other members of the process, which may be anything."""
 
 _Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...]]
 
@@ -172,7 +174,8 @@ class GroupReader:
     def _note_registration(self, name: str, path: str, data: bytes | None) -> None:
         if name in self._kinds and self._data[name] == data:
             return
-        registration, reason, kind = _understand(name, path, data)
+        understand = _understand if len(data or b"") <= _REMEMBERED_BYTES else _understand.__wrapped__
+        registration, reason, kind = understand(name, path, data)
         if reason is None or self._unreadable.get(name) != reason:
             self._forget_member(name)
         self._data[name] = data

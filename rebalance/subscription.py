@@ -22,6 +22,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from heapq import nsmallest
 from typing import ClassVar
 
 from rebalance.errors import UnsupportedRegexError
@@ -123,9 +124,13 @@ def subscribed_topics(
 
 
 @lru_cache(maxsize=4096)
-def consumer_threads(consumer_id: str, streams: int) -> tuple[ConsumerThreadId, ...]:
-    """The thread ids of a member with that many streams, in Java's order: c-0, c-1, c-10, c-2."""
-    return tuple(ConsumerThreadId(consumer_id, number) for number in sorted(range(streams), key=str))
+def consumer_threads(consumer_id: str, streams: int, most: int | None = None) -> tuple[ConsumerThreadId, ...]:
+    """The thread ids of a member with that many streams, in Java's order: c-0, c-1, c-10, c-2.
+
+    most: only so many of them, the first.
+    """
+    numbers = nsmallest(streams if most is None else most, range(streams), key=str)
+    return tuple(ConsumerThreadId(consumer_id, number) for number in numbers)
 
 
 def _is_white(pattern: SubscriptionPattern) -> bool:

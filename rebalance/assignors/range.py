@@ -18,7 +18,7 @@ def range_assign(group: GroupSnapshot) -> Assignment:
     Source: Scala consumer, PartitionAssignor.scala, RangeAssignor. Threads sort as text: c-10 before c-2.
     """
     assignment: dict[TopicPartition, ConsumerThreadId] = {}
-    subscribers = threads_per_topic(group)
+    subscribers = threads_per_topic(group, as_partitions=True)
     for topic, threads in subscribers.items():
         partitions = partitions_of(topic, group.partitions.get(topic, ()))
         each, extra = divmod(len(partitions), len(threads))

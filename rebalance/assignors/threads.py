@@ -15,8 +15,10 @@ Threads: TypeAlias = tuple[ConsumerThreadId, ...]
 _Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...]]
 
 
-def threads_per_topic(group: GroupSnapshot) -> dict[str, Threads]:
+def threads_per_topic(group: GroupSnapshot, *, as_partitions: bool = False) -> dict[str, Threads]:
     """Every thread that subscribes to a topic, for each topic that has one.
+
+    as_partitions: of each member no more threads than the topic has partitions, for range gives the rest nothing.
 
     Topics are sorted, threads as Java sorts text. Topics that do not exist are in it when a static
     subscription names them. Topics with the same subscribers share one tuple, and all topics share the
@@ -26,7 +28,7 @@ def threads_per_topic(group: GroupSnapshot) -> dict[str, Threads]:
     cohorts: dict[_Subscription, list[str]] = {}
     for consumer_id, registration in group.members.items():
         cohorts.setdefault((registration.pattern, registration.subscription), []).append(consumer_id)
-    subscribers: dict[str, list[tuple[int, int]]] = {}
+    subscribers: dict[str, list[tuple[int, int, int | None]]] = {}
     for index, consumer_ids in enumerate(cohorts.values()):
         subscription = subscribed_topics(
             group.members[consumer_ids[0]],
@@ -34,18 +36,20 @@ def threads_per_topic(group: GroupSnapshot) -> dict[str, Threads]:
             exclude_internal_topics=group.exclude_internal_topics,
         )
         for topic, streams in subscription.items():
-            subscribers.setdefault(topic, []).append((index, streams))
+            most = max(1, len(group.partitions.get(topic, ()))) if as_partitions else None
+            useful = None if most is None or most >= streams else most
+            subscribers.setdefault(topic, []).append((index, streams, useful))
     members = list(cohorts.values())
-    merged: dict[tuple[tuple[int, int], ...], Threads] = {}
+    merged: dict[tuple[tuple[int, int, int | None], ...], Threads] = {}
     threads = {}
     for topic in sorted(subscribers):
         key = tuple(subscribers[topic])
         if key not in merged:
             merged[key] = in_java_order(
                 thread
-                for index, streams in key
+                for index, streams, useful in key
                 for member in members[index]
-                for thread in consumer_threads(member, streams)
+                for thread in consumer_threads(member, streams, useful)
             )
         threads[topic] = merged[key]
     return threads

@@ -34,6 +34,13 @@ from zk_layout.codecs.strict_json import JsonObject, decode_json, decode_text
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern
 
+MOST_BYTES = 512 * 1024
+"""A registration larger than this is not read: anybody may write one, and all members read all of them."""
+MOST_STREAMS = 10_000
+"""Of one topic; each would be a thread and a queue in its process."""
+MOST_STREAMS_IN_ALL = 100_000
+"""Of one member, over all its topics, so that it has no more topics either."""
+
 _ALWAYS_A_LONG = 18
 """A number of so many digits is in range, whatever they are."""
 
@@ -82,11 +89,15 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
     """Read a member's registration as a JVM member does, or say whose it is if no JVM member can read it.
 
     An unknown pattern counts as static, and so does every pattern without a subscription.
-    Raises: MalformedZnodeError where the rebalance of a JVM member fails.
+    Raises: MalformedZnodeError where the rebalance of a JVM member fails, and for what no process could live up to.
     Source: Scala consumer, TopicCount.scala, constructTopicCount.
     """
     if not data:
         raise MalformedZnodeError(path, data, "an empty registration: kafka-node creates it so and fills it in later")
+    if len(data) > MOST_BYTES:
+        raise MalformedZnodeError(
+            path, data[:MOST_BYTES], f"a registration of {len(data)} bytes: no member writes that"
+        )
     try:
         document = decode_json(path, data, mend_backslashes=True)
     except MalformedZnodeError as error:
@@ -123,6 +134,10 @@ def _registration(document: JsonObject) -> ConsumerRegistration:
     for key, count in counted:
         if count < 1:
             raise subscription.malformed(key, "a number of streams: it is below 1")
+        if count > MOST_STREAMS:
+            raise subscription.malformed(key, f"a number of streams: it is above {MOST_STREAMS}")
+    if sum(count for _, count in counted) > MOST_STREAMS_IN_ALL:
+        raise document.malformed("subscription", f"a subscription: it has more than {MOST_STREAMS_IN_ALL} streams")
     return ConsumerRegistration(pattern, counts, document.long_in_quotes("timestamp") or 0)
 
 
