@@ -90,7 +90,12 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
             logger.warning("dry run: %d offsets of %d groups would change", changes, len(plans))
             return
         if options.backup_folder is not None:
-            file = write_backups(Path(options.backup_folder), "spark", {plan.group: plan.backup for plan in plans})
+            file = write_backups(
+                Path(options.backup_folder),
+                "spark",
+                {plan.group: plan.backup for plan in plans},
+                {plan.group: plan.unreadable for plan in plans},
+            )
             logger.warning("the offsets of before are in %s", file)
         write_plans(store, plans, force=options.live_groups is LiveGroups.ALLOW)
         logger.info("%d offsets of %d groups were written", changes, len(plans))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 from legacy_consumer.admin.errors import BackupError
-from legacy_consumer.admin.offset_files import OffsetFormat, Offsets, write_offsets
+from legacy_consumer.admin.offset_files import OffsetFormat, Offsets, Unreadable, write_offsets
+from legacy_consumer.admin.whole_files import create_whole
 
 _TRIES = 100
 
@@ -19,19 +19,23 @@ def write_backup(folder: Path, group: str, offsets: Offsets, *, now_s: float | N
     return write_backups(folder, group, {group: offsets}, now_s=now_s)
 
 
-def write_backups(folder: Path, name: str, groups: Mapping[str, Offsets], *, now_s: float | None = None) -> Path:
+def write_backups(
+    folder: Path,
+    name: str,
+    groups: Mapping[str, Offsets],
+    unreadable: Mapping[str, Unreadable] | None = None,
+    *,
+    now_s: float | None = None,
+) -> Path:
     """As write_backup, for several groups in one file."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
-    text = write_offsets(groups, OffsetFormat.JSON)
+    text = write_offsets(groups, OffsetFormat.JSON, unreadable)
     # any name is a group's, and not every one is a file's
     stem = f"{quote(name, safe=' ')[:150]}-offsets-{stamp}"
     for attempt in range(_TRIES):
         file = folder / f"{stem}{f'-{attempt}' if attempt else ''}.json"
         try:
-            with file.open("x", encoding="utf-8") as out:
-                out.write(text)
-                out.flush()
-                os.fsync(out.fileno())
+            create_whole(file, text)
         except FileExistsError:
             continue
         except OSError as error:

@@ -1,79 +1,109 @@
-"""Takes away what a group left in ZooKeeper."""
+"""Takes away what a group left in ZooKeeper: what was seen, at the versions that were seen, while it has no members.
+
+All of it goes in one multi; only a group too large for one is cut. If somebody writes into the group meanwhile, or a
+member registers, the multi fails and nothing more is deleted.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
+from legacy_consumer.admin.errors import GroupChangedError, GroupHeldError
+from legacy_consumer.admin.group_trees import GroupTree, read_trees
+from legacy_consumer.admin.member_fence import ids_back_op, no_members_ops, read_ids
 from legacy_consumer.errors import ActiveGroupError
-from zk_layout.errors import MultiFailedError, NoNodeError, NotEmptyError
-from zk_layout.paths import ConsumerIdsPath, GroupPath, TopicOffsetsPath, TopicOwnersPath
-from zk_layout.store import DeleteOp, ZkStore, multi_size
+from zk_layout.errors import (
+    BadVersionError,
+    ConnectionLostError,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from zk_layout.paths import ConsumerIdsPath
+from zk_layout.store import DeleteOp, Op, Stat, ZkStore, multi_size
 
 _TRIES = 3
 
 
 def delete_group(store: ZkStore, group: str) -> bool:
-    """Delete /consumers/G and everything below; False if it is not there.
+    """Delete /consumers/G as it stands now; False if it is not there. Raises: as delete_tree."""
+    trees = read_trees(store, [group])
+    if trees:
+        delete_tree(store, trees[0])
+    return bool(trees)
 
-    Raises: ActiveGroupError if the group has members, whether or not anybody can read their registrations;
-    NotEmptyError if somebody writes into it at the same time, and what is gone by then stays so; ZooKeeperError.
+
+def delete_tree(store: ZkStore, seen: GroupTree, *, topic: str | None = None) -> None:
+    """Delete what was seen of a group, or only the owners and offsets of a topic. What is gone by now may be gone.
+
+    Raises: ActiveGroupError if the group had members, whether or not anybody can read their registrations;
+    GroupHeldError if a session holds one of the znodes; GroupChangedError if somebody wrote since it was seen, saying
+    how much is gone; ZooKeeperError.
     """
-    [ids] = store.get_children_many([ConsumerIdsPath(group).path])
-    if ids:
-        raise ActiveGroupError(group, ids)
-    return _delete_tree(store, GroupPath(group).path)
-
-
-def delete_topic_of_group(store: ZkStore, group: str, topic: str) -> bool:
-    """Delete what the group keeps of one topic, its owners and offsets; False if there is none.
-
-    Raises: as delete_group.
-    """
-    [ids] = store.get_children_many([ConsumerIdsPath(group).path])
-    if ids:
-        raise ActiveGroupError(group, ids)
-    # a list: both have to be done
-    found = [
-        _delete_tree(store, path) for path in (TopicOwnersPath(group, topic).path, TopicOffsetsPath(group, topic).path)
-    ]
-    return any(found)
-
-
-def _delete_tree(store: ZkStore, root: str) -> bool:
-    """Children before parents, in few requests. Another client may delete at the same time."""
-    found = store.exists(root) is not None
-    for attempt in range(_TRIES):
-        paths = _tree(store, root)
+    wanted, rest = seen.below(topic), seen
+    for _ in range(_TRIES):
+        _refuse_held(store, rest, rest.below(topic))
         try:
-            _delete_in_multis(store, paths)
-        except MultiFailedError as error:
-            if not isinstance(error.cause, (NoNodeError, NotEmptyError)) or attempt == _TRIES - 1:
-                raise error.cause from error
+            _delete(store, rest, topic)
+        except (MultiFailedError, ConnectionLostError) as error:
+            now = read_trees(store, [seen.group])
+            left = now[0].below(topic) if now else {}
+            if not left:
+                return
+            if isinstance(error, ConnectionLostError) or not isinstance(error.cause, _OVERTAKEN):
+                raise error.cause if isinstance(error, MultiFailedError) else error from error
+            gone = sum(path not in left for path in wanted)
+            ids = read_ids(store, seen.group) or ()
+            if ids and not gone:
+                raise ActiveGroupError(seen.group, ids) from error
+            changed = [f"{ConsumerIdsPath(seen.group).path}/{name}" for name in ids]
+            changed += [path for path, stat in left.items() if not _is_same(wanted.get(path), stat)]
+            if changed:
+                raise GroupChangedError(seen.group, changed[0], gone, len(wanted)) from error
+            rest = now[0]
         else:
-            return found
-    return found
+            return
+    raise GroupChangedError(seen.group, next(iter(wanted)), 0, len(wanted))
 
 
-def _tree(store: ZkStore, root: str) -> list[str]:
-    """Every path from the root down, the deepest first. One batch of reads for each level."""
-    levels: list[list[str]] = [[root]]
-    while levels[-1]:
-        children = store.get_children_many(levels[-1])
-        if levels == [[root]] and children == [None]:
-            return []
-        levels.append(
-            [f"{path}/{name}" for path, names in zip(levels[-1], children, strict=True) for name in names or ()]
-        )
-    return [path for level in reversed(levels) for path in level]
+_OVERTAKEN = (BadVersionError, NoNodeError, NotEmptyError, NodeExistsError)
 
 
-def _delete_in_multis(store: ZkStore, paths: list[str]) -> None:
-    ops: list[DeleteOp] = []
+def _refuse_held(store: ZkStore, tree: GroupTree, wanted: Mapping[str, Stat]) -> None:
+    ids = read_ids(store, tree.group) if tree.members else ()
+    if ids:
+        raise ActiveGroupError(tree.group, ids)
+    held = tuple(path for path, stat in wanted.items() if stat.ephemeral_owner)
+    if held:
+        raise GroupHeldError(tree.group, held)
+
+
+def _is_same(seen: Stat | None, now: Stat) -> bool:
+    return seen is not None and (seen.czxid, seen.version) == (now.czxid, now.version)
+
+
+def _delete(store: ZkStore, tree: GroupTree, topic: str | None) -> None:
+    """Children before parents. Raises: MultiFailedError, ConnectionLostError."""
+    ops = [DeleteOp(path, stat.version) for path, stat in reversed(tree.below(topic).items())]
+    ids_exist = ConsumerIdsPath(tree.group).path in tree.stats
+    # a group that lives on keeps the folder
+    back = [ids_back_op(tree.group)] if ids_exist and topic is not None else []
+    fence = [*no_members_ops(tree.group, ids_exist=False), *back]
+    for chunk in _chunks(ops, store.max_multi_bytes - sum(map(multi_size, fence))):
+        store.multi([*no_members_ops(tree.group, ids_exist=ids_exist), *chunk, *back])
+        ids_exist = bool(back)
+
+
+def _chunks(ops: Sequence[Op], limit: int) -> Iterator[list[Op]]:
+    chunk: list[Op] = []
     size = 0
-    for op in map(DeleteOp, paths):
+    for op in ops:
         cost = multi_size(op)
-        if ops and size + cost > store.max_multi_bytes:
-            store.multi(ops)
-            ops, size = [], 0
-        ops.append(op)
+        if chunk and size + cost > limit:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(op)
         size += cost
-    if ops:
-        store.multi(ops)
+    if chunk:
+        yield chunk

@@ -11,6 +11,10 @@ LegacyConsumerError (zk_layout.errors)
     OffsetsHalfWrittenError         a plan too large for one request was stopped in the middle
     ResetRequestError               running members did not follow, so nothing was written
     BackupError                     no backup could be written, so nothing was changed
+    GroupChangedError               retriable; somebody wrote into a group that was to be deleted
+    GroupHeldError                  retriable; a session holds a znode of a group that was to be deleted
+    OpenMigrationError              the way back of a migration would be deleted with the group
+    NothingOfTopicError             there is nothing to delete of a topic
 """
 
 from __future__ import annotations
@@ -163,6 +167,71 @@ class BackupError(ChangeError):
 
     def __str__(self) -> str:
         return f"nothing was changed, no backup can be written to {self.file}: {self.reason}; see --backup-dir"
+
+
+class GroupChangedError(ChangeError):
+    """path: what somebody wrote. gone: so many of the total znodes are deleted."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, path: str, gone: int, total: int) -> None:
+        super().__init__(group, path, gone, total)
+        self.group = group
+        self.path = path
+        self.gone = gone
+        self.total = total
+
+    def __str__(self) -> str:
+        done = f"{self.gone} of {self.total} znodes are deleted" if self.gone else "nothing of it was deleted"
+        back = "; import the backup to put its offsets back" if self.gone else ""
+        return f"group {self.group!r} is in use: somebody wrote {self.path} since it was looked at, {done}{back}"
+
+
+class GroupHeldError(ChangeError):
+    """paths: the ephemeral znodes."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, paths: tuple[str, ...]) -> None:
+        super().__init__(group, paths)
+        self.group = group
+        self.paths = paths
+
+    def __str__(self) -> str:
+        return (
+            f"nothing of group {self.group!r} was deleted: a living session holds {self.paths[0]}, which goes when "
+            "that session ends; stop the process that has it, or wait for zookeeper.session.timeout.ms, and try again"
+        )
+
+
+class OpenMigrationError(ChangeError):
+    """phase: where the migration stands, or why its record cannot be read."""
+
+    def __init__(self, group: str, phase: str) -> None:
+        super().__init__(group, phase)
+        self.group = group
+        self.phase = phase
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was deleted: the migration of group {self.group!r} is open ({self.phase}), and its way back "
+            "would go too; `legacy-consumer migrate finish` (with --delete) or `migrate rollback` closes it"
+        )
+
+
+class NothingOfTopicError(ChangeError):
+    """None of the groups has an owner or an offset of the topic."""
+
+    def __init__(self, topic: str, groups: tuple[str, ...]) -> None:
+        super().__init__(topic, groups)
+        self.topic = topic
+        self.groups = groups
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was deleted: {', '.join(map(repr, self.groups[:_SHOWN]))} keeps nothing of topic {self.topic!r}; "
+            "`legacy-consumer groups describe` shows the topics of a group"
+        )
 
 
 def _some(partitions: Sequence[TopicPartition]) -> str:

@@ -42,6 +42,7 @@ class GroupPartition:
     owner_session: the session that holds the owner znode; 0 if it is held by none and so stays for good.
     offset_version: the version of the offset znode, for whoever is to change it.
     written, origin: what the offset is judged by; no origin if the topic does not exist.
+    unreadable: what the offset znode holds if that is no offset.
     """
 
     group: str
@@ -56,6 +57,7 @@ class GroupPartition:
     offset_version: int | None = None
     written: WrittenOffset = _NOTHING
     origin: TopicOrigin | None = None
+    unreadable: bytes | None = None
 
     def judge(self, log: tuple[int, int] | None = None) -> Judgement:
         """What the offset is worth. log: (first offset, end), None if it is not known."""
@@ -175,7 +177,7 @@ def _row(
     key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | None, origin: TopicOrigin | None
 ) -> GroupPartition:
     group, topic, partition = key
-    committed_at_ms = owner_text = owned_since_ms = owner_session = offset_version = None
+    committed_at_ms = owner_text = owned_since_ms = owner_session = offset_version = unreadable = None
     written = _NOTHING
     problems: list[str] = []
     if offset is not None:
@@ -184,6 +186,7 @@ def _row(
         committed_at_ms, offset_version = stat.mtime_ms, stat.version
         if written.problem is not None:
             problems.append(written.problem)
+            unreadable = offset[1].data or b""
     if owner is not None:
         path, znode = owner
         owned_since_ms = znode.stat.ctime_ms
@@ -206,4 +209,5 @@ def _row(
         offset_version,
         written,
         origin,
+        unreadable,
     )

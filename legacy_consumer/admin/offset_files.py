@@ -4,13 +4,17 @@ Lines of ExportZkOffsets, one for each partition, of any number of groups:
 
     /consumers/billing/offsets/orders/0:286894308
 
-CSV as `kafka-consumer-groups --reset-offsets --export` writes it, which names no group:
+CSV as `kafka-consumer-groups --reset-offsets --export` writes it; with several groups, from 2.4 on, it names them, and
+it puts quotes around longer names:
 
     orders,0,286894308
+    billing,"a-topic-with-a-longer-name",0,286894308
 
-JSON. An offset of null stands for a partition without one, so a backup can be put back exactly:
+JSON. An offset of null stands for a partition without one, so a backup can be put back exactly. What an offset znode
+held that nobody can read stands beside it, for people; it is not put back:
 
-    {"version": 1, "offsets": {"billing": {"orders": {"0": 286894308, "1": null}}}}
+    {"version": 1, "offsets": {"billing": {"orders": {"0": 286894308, "1": null}}},
+     "unreadable": {"billing": {"orders": {"2": "12345\\n"}}}}
 
 Unlike Kafka's ImportZkOffsets, which takes whatever stands there for a path and stops at an empty line, a file is read
 as a whole or not at all: each bad line is named with its number.
@@ -18,20 +22,25 @@ as a whole or not at all: each bad line is named with its number.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from legacy_consumer.admin.errors import BadOffsetFileError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetPath
 
+T = TypeVar("T")
+
 _MAX_OFFSET = 2**63 - 1
 _VERSION = 1
-_LINE = re.compile(r"(/[^:]*):(-?[0-9]{1,20})")
-_CSV = re.compile(r"([a-zA-Z0-9._-]+),([0-9]{1,10}),(-?[0-9]{1,20})")
+_LINE = re.compile(r"(/.*):(-?[0-9]{1,20})", re.DOTALL)
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_PARTITION = re.compile(r"[0-9]{1,10}")
+_OFFSET = re.compile(r"-?[0-9]{1,20}")
 
 
 class OffsetFormat(Enum):
@@ -42,20 +51,34 @@ class OffsetFormat(Enum):
 
 
 Offsets: TypeAlias = Mapping[TopicPartition, int | None]
+Unreadable: TypeAlias = Mapping[TopicPartition, bytes]
+"""What offset znodes hold that is no offset."""
 
 
 class OffsetFile(NamedTuple):
-    """What a file says: {group: {partition: offset}}; the group is "" where the file names none."""
+    """What a file says: {group: {partition: offset}}; the group is "" where the file names none.
+
+    unreadable: how many offsets of each group were no offsets when it was written, and are not in the file.
+    """
 
     groups: Mapping[str, Offsets]
+    unreadable: Mapping[str, int]
 
     def of_group(self, group: str) -> Offsets:
         """The offsets of this group: its own, or those without a group."""
         return {**self.groups.get("", {}), **self.groups.get(group, {})}
 
 
-def write_offsets(groups: Mapping[str, Offsets], form: OffsetFormat) -> str:
-    """The text of a file. Lines leave out partitions without an offset, which they cannot express."""
+def write_offsets(
+    groups: Mapping[str, Offsets],
+    form: OffsetFormat,
+    unreadable: Mapping[str, Unreadable] | None = None,
+    more: Mapping[str, object] | None = None,
+) -> str:
+    """The text of a file. Lines leave out partitions without an offset, which they cannot express.
+
+    unreadable, more: only JSON can tell those.
+    """
     if form is OffsetFormat.ZK:
         return "".join(
             f"{OffsetPath(group, *tp).path}:{offset}\n"
@@ -63,12 +86,24 @@ def write_offsets(groups: Mapping[str, Offsets], form: OffsetFormat) -> str:
             for tp, offset in sorted(offsets.items())
             if offset is not None
         )
-    document: dict[str, dict[str, dict[str, int | None]]] = {}
-    for group, offsets in sorted(groups.items()):
-        topics = document.setdefault(group, {})
-        for tp, offset in sorted(offsets.items()):
-            topics.setdefault(tp.topic, {})[str(tp.partition)] = offset
-    return json.dumps({"version": _VERSION, "offsets": document}, indent=2) + "\n"
+    document: dict[str, object] = {"version": _VERSION, **(more or {})}
+    document["offsets"] = {group: by_topic(offsets) for group, offsets in sorted(groups.items())}
+    texts = {
+        group: by_topic({tp: data.decode("utf-8", "backslashreplace") for tp, data in found.items()})
+        for group, found in sorted((unreadable or {}).items())
+        if found
+    }
+    if texts:
+        document["unreadable"] = texts
+    return json.dumps(document, indent=2) + "\n"
+
+
+def by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
+    """{topic: {partition: value}}, sorted, as it stands in JSON."""
+    topics: dict[str, dict[str, T]] = {}
+    for tp, value in sorted(values.items(), key=lambda item: item[0]):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = value
+    return topics
 
 
 def read_offsets(text: str, name: str) -> OffsetFile:
@@ -78,7 +113,8 @@ def read_offsets(text: str, name: str) -> OffsetFile:
     """
     if text.lstrip("\ufeff").lstrip().startswith("{"):
         return _read_json(text, name)
-    return _read_lines(text.removeprefix("\ufeff").splitlines(), name)
+    # a name may hold what str.splitlines takes for the end of a line, but never a line feed
+    return _read_lines(text.removeprefix("\ufeff").split("\n"), name)
 
 
 def _read_lines(lines: Sequence[str], name: str) -> OffsetFile:
@@ -99,27 +135,45 @@ def _read_lines(lines: Sequence[str], name: str) -> OffsetFile:
         groups.setdefault(group, {})[tp] = offset
     if bad:
         raise BadOffsetFileError(name, tuple(bad))
-    return OffsetFile(groups)
+    return OffsetFile(groups, {})
 
 
 def _parse_line(line: str) -> tuple[str, TopicPartition, int] | str:
     """Group, partition and offset; or what is wrong."""
-    csv = _CSV.fullmatch(line)
-    if csv is not None:
-        group, topic, partition, offset = "", csv[1], int(csv[2]), int(csv[3])
-    else:
-        found = _LINE.fullmatch(line)
-        if found is None:
-            return "it is neither /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET nor TOPIC,PARTITION,OFFSET"
+    found = _LINE.fullmatch(line)
+    if found is not None:
         path = OffsetPath.parse(found[1])
         if path is None:
             return f"{found[1][:100]} is not the path of an offset"
         group, topic, partition, offset = path.group, path.topic, path.partition, int(found[2])
+    else:
+        fields = _csv_fields(line)
+        if fields is None:
+            return (
+                "it is neither /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET nor TOPIC,PARTITION,OFFSET nor "
+                "GROUP,TOPIC,PARTITION,OFFSET"
+            )
+        group, topic, partition, offset = fields
     if not 0 <= offset <= _MAX_OFFSET:
         return f"{offset} is no offset"
     if partition >= 2**31:
         return f"{partition} is no partition"
     return group, TopicPartition(topic, partition), offset
+
+
+def _csv_fields(line: str) -> tuple[str, str, int, int] | None:
+    """Group ("" without one), topic, partition and offset."""
+    try:
+        [fields] = csv.reader([line], strict=True)
+    except (csv.Error, ValueError):
+        return None
+    if len(fields) not in {3, 4}:
+        return None
+    group, (topic, partition, offset) = fields[0] if len(fields) == 4 else "", fields[-3:]
+    is_named = _TOPIC.fullmatch(topic) and "/" not in group and (group or len(fields) == 3)
+    if not (is_named and _PARTITION.fullmatch(partition) and _OFFSET.fullmatch(offset)):
+        return None
+    return group, topic, int(partition), int(offset)
 
 
 def _read_json(text: str, name: str) -> OffsetFile:
@@ -152,7 +206,17 @@ def _read_json(text: str, name: str) -> OffsetFile:
                     own[TopicPartition(path.topic, path.partition)] = offset
     if bad:
         raise BadOffsetFileError(name, tuple((_line_of(text, keys), reason) for keys, reason in bad))
-    return OffsetFile(groups)
+    return OffsetFile(groups, _count_unreadable(document.get("unreadable")))
+
+
+def _count_unreadable(noted: object) -> dict[str, int]:
+    if not isinstance(noted, dict):
+        return {}
+    return {
+        str(group): sum(len(partitions) for partitions in topics.values() if isinstance(partitions, dict))
+        for group, topics in noted.items()
+        if isinstance(topics, dict)
+    }
 
 
 def _line_of(text: str, keys: Sequence[str]) -> int:

@@ -20,7 +20,8 @@ class Standing:
     """One partition of a group as it stands.
 
     offset: None if none is committed that counts. version: of the offset znode, None if there is none. owner: as in
-    its znode. problem: why the znode cannot be read. outlived: what was committed for an earlier topic of that name.
+    its znode. problem: why the znode cannot be read, and unreadable what it holds then. outlived: what was committed
+    for an earlier topic of that name.
     """
 
     offset: int | None = None
@@ -28,6 +29,7 @@ class Standing:
     owner: str | None = None
     problem: str | None = None
     outlived: int | None = None
+    unreadable: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,20 @@ class OffsetPlan:
 
     @property
     def backup(self) -> dict[TopicPartition, int | None]:
-        """What stands there now, of all partitions of the plan."""
-        return {change.partition: change.before.offset for change in self.changes}
+        """What counts now, of all partitions of the plan whose offsets can be read.
+
+        0 where an offset is of an earlier topic: put back as it stands it would count, and the group begins at 0.
+        """
+        return {
+            c.partition: c.before.offset if c.before.outlived is None else 0
+            for c in self.changes
+            if c.before.unreadable is None
+        }
+
+    @property
+    def unreadable(self) -> dict[TopicPartition, bytes]:
+        """What the other znodes hold."""
+        return {c.partition: c.before.unreadable for c in self.changes if c.before.unreadable is not None}
 
 
 def read_standings(store: ZkStore, group: str) -> dict[TopicPartition, Standing]:
@@ -91,6 +105,7 @@ def read_standings(store: ZkStore, group: str) -> dict[TopicPartition, Standing]
             row.owner,
             row.written.problem,
             row.judge().outlived,
+            row.unreadable,
         )
         for row in read_group_partitions(store, [group], include_unclaimed=True)
     }

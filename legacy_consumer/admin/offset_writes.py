@@ -4,8 +4,8 @@ Offsets go in as a commit does: each at the version that was seen when the plan 
 between is noticed, and nothing is written. Only a plan that is larger than a request of ZooKeeper may be (some
 thousand partitions) is cut; then what was written before a failure is said.
 
-Whether a member came meanwhile no multi can check, because a parent's version does not change with its children. So
-it is looked at just before and just after, and what was found after is told.
+That the group has no members is checked in the same multi (member_fence). With force they may live; then it is looked
+at just before and just after, and whoever came in between is told.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.admin.errors import OffsetsChangedError, OffsetsHalfWrittenError
+from legacy_consumer.admin.member_fence import FENCE_FAILURES, ids_back_op, no_members_ops, read_ids
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.errors import ActiveGroupError
 from zk_layout.codecs import encode_offset
@@ -26,10 +27,13 @@ from zk_layout.errors import (
     NoNodeError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import ConsumerIdsPath, OffsetPath, TopicOffsetsPath
+from zk_layout.paths import OffsetPath, TopicOffsetsPath
 from zk_layout.store import CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
+
+_TRIES = 3
+"""Members that come and go at the same time may stop the write so often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +59,7 @@ def write_plan(
     Raises: ActiveGroupError; OffsetsChangedError if an offset is not what the plan saw, with nothing written;
     OffsetsHalfWrittenError, only for a plan too large for one request; NotPermittedError, ConnectionLostError.
     """
-    before = _ids(store, plan.group)
-    if before and not force:
-        raise ActiveGroupError(plan.group, before)
+    before = () if not force else read_ids(store, plan.group) or ()
     todo = plan.to_write
     for topic in sorted({change.partition.topic for change in todo if change.before.version is None}):
         store.ensure_path(TopicOffsetsPath(plan.group, topic).path)
@@ -66,7 +68,11 @@ def write_plan(
     for changes, ops in chunks:
         try:
             if ops:
-                store.multi(ops)
+                _carry_out(store, plan.group, ops, force=force)
+        except ActiveGroupError as error:
+            if done:
+                raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
+            raise
         except MultiFailedError as error:
             cause = _explained(plan.group, changes, error)
             if done:
@@ -81,8 +87,30 @@ def write_plan(
                 raise
         done += [change.partition for change in changes]
         on_progress(len(done))
-    joined = tuple(consumer_id for consumer_id in _ids(store, plan.group) if consumer_id not in before)
-    return Written(tuple(done), joined)
+    after = () if not force else read_ids(store, plan.group) or ()
+    return Written(tuple(done), tuple(consumer_id for consumer_id in after if consumer_id not in before))
+
+
+def _carry_out(store: ZkStore, group: str, ops: Sequence[Op], *, force: bool) -> None:
+    """Raises: ActiveGroupError; MultiFailedError, whose index is that of ops."""
+    if force:
+        store.multi(ops)
+        return
+    for attempt in range(_TRIES):
+        ids = read_ids(store, group)
+        if ids:
+            raise ActiveGroupError(group, ids)
+        fence = no_members_ops(group, ids_exist=ids is not None)
+        try:
+            store.multi([*fence, *ops, *([] if ids is None else [ids_back_op(group)])])
+        except MultiFailedError as error:
+            index = error.index - len(fence)
+            if 0 <= index < len(ops):
+                raise MultiFailedError(index, error.path, error.cause) from error
+            if not isinstance(error.cause, FENCE_FAILURES) or attempt == _TRIES - 1:
+                raise error.cause from error
+        else:
+            return
 
 
 def _chunks(
@@ -90,7 +118,8 @@ def _chunks(
 ) -> Iterator[tuple[tuple[OffsetChange, ...], tuple[Op, ...]]]:
     changes: list[OffsetChange] = []
     ops: list[Op] = []
-    reserved = sum(map(multi_size, also))
+    fence = [*no_members_ops(group, ids_exist=False), ids_back_op(group)]
+    reserved = sum(map(multi_size, [*fence, *also]))
     size = reserved
     for change in todo:
         op = _op(group, change)
@@ -128,10 +157,3 @@ def _stands(store: ZkStore, group: str, changes: Sequence[OffsetChange]) -> bool
         znode is None if change.after is None else znode is not None and znode.data == encode_offset(change.after)
         for change, znode in zip(changes, znodes, strict=True)
     )
-
-
-def _ids(store: ZkStore, group: str) -> tuple[str, ...]:
-    try:
-        return store.get_children(ConsumerIdsPath(group).path)
-    except NoNodeError:
-        return ()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from legacy_consumer.admin.group_table import read_group_partitions
+from legacy_consumer.admin.errors import NothingOfTopicError, OpenMigrationError
+from legacy_consumer.admin.group_trees import GroupTree, read_trees, record_path
+from legacy_consumer.admin.migration.record import decode_record
+from legacy_consumer.offsets.judgement import TopicOrigin, Verdict, judge, written_in_zookeeper
+from legacy_consumer.offsets.topic_lives import read_topic_origins
+from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
-from zk_layout.paths import ConsumerIdsPath, GroupPath
+from zk_layout.paths import ConsumerIdsPath, GroupPath, OffsetPath
 from zk_layout.store import ZkStore
 
 
@@ -16,42 +21,83 @@ class GroupUse:
     """When a group was last used, as far as its znodes tell.
 
     members: how many are registered. last_commit_ms: the newest offset. last_seen_ms: that, or when the group's
-    folders came into being if it never committed.
+    folders came into being if it never committed. offsets: None where none is committed, 0 where one of an earlier
+    topic is, which would count if it were put back.
+    unreadable: {partition: the data} of offset znodes that hold no offset.
+    open_migration: where a migration stands whose way back is open, or why its record cannot be read; None otherwise.
+    tree: the look that all of this is taken from, and that a deletion is held to.
     """
 
     group: str
     members: int
     last_commit_ms: int | None
     last_seen_ms: int
-    offsets: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int | None]
+    unreadable: Mapping[TopicPartition, bytes]
+    open_migration: str | None
+    tree: GroupTree
 
     @property
     def topics(self) -> int:
         """Of how many topics it has offsets."""
-        return len({tp.topic for tp in self.offsets})
+        return len({tp.topic for tp in [*self.offsets, *self.unreadable]})
 
 
 def read_use(store: ZkStore, groups: Sequence[str]) -> list[GroupUse]:
     """The use of these groups; those that are gone are left out. Raises: ZooKeeperError."""
-    stats = store.exists_many([GroupPath(group).path for group in groups])
-    ids = store.exists_many([ConsumerIdsPath(group).path for group in groups])
-    offsets: dict[str, dict[TopicPartition, int | None]] = {group: {} for group in groups}
-    commits: dict[str, int] = {}
-    for row in read_group_partitions(store, groups):
-        if row.committed_at_ms is not None:
-            offsets[row.group][TopicPartition(row.topic, row.partition)] = row.committed
-            commits[row.group] = max(commits.get(row.group, 0), row.committed_at_ms)
-    found: list[GroupUse] = []
-    for group, stat, members in zip(groups, stats, ids, strict=True):
-        if stat is None:
-            continue
-        last = commits.get(group)
-        made = max(stat.ctime_ms, 0 if members is None else members.ctime_ms)
-        count = 0 if members is None else members.num_children
-        found.append(GroupUse(group, count, last, made if last is None else last, offsets[group]))
-    return found
+    trees = read_trees(store, groups)
+    origins = read_topic_origins(store, {tp.topic for tree in trees for tp in tree.offsets})
+    return [_use_of(tree, origins) for tree in trees]
 
 
 def find_unused(use: Sequence[GroupUse], *, now_ms: int, older_than_ms: int) -> list[GroupUse]:
-    """The groups without members that committed nothing for so long."""
-    return [one for one in use if one.members == 0 and now_ms - one.last_seen_ms > older_than_ms]
+    """The groups without members that committed nothing for so long, and are in no open migration."""
+    return [
+        one
+        for one in use
+        if one.members == 0 and one.open_migration is None and now_ms - one.last_seen_ms > older_than_ms
+    ]
+
+
+def refuse_removal(use: Sequence[GroupUse], topic: str | None) -> None:
+    """Raises: OpenMigrationError if a whole group is to go; NothingOfTopicError if no group keeps any of the topic."""
+    for one in use:
+        if topic is None and one.open_migration is not None:
+            raise OpenMigrationError(one.group, one.open_migration)
+    if topic is not None and not any(one.tree.below(topic) for one in use):
+        raise NothingOfTopicError(topic, tuple(one.group for one in use))
+
+
+def _use_of(tree: GroupTree, origins: Mapping[str, TopicOrigin]) -> GroupUse:
+    offsets: dict[TopicPartition, int | None] = {}
+    unreadable: dict[TopicPartition, bytes] = {}
+    for tp, znode in sorted(tree.offsets.items()):
+        written = written_in_zookeeper(OffsetPath(tree.group, *tp).path, znode)
+        if written.problem is not None:
+            unreadable[tp] = znode.data or b""
+        else:
+            is_earlier = judge(written, origins.get(tp.topic)).verdict is Verdict.EARLIER_TOPIC
+            offsets[tp] = 0 if is_earlier else written.offset
+    last = max((znode.stat.mtime_ms for znode in tree.offsets.values()), default=None)
+    folders = (GroupPath(tree.group).path, ConsumerIdsPath(tree.group).path)
+    made = max(tree.stats[path].ctime_ms for path in folders if path in tree.stats)
+    return GroupUse(
+        tree.group,
+        tree.members,
+        last,
+        made if last is None else last,
+        offsets,
+        unreadable,
+        _open_migration(tree),
+        tree,
+    )
+
+
+def _open_migration(tree: GroupTree) -> str | None:
+    if tree.record is None:
+        return None
+    try:
+        record = decode_record(record_path(tree.group), tree.record)
+    except MalformedZnodeError as error:
+        return str(error)
+    return record.phase.value if record.phase.is_open else None

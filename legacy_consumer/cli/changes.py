@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -22,7 +22,6 @@ from legacy_consumer.cli.tables import Cell, Column, number, print_table, printa
 from legacy_consumer.errors import ActiveGroupError
 from rebalance.member_kinds import MemberKind
 from zk_layout.errors import LegacyConsumerError
-from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 P = ParamSpec("P")
@@ -135,7 +134,7 @@ def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, outpu
 def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done: _Done, name: str) -> None:
     wanted = [plan for plan in plans if plan.to_write]
     if wanted and safety.backup_dir is not None and not safety.live:
-        _back_up(done, safety.backup_dir, name, {plan.group: plan.backup for plan in wanted})
+        _back_up(done, safety.backup_dir, name, wanted)
     total = sum(len(plan.to_write) for plan in wanted)
     try:
         with progress_bar("writing offsets", total) as advance:
@@ -145,7 +144,7 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                     advance(len(plan.to_write))
                 else:
                     if safety.live and safety.backup_dir is not None:
-                        _back_up(done, safety.backup_dir, plan.group, {plan.group: plan.backup})
+                        _back_up(done, safety.backup_dir, plan.group, [plan])
                     start = done.partitions
                     written = write_plan(
                         store, plan, force=safety.force, on_progress=functools.partial(_advance, done, start, advance)
@@ -177,7 +176,7 @@ def _advance(done: _Done, start: int, advance: Callable[[int], None], written: i
 def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -> None:
     def back_up(now: OffsetPlan) -> None:
         if safety.backup_dir is not None:
-            _back_up(done, safety.backup_dir, plan.group, {plan.group: now.backup})
+            _back_up(done, safety.backup_dir, plan.group, [now])
 
     followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=back_up)
     done.partitions += len(followed.written.partitions)
@@ -189,8 +188,9 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -
         )
 
 
-def _back_up(done: _Done, folder: Path, name: str, groups: Mapping[str, Mapping[TopicPartition, int | None]]) -> None:
-    done.backup = write_backups(folder, name, groups)
+def _back_up(done: _Done, folder: Path, name: str, plans: Sequence[OffsetPlan]) -> None:
+    unreadable = {plan.group: plan.unreadable for plan in plans}
+    done.backup = write_backups(folder, name, {plan.group: plan.backup for plan in plans}, unreadable)
     click.echo(f"Backup: {done.backup} (legacy-consumer offsets import puts it back)", err=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import click
@@ -13,12 +14,19 @@ from zk_layout.errors import ConfigError
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
 
+_IN_NO_ZNODE = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+
 
 def check_group(group: str) -> str:
     """The name, if a group can have it. Raises: ConfigError."""
-    if not group or group in {".", ".."} or "/" in group or not group.isprintable():
-        raise ConfigError("group", printable(group), "is no name that a group can have")
-    return group
+    return check_name("group", group)
+
+
+def check_name(what: str, name: str) -> str:
+    """The name, if a znode can have it, as ZooKeeper's server judges. Raises: ConfigError."""
+    if name in {"", ".", ".."} or _IN_NO_ZNODE.search(name):
+        raise ConfigError(what, printable(name), f"is no name that a {what} can have")
+    return name
 
 
 def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 
 import click
 
 from legacy_consumer.admin.group_list import list_groups
+from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
 from legacy_consumer.cli.execution import Execution
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
@@ -54,20 +56,29 @@ def prune(
     when its znodes were made. A group whose offsets are in Kafka (offsets.storage=kafka) looks unused here as soon as
     it has no members.
 
+    A group whose migration is open is left out: its way back would go. So is one that somebody uses before its turn
+    comes.
+
     All offsets go into one backup first, a file that `offsets import` puts back.
     """
     older_than_ms = 1000 * parse_duration_s(older_than)
     now_ms = SystemClock().wall_ms()
     with open_store(load_cluster_config(cluster)) as store:
         groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
-        unused = find_unused(read_use(store, groups), now_ms=now_ms, older_than_ms=older_than_ms)
+        use, forbidden = read_apart(groups, functools.partial(read_use, store))
+        unused = find_unused(use, now_ms=now_ms, older_than_ms=older_than_ms)
         _show(unused, output, now_ms)
+        _say_migrating([one.group for one in use if one.open_migration is not None])
+        for group, error in sorted(forbidden.items()):
+            click.echo(f"Group {printable(group)} is left out: {printable(str(error))}", err=True)
         if execution.execute and unused:
-            delete_all(store, unused, topic=None, backup_dir=execution.backup_dir)
+            delete_all(store, unused, topic=None, backup_dir=execution.backup_dir, leave_used=True)
     if output is Output.TABLE and not unused:
         click.echo(f"No group of {len(groups)} was unused for so long.", err=True)
     elif output is Output.TABLE and not execution.execute:
         say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
+    if forbidden:
+        raise click.exceptions.Exit(1)
 
 
 def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
@@ -88,6 +99,12 @@ def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
     elif unused:
         print_table(_COLUMNS, [_row(one, now_ms) for one in unused])
         click.echo()
+
+
+def _say_migrating(groups: list[str]) -> None:
+    if groups:
+        some = ", ".join(map(printable, groups[:3])) + (f" and {len(groups) - 3} more" if len(groups) > 3 else "")
+        click.echo(f"Left out, a migration is open: {some} (see `legacy-consumer migrate status`)", err=True)
 
 
 def _row(one: GroupUse, now_ms: int) -> list[Cell | str]:

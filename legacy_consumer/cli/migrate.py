@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 
 from legacy_consumer.admin.group_list import list_groups
+from legacy_consumer.admin.group_trees import read_trees
 from legacy_consumer.admin.migration import (
     Action,
     Choices,
@@ -26,9 +27,12 @@ from legacy_consumer.admin.migration import (
 )
 from legacy_consumer.admin.migration.backup import backup_name
 from legacy_consumer.admin.migration.finish import finish_refusals
+from legacy_consumer.admin.migration.picture import has_offsets_in_kafka
+from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.migrate_tables import (
     outcome_document,
     plan_document,
+    records_document,
     say_outcome,
     say_refusals,
     show_plan,
@@ -44,6 +48,7 @@ from legacy_consumer.cli.options import (
     open_store,
 )
 from legacy_consumer.cli.progress_bar import progress_bar
+from legacy_consumer.cli.tables import printable, say
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers
@@ -280,18 +285,29 @@ Example:
 @cluster_options
 @click.argument("group")
 @click.option("--delete", is_flag=True, help="Also delete /consumers/GROUP, all of it.")
+@click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
 @_execute
 @_backup
-def finish(cluster: ClusterOptions, group: str, delete: bool, execute: bool, backup: Path | None) -> None:
+def finish(
+    cluster: ClusterOptions, group: str, delete: bool, accept_ahead: bool, execute: bool, backup: Path | None
+) -> None:
     """Close the way back, so that `rollback` is refused from then on. Writes with --execute only.
 
-    Refused while members live in ZooKeeper and while some offset is not in Kafka.
+    Refused while members live in ZooKeeper, while some offset is not in Kafka, and while a partition that was left out
+    of the migration has to be decided. --delete is refused for the same reasons, also after a finish without it.
     """
     with _sides(cluster, group) as sides:
+        trees = read_trees(
+            sides.store, [group]
+        )  # before the look: what is deleted is not newer than what was looked at
+        if delete and not trees and has_offsets_in_kafka(sides):
+            click.echo(f"/consumers/{printable(group)} is deleted already.")
+            return
         look = look_at(sides)
-        what = "closes the way back" + (f" and deletes /consumers/{group}" if delete else "")
-        click.echo(f"Group {group}: {what}; {len(look.partitions)} partitions have their offsets in Kafka.")
-        refusals = finish_refusals(look)
+        what = "closes the way back" + (f" and deletes /consumers/{printable(group)}" if delete else "")
+        moved = sum(one.kafka.offset is not None for one in look.partitions)
+        say(f"Group {printable(group)}: {what}; {count(moved, 'partition')} of {len(look.partitions)} in Kafka.")
+        refusals = finish_refusals(look, accept_ahead=accept_ahead)
         if not execute:
             if refusals:
                 say_refusals(refusals)
@@ -299,7 +315,11 @@ def finish(cluster: ClusterOptions, group: str, delete: bool, execute: bool, bac
             click.echo("Nothing was written: add --execute to do it.", err=True)
             return
         outcome = finish_migration(
-            sides, look, backup or Path(backup_name(group, sides.clock.wall_ms())), delete=delete
+            sides,
+            look,
+            backup or Path(backup_name(group, sides.clock.wall_ms())),
+            delete=trees[0] if delete and trees else None,
+            accept_ahead=accept_ahead,
         )
     click.echo(f"Finished. The offsets of both sides before are in {outcome.backup}.")
 
@@ -315,14 +335,15 @@ Example:
 @cluster_options
 @_json
 def status(cluster: ClusterOptions, as_json: bool) -> None:
-    """Name every group whose migration was begun, and how far it has come."""
+    """Name every group whose migration was begun, how far it has come, and how many partitions were left out of it.
+
+    Exit code 1 if a record cannot be read; the others are shown all the same.
+    """
     with open_store(load_cluster_config(cluster)) as store:
         records = read_records(store, list_groups(store))
     if as_json:
-        document = [
-            {"group": group, "phase": record.phase.value, "at_ms": record.at_ms, "backup": record.backup}
-            for group, record in records.items()
-        ]
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json.dumps(records_document(records), indent=2))
     else:
         show_records(records, SystemClock().wall_ms())
+    if any(isinstance(record, str) for record in records.values()):
+        raise click.exceptions.Exit(1)

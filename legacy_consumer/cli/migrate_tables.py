@@ -18,7 +18,13 @@ _MOVES = (
     Column("ACTION"),
     Column("WHY", folds=True),
 )
-_RECORDS = (Column("GROUP", folds=True), Column("PHASE"), Column("SINCE", is_number=True), Column("BACKUP", folds=True))
+_RECORDS = (
+    Column("GROUP", folds=True),
+    Column("PHASE", folds=True),
+    Column("SINCE", is_number=True),
+    Column("LEFT OUT", is_number=True),
+    Column("BACKUP", folds=True),
+)
 _STYLES = {Action.BLOCKED: "red", Action.WAIT: "yellow", Action.WRITE: "green"}
 _SHOWN = 500
 """Rows that a person may still read; --json has all."""
@@ -85,7 +91,7 @@ def say_outcome(group: str, direction: Direction, outcome: Outcome) -> None:
     if outcome.waiting:
         say(f"{outcome.waiting} are left to the members that own them: `legacy-consumer migrate verify` tells when.")
     if outcome.left_out:
-        say(f"{outcome.left_out} blocked ones were left out.", "yellow")
+        say(f"{outcome.left_out} blocked ones were left out: `legacy-consumer migrate verify` names them.", "yellow")
     say(f"The migration is {outcome.phase.value}; the offsets of both sides before are in {outcome.backup}.")
 
 
@@ -99,23 +105,39 @@ def show_verification(found: Verification) -> None:
         say(f"{'PROBLEM' if finding.is_bad else 'note'}: {printable(finding.text)}", "red" if finding.is_bad else "")
 
 
-def show_records(records: Mapping[str, MigrationRecord], now_ms: int) -> None:
+def show_records(records: Mapping[str, MigrationRecord | str], now_ms: int) -> None:
     """Print the migrations of a cluster."""
     if not records:
         click.echo("No migration of a group was begun.", err=True)
         return
-    print_table(
-        _RECORDS,
-        [
-            [
-                printable(group),
-                record.phase.value,
-                duration(max(0, now_ms - record.at_ms)),
-                printable(record.backup or "-"),
-            ]
-            for group, record in sorted(records.items())
-        ],
-    )
+    print_table(_RECORDS, [_record_row(group, record, now_ms) for group, record in sorted(records.items())])
+
+
+def _record_row(group: str, record: MigrationRecord | str, now_ms: int) -> list[Cell | str]:
+    if isinstance(record, str):
+        return [printable(group), Cell(printable(record), "red"), "-", "-", "-"]
+    since = duration(max(0, now_ms - record.at_ms))
+    left_out = str(len(record.left_out) or "-")
+    return [printable(group), record.phase.value, since, left_out, printable(record.backup or "-")]
+
+
+def records_document(records: Mapping[str, MigrationRecord | str]) -> list[dict[str, object]]:
+    """The migrations of a cluster for programs."""
+    return [
+        {"group": group, "phase": None, "problem": record}
+        if isinstance(record, str)
+        else {
+            "group": group,
+            "phase": record.phase.value,
+            "at_ms": record.at_ms,
+            "backup": record.backup,
+            "left_out": [
+                {"topic": tp.topic, "partition": tp.partition, "reason": reason}
+                for tp, reason in record.left_out.items()
+            ],
+        }
+        for group, record in sorted(records.items())
+    ]
 
 
 def plan_document(plan: MigrationPlan) -> dict[str, object]:

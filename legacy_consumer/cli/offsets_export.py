@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from legacy_consumer.admin.offset_files import OffsetFormat, write_offsets
-from legacy_consumer.admin.offset_plans import read_standings, readable_offsets
+from legacy_consumer.admin.offset_plans import Standing, read_standings
+from legacy_consumer.admin.whole_files import replace_whole
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
 from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
+from legacy_consumer.cli.tables import printable
+from zk_layout.errors import NotPermittedError
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
 
 
 @click.command(
@@ -48,27 +53,51 @@ def export(
 ) -> None:
     """Write the offsets of groups, for `offsets import`, `offsets reset --from-file` or Kafka's ImportZkOffsets.
 
-    The file is written as a whole, or not at all.
+    The file is written as a whole, or not at all. An offset that cannot be read, and a group that may not be, is named
+    on standard error and left out; the exit code is 1 then. JSON tells what stands there.
     """
     check_wanted(groups, all_groups=all_groups)
     with open_store(load_cluster_config(cluster)) as store:
         names = wanted_groups(store, groups, all_groups=all_groups)
-        found = {group: readable_offsets(group, read_standings(store, group)) for group in names}
-    text = write_offsets(found, OffsetFormat.JSON if as_json else OffsetFormat(format_name))
+        found, problems = _read(store, names)
+    form = OffsetFormat.JSON if as_json else OffsetFormat(format_name)
+    offsets = {group: _committed(standings) for group, standings in found.items()}
+    unreadable = {group: _unreadable(standings) for group, standings in found.items()}
+    data = write_offsets(offsets, form, unreadable).encode()
+    for problem in problems:
+        click.echo(f"Left out: {printable(problem)}", err=True)
     if file is None:
-        click.echo(text, nl=False)
-        return
-    _write_whole(file, text)
-    offsets = sum(map(len, found.values()))
-    click.echo(f"{count(offsets, 'offset')} of {count(len(found), 'group')} are in {file}", err=True)
+        click.echo(data, nl=False)
+    else:
+        try:
+            replace_whole(file, data.decode())
+        except OSError as error:
+            raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error
+        many = sum(map(len, offsets.values()))
+        click.echo(f"{count(many, 'offset')} of {count(len(found), 'group')} are in {file}", err=True)
+    if problems:
+        raise click.exceptions.Exit(1)
 
 
-def _write_whole(file: Path, text: str) -> None:
-    """Under another name first: what stood there stays if the disk is full."""
-    beside = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(file)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error
+def _read(store: ZkStore, groups: Sequence[str]) -> tuple[dict[str, Mapping[TopicPartition, Standing]], list[str]]:
+    """What can be read, and what cannot. Raises: NoSuchGroupError, ZooKeeperError."""
+    found: dict[str, Mapping[TopicPartition, Standing]] = {}
+    problems: list[str] = []
+    for group in groups:
+        try:
+            found[group] = read_standings(store, group)
+        except NotPermittedError as error:
+            if len(groups) == 1:
+                raise
+            problems.append(str(error))
+        else:
+            problems += [standing.problem for standing in found[group].values() if standing.problem is not None]
+    return found, problems
+
+
+def _committed(standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int | None]:
+    return {tp: standing.offset for tp, standing in standings.items() if standing.offset is not None}
+
+
+def _unreadable(standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, bytes]:
+    return {tp: standing.unreadable for tp, standing in standings.items() if standing.unreadable is not None}

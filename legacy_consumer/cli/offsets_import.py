@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 import click
 
 from legacy_consumer.admin.log_times import BrokerLogTimes
+from legacy_consumer.admin.offset_files import OffsetFile
 from legacy_consumer.admin.offset_plans import OffsetPlan, Standing, make_plan, read_standings
 from legacy_consumer.admin.offset_targets import ToGiven, resolve
+from legacy_consumer.admin.topic_partitions import read_topic_lives
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
+from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.offset_sources import load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
+from legacy_consumer.cli.tables import printable
+from legacy_consumer.cli.topic_choices import is_chosen, parse_topics
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
 from zk_layout.model import TopicPartition
@@ -35,6 +41,13 @@ Examples:
 @safety_options
 @click.argument("file")
 @click.option("--group", metavar="GROUP", help="Only this group; needed for a CSV file, which names none.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:P,P,...]",
+    multiple=True,
+    help="Only this topic, or these partitions of it; may be repeated.",
+)
 @click.option("--clamp", is_flag=True, help="An offset outside the log becomes the nearest that there is.")
 @click.option("--no-check", is_flag=True, help="Do not ask the brokers whether the offsets lie in the logs.")
 def import_command(
@@ -43,13 +56,15 @@ def import_command(
     cluster: ClusterOptions,
     file: str,
     group: str | None,
+    topics: tuple[str, ...],
     clamp: bool,
     no_check: bool,
 ) -> None:
     """Put offsets from a file back, of all groups in it.
 
     Reads the lines of Kafka's ExportZkOffsets, JSON of `offsets export` and of backups, and CSV of
-    kafka-consumer-groups. A bad line is named by its number, and nothing is applied. - is standard input.
+    kafka-consumer-groups. A bad line is named by its number, and nothing is applied. - is standard input. Offsets of a
+    topic that does not exist are put back too, and said: no broker can tell whether they are right.
 
     Shows the plan and carries it out with --execute, a transaction for each group; see `offsets reset`. Groups that are
     not there are made.
@@ -60,17 +75,25 @@ def import_command(
         raise click.UsageError("The file names no group: give --group.")
     for name in names:
         check_group(name)
-    wanted = {name: given.of_group(name) for name in names}
+    chosen = parse_topics(topics)
+    wanted = {
+        name: {tp: offset for tp, offset in given.of_group(name).items() if is_chosen(tp, chosen)} for name in names
+    }
     if not any(wanted.values()):
         raise click.ClickException(f"{file} holds no offsets{f' of group {group}' if group else ''}")
+    _say_unreadable(given, names)
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         logs = BrokerLogTimes(log_offsets, read_brokers(store))
+        lives = read_topic_lives(store, {tp.topic for offsets in wanted.values() for tp in offsets})
+        existing = {TopicPartition(topic, number) for topic, life in lives.items() for number in life.partitions}
         plans: list[OffsetPlan] = []
         for name, offsets in wanted.items():
             standings = standings_or_none(store, name)
-            current = {tp: standings.get(tp, Standing()).offset for tp in offsets}
-            after = resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)
+            gone = {tp: o for tp, o in offsets.items() if tp not in existing}
+            current = {tp: standings.get(tp, Standing()).offset for tp in offsets.keys() - gone.keys()}
+            after = {**gone, **resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)}
+            _say_gone(name, gone)
             plans.append(make_plan(store, name, standings, after))
         carry_out(store, plans, safety, output, name=names[0] if len(names) == 1 else "groups")
 
@@ -81,3 +104,23 @@ def standings_or_none(store: ZkStore, group: str) -> dict[TopicPartition, Standi
         return read_standings(store, group)
     except NoSuchGroupError:
         return {}
+
+
+def _say_gone(group: str, gone: Mapping[TopicPartition, int | None]) -> None:
+    if any(offset is not None for offset in gone.values()):
+        some = ", ".join(printable(str(tp)) for tp in sorted(gone)[:3])
+        click.echo(
+            f"Note: {count(len(gone), 'partition')} of group {printable(group)} ({some}) do not exist in the cluster: "
+            "their offsets are put back without a check",
+            err=True,
+        )
+
+
+def _say_unreadable(given: OffsetFile, groups: Sequence[str]) -> None:
+    many = sum(given.unreadable.get(group, 0) for group in groups)
+    if many:
+        click.echo(
+            f"Note: {count(many, 'offset')} could not be read when the file was written: what stood there is in it, "
+            "and is not put back",
+            err=True,
+        )

@@ -7,41 +7,87 @@ from pathlib import Path
 import click
 
 from legacy_consumer.admin.backups import write_backups
-from legacy_consumer.admin.deletion import delete_group, delete_topic_of_group
+from legacy_consumer.admin.deletion import delete_tree
+from legacy_consumer.admin.errors import GroupChangedError, GroupHeldError
+from legacy_consumer.admin.offset_files import OffsetFormat, write_offsets
 from legacy_consumer.admin.pruning import GroupUse
+from legacy_consumer.admin.whole_files import replace_whole
 from legacy_consumer.cli.execution import execution_options
-from legacy_consumer.cli.group_tables import GOOD
+from legacy_consumer.cli.group_tables import GOOD, count
 from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.errors import ActiveGroupError
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 removal_options = execution_options(without="it is said what would go", dry_run="say what would go")
 
 
-def delete_all(store: ZkStore, use: list[GroupUse], *, topic: str | None, backup_dir: Path | None) -> None:
-    """Back up and delete, one group after the other; an error is preceded by a line that says which are gone."""
+def delete_all(
+    store: ZkStore, use: list[GroupUse], *, topic: str | None, backup_dir: Path | None, leave_used: bool = False
+) -> None:
+    """Back up and delete what was seen, one group after the other; a line before an error says which are gone.
+
+    leave_used: a group that somebody uses by now is left alone and out of the backup, and the others go.
+    """
+    file = None
     if backup_dir is not None and use:
         name = use[0].group if len(use) == 1 else "groups"
-        file = write_backups(backup_dir, name, {one.group: one.offsets for one in use})
+        offsets, unreadable = _offsets(use, topic)
+        file = write_backups(backup_dir, name, offsets, unreadable)
         click.echo(f"Backup: {file} (legacy-consumer offsets import puts it back)", err=True)
-    gone: list[str] = []
+        _say_unreadable(unreadable)
+    gone: list[GroupUse] = []
+    left: list[str] = []
     try:
         with progress_bar("deleting groups", len(use)) as advance:
             for one in use:
-                if topic is None:
-                    delete_group(store, one.group)
-                else:
-                    delete_topic_of_group(store, one.group, topic)
-                gone.append(one.group)
+                try:
+                    delete_tree(store, one.tree, topic=topic)
+                    gone.append(one)
+                except (ActiveGroupError, GroupChangedError, GroupHeldError) as error:
+                    if not leave_used or (isinstance(error, GroupChangedError) and error.gone):
+                        raise
+                    left.append(one.group)
+                    click.echo(f"Left alone: {printable(str(error))}", err=True)
                 advance(1)
     except LegacyConsumerError:
         if gone:
             click.echo(
-                f"Deleted before the error: {', '.join(map(printable, gone))}; the groups after these are there, "
+                f"Deleted before the error: {_names(gone)}; the groups after these are there, "
                 "run the same command again without those that are gone.",
                 err=True,
             )
         raise
+    if left and file is not None:
+        offsets, unreadable = _offsets(gone, topic)
+        replace_whole(file, write_offsets(offsets, OffsetFormat.JSON, unreadable))
     what = "" if topic is None else f" topic {printable(topic)} of"
-    say(f"Deleted{what}: {', '.join(map(printable, gone))}", GOOD)
+    say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
+
+
+def _offsets(
+    use: list[GroupUse], topic: str | None
+) -> tuple[dict[str, dict[TopicPartition, int | None]], dict[str, dict[TopicPartition, bytes]]]:
+    """Of the topic alone if there is one: the others are not touched, and go on."""
+    return (
+        {one.group: {tp: o for tp, o in one.offsets.items() if topic in {None, tp.topic}} for one in use},
+        {one.group: {tp: d for tp, d in one.unreadable.items() if topic in {None, tp.topic}} for one in use},
+    )
+
+
+def _say_unreadable(unreadable: dict[str, dict[TopicPartition, bytes]]) -> None:
+    many = sum(map(len, unreadable.values()))
+    if many:
+        group, found = next((group, found) for group, found in unreadable.items() if found)
+        tp, data = next(iter(found.items()))
+        click.echo(
+            f"Warning: {count(many, 'offset')} cannot be read, and importing the backup will not put it back: "
+            f"{printable(group)} {printable(str(tp))} holds {data[:80]!r}",
+            err=True,
+        )
+
+
+def _names(use: list[GroupUse]) -> str:
+    return ", ".join(printable(one.group) for one in use)

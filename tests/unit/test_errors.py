@@ -113,6 +113,11 @@ SAMPLES = [
     changing.OffsetsHalfWrittenError("g", (TP,), 9, "connection lost"),
     changing.ResetRequestError("g", "g_c1 does not answer"),
     changing.BackupError("f.json", "no space left on device"),
+    changing.GroupChangedError("g", "/consumers/g/offsets/t/0", 0, 5),
+    changing.GroupChangedError("g", "/consumers/g/ids/c", 3, 5),
+    changing.GroupHeldError("g", ("/consumers/g/owners/t/0",)),
+    changing.OpenMigrationError("g", "applied"),
+    changing.NothingOfTopicError("t", ("g", "h")),
     consumer.MigrationRefusedError("g", ("1 member is in ZooKeeper", "3 partitions are blocked")),
     consumer.MigrationIncompleteError("g", "Kafka", 1, 2, "no coordinator"),
 ]

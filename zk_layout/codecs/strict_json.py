@@ -144,6 +144,15 @@ class JsonObject:
                 return items
         raise self.malformed(key, "a list of strings")
 
+    def pairs(self, key: str) -> tuple[tuple[object, object], ...]:
+        """A list of lists of two values each, of any type."""
+        value = self._members.get(key)
+        if isinstance(value, list):
+            items = tuple((item[0], item[1]) for item in value if isinstance(item, list) and len(item) == 2)
+            if len(items) == len(value):
+                return items
+        raise self.malformed(key, "a list of pairs")
+
     def child(self, key: str) -> JsonObject:
         """An object."""
         value = self._members.get(key)

@@ -16,9 +16,15 @@ from legacy_consumer.admin.migration.backup import write_backup
 from legacy_consumer.admin.migration.picture import ANSWER_WITHIN_S, PartitionLook, Sides, read_kafka
 from legacy_consumer.admin.migration.plan import Action, Direction, MigrationPlan, Move
 from legacy_consumer.admin.migration.record import MigrationRecord, Phase, write_record
-from legacy_consumer.errors import BrokersUnavailableError, MigrationIncompleteError, MigrationRefusedError
+from legacy_consumer.errors import (
+    ActiveGroupError,
+    BrokersUnavailableError,
+    MigrationIncompleteError,
+    MigrationRefusedError,
+)
 from legacy_consumer.offsets import KafkaOffset
 from legacy_consumer.offsets.judgement import metadata_of
+from legacy_consumer.offsets.kafka import committed_in_kafka
 from zk_layout.errors import ZooKeeperError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath, OwnerPath
@@ -27,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 1000
 """Partitions in one request: some 100 kB, far below any broker's limit."""
+_LONGEST_REASON = 200
+"""Of a partition that is left out; thousands of them still fit in the record."""
 
 
 @dataclass(slots=True)
@@ -83,14 +91,32 @@ def begin_step(sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path) ->
     at_ms = sides.clock.wall_ms()
     write_backup(plan.look, phase.value, at_ms, backup)
     logger.info("group %s: migration %s, backup in %s", plan.group, phase.value, backup)
-    return write_record(sides.store, plan.group, plan.look.record, phase, at_ms=at_ms, backup=str(backup))
+    return write_record(
+        sides.store, plan.group, plan.look.record, phase, at_ms=at_ms, backup=str(backup), left_out=_left_out(plan)
+    )
+
+
+def _left_out(plan: MigrationPlan) -> dict[TopicPartition, str]:
+    """What is no part of the migration from here on: an apply decides it anew, a rollback adds to it."""
+    blocked = {move.tp: move.reason[:_LONGEST_REASON] for move in plan.having(Action.BLOCKED)}
+    before = plan.look.record.left_out if plan.look.record is not None else {}
+    return blocked if plan.direction is Direction.TO_KAFKA else {**before, **blocked}
 
 
 def end_step(sides: Sides, record: MigrationRecord, outcome: Outcome) -> None:
     """Note where the migration stands now."""
     at_ms = sides.clock.wall_ms()
     done = len(outcome.written)
-    write_record(sides.store, sides.group, record, outcome.phase, at_ms=at_ms, partitions=done, backup=record.backup)
+    write_record(
+        sides.store,
+        sides.group,
+        record,
+        outcome.phase,
+        at_ms=at_ms,
+        partitions=done,
+        backup=record.backup,
+        left_out=record.left_out,
+    )
     logger.info("group %s: migration %s, %d partitions written", sides.group, outcome.phase.value, done)
 
 
@@ -105,7 +131,7 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, (BrokersUnavailableError, ZooKeeperError, _StoppedError)):
+        if isinstance(error, (ActiveGroupError, BrokersUnavailableError, ZooKeeperError, _StoppedError)):
             total = len(self._plan.having(Action.WRITE))
             raise MigrationIncompleteError(
                 self._plan.group, self._plan.direction.target, len(self._outcome.written), total, str(error)
@@ -123,14 +149,17 @@ def _write_chunk(
     looks: Mapping[TopicPartition, PartitionLook],
     outcome: Outcome,
 ) -> None:
+    consumers = sides.kafka_members()
+    if consumers:
+        raise _StoppedError(f"consumer {consumers[0]} joined the group on the brokers' side meanwhile: stop it")
     now = read_kafka(sides, [move.tp for move in chunk])
     wanted: dict[TopicPartition, int] = {}
     owned = _owned(sides, plan, chunk)
     for move in chunk:
         assert move.offset is not None
-        there = now[move.tp].offset
         # one of an earlier life of the topic may be greater, and is none
-        if move.tp in owned or (there is not None and there >= move.offset and there != looks[move.tp].kafka.outlived):
+        there = committed_in_kafka(now[move.tp], looks[move.tp].zookeeper.topic).offset
+        if move.tp in owned or (there is not None and there >= move.offset):
             outcome.passed.append(move.tp)
         else:
             wanted[move.tp] = move.offset

@@ -8,14 +8,15 @@ offsets are ZooKeeper's, which is what an import puts back; null stands for a pa
 
 from __future__ import annotations
 
-import json
-import os
 from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import quote
 
 from legacy_consumer.admin.migration.picture import Look
+from legacy_consumer.admin.offset_files import OffsetFormat, by_topic, write_offsets
+from legacy_consumer.admin.whole_files import create_whole
 from legacy_consumer.errors import MigrationRefusedError
+from zk_layout.model import TopicPartition
 
 
 def backup_name(group: str, at_ms: int) -> str:
@@ -26,19 +27,20 @@ def backup_name(group: str, at_ms: int) -> str:
 
 def write_backup(look: Look, step: str, at_ms: int, file: Path) -> None:
     """Write the offsets of both sides, to the disk. Raises: MigrationRefusedError if that is not possible."""
-    zookeeper: dict[str, dict[str, int | None]] = {}
-    kafka: dict[str, dict[str, int | None]] = {}
+    zookeeper: dict[TopicPartition, int | None] = {}
+    kafka: dict[TopicPartition, int | None] = {}
+    unreadable: dict[TopicPartition, bytes] = {}
     for one in look.partitions:
-        zookeeper.setdefault(one.tp.topic, {})[str(one.tp.partition)] = one.zookeeper.offset
-        kafka.setdefault(one.tp.topic, {})[str(one.tp.partition)] = one.kafka.offset
-    sides = {"offsets": {look.group: zookeeper}, "kafka": {look.group: kafka}}
-    document = {"version": 1, "before": step, "at_ms": at_ms, **sides}
+        kafka[one.tp] = one.kafka.offset
+        if one.unreadable is not None:
+            unreadable[one.tp] = one.unreadable
+        else:
+            # one of an earlier topic would count if it were put back; the group begins at 0
+            zookeeper[one.tp] = one.zookeeper.offset if one.zookeeper.outlived is None else 0
+    more = {"before": step, "at_ms": at_ms, "kafka": {look.group: by_topic(kafka)}}
+    text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more)
     try:
-        with file.open("x", encoding="utf-8") as out:
-            json.dump(document, out, indent=1)
-            out.write("\n")
-            out.flush()
-            os.fsync(out.fileno())
+        create_whole(file, text)
     except FileExistsError as error:
         raise MigrationRefusedError(
             look.group, (f"{file} exists already: name another file, --backup FILE",)

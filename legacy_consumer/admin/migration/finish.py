@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from legacy_consumer.admin.deletion import delete_group
-from legacy_consumer.admin.migration.apply import Outcome, begin_step, end_step, unfinished
+from legacy_consumer.admin.deletion import delete_tree
+from legacy_consumer.admin.group_trees import GroupTree
+from legacy_consumer.admin.migration.apply import Outcome, begin_step
+from legacy_consumer.admin.migration.backup import write_backup
 from legacy_consumer.admin.migration.picture import Look, Sides
 from legacy_consumer.admin.migration.plan import Choices, Direction, counted, make_plan
 from legacy_consumer.admin.migration.record import Phase
@@ -13,30 +15,32 @@ from legacy_consumer.admin.migration.verify import verify_migration
 from legacy_consumer.errors import MigrationRefusedError
 
 
-def finish_refusals(look: Look) -> tuple[str, ...]:
-    """Why the way back cannot be closed now; none = it can."""
+def finish_refusals(look: Look, *, accept_ahead: bool = False) -> tuple[str, ...]:
+    """Why the way back cannot be closed now, nor the group be deleted; none = it can.
+
+    accept_ahead: what Kafka has beyond ZooKeeper in partitions that were left out was consumed.
+    """
     if look.members:
         return (f"{counted(len(look.members), 'member')} in ZooKeeper: stop them first",)
-    phase = look.record.phase if look.record is not None else None
-    if phase is Phase.FINISHED:
-        return ()
-    return tuple(finding.text for finding in verify_migration(look).findings if finding.is_bad)
+    found = verify_migration(look, accept_ahead=accept_ahead)
+    return tuple(finding.text for finding in found.findings if finding.is_bad)
 
 
-def finish_migration(sides: Sides, look: Look, backup: Path, *, delete: bool = False) -> Outcome:
-    """Note that the migration is finished; with delete remove /consumers/G, all of it, after the backup.
+def finish_migration(
+    sides: Sides, look: Look, backup: Path, *, delete: GroupTree | None = None, accept_ahead: bool = False
+) -> Outcome:
+    """Note that the migration is finished; or, after the backup, delete /consumers/G as it was seen before the look.
 
-    Twice is harmless. Raises: MigrationRefusedError, also if some offset is not in Kafka; MigrationIncompleteError.
+    Twice is harmless. Raises: MigrationRefusedError, also if some offset is not in Kafka; as delete_tree.
     """
-    refusals = finish_refusals(look)
+    refusals = finish_refusals(look, accept_ahead=accept_ahead)
     if refusals:
         raise MigrationRefusedError(look.group, refusals)
-    plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=True))
     outcome = Outcome(Phase.FINISHED, backup=backup)
-    record = begin_step(sides, plan, Phase.FINISHED, backup)
-    with unfinished(plan, outcome):
-        if delete:
-            delete_group(sides.store, look.group)
-        else:
-            end_step(sides, record, outcome)
+    if delete is not None:
+        write_backup(look, Phase.FINISHED.value, sides.clock.wall_ms(), backup)
+        delete_tree(sides.store, delete)
+        return outcome
+    plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=accept_ahead))
+    begin_step(sides, plan, Phase.FINISHED, backup)
     return outcome

@@ -12,7 +12,6 @@ from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets import GroupOffsets, KafkaOffset, ZooKeeperOffsetStore
-from legacy_consumer.offsets.dual import greater
 from legacy_consumer.offsets.kafka import committed_in_kafka
 from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.progress import Committed
@@ -50,7 +49,7 @@ class PartitionLook:
     """One partition.
 
     owner: the registered member that owns it, None without one. log: (first offset, end); None if no broker told.
-    problem: why its offset in ZooKeeper cannot be read.
+    problem: why its offset in ZooKeeper cannot be read; unreadable: what the znode holds then.
     """
 
     tp: TopicPartition
@@ -59,6 +58,7 @@ class PartitionLook:
     owner: str | None = None
     log: tuple[int, int] | None = None
     problem: str | None = None
+    unreadable: bytes | None = None
 
     @property
     def topic_exists(self) -> bool:
@@ -110,13 +110,20 @@ def look_at(sides: Sides) -> Look:
             PartitionLook(
                 tp,
                 zookeeper,
-                _kafka_side(zookeeper, in_kafka[tp]),
+                committed_in_kafka(in_kafka[tp], zookeeper.topic),
                 owner if owner in ids else None,
                 logs.get(tp),
-                problems.get(tp) if tp.topic in topics else None,
+                str(problems[tp]) if tp in problems and tp.topic in topics else None,
+                problems[tp].data if tp in problems else None,
             )
         )
     return Look(group, tuple(members), sides.kafka_members(), tuple(looks), record)
+
+
+def has_offsets_in_kafka(sides: Sides) -> bool:
+    """Whether the group has any offset there, of a topic of the cluster. Raises: BrokersUnavailableError."""
+    found = read_kafka(sides, _all_partitions(sides.store))
+    return any(one.offset is not None for one in found.values())
 
 
 def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaOffset]:
@@ -129,29 +136,22 @@ def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[Top
     return found
 
 
-def _kafka_side(zookeeper: Committed, found: KafkaOffset) -> Committed:
-    """Kafka's offset alone, by the rules of a member that reads both: one of an earlier life of the topic is none."""
-    both = greater(Committed(None, None, zookeeper.topic, zookeeper.outlived), found)
-    kafka = committed_in_kafka(found, zookeeper.topic)
-    return Committed(both.offset, None, zookeeper.topic, outlived=None if both.offset is not None else kafka.offset)
-
-
 def _read_zookeeper(
     offsets: ZooKeeperOffsetStore, partitions: Iterable[TopicPartition]
-) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, str]]:
+) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, MalformedZnodeError]]:
     wanted = list(partitions)
     try:
         return offsets.read(wanted), {}
     except MalformedZnodeError:
         pass
     found: dict[TopicPartition, Committed] = {}
-    problems: dict[TopicPartition, str] = {}
+    problems: dict[TopicPartition, MalformedZnodeError] = {}
     for tp in wanted:
         try:
             found.update(offsets.read([tp]))
         except MalformedZnodeError as error:
             found[tp] = _NOTHING
-            problems[tp] = str(error)
+            problems[tp] = error
     return found, problems
 
 

@@ -3,7 +3,11 @@
 The same rules hold in both directions, from ZooKeeper to Kafka and back. Nothing ever moves backwards: what the other
 side has already, or has passed, stays. What lies before the log's first message is moved to it, for those messages are
 gone, and a newer consumer would go to where auto.offset.reset points instead, which is the end unless set otherwise.
-An offset of an earlier topic of that name counts as none, and the topic as it is begins at its first message.
+An offset of an earlier topic of that name counts as none, and the topic as it is begins at its first message; in Kafka
+only our own mark says so, and what has no mark is a newer consumer's.
+
+What Kafka has beyond ZooKeeper is the work of this migration's consumers only in partitions that were part of it. Those
+that were left out are in its record: they are judged as if none was begun, and a rollback leaves them alone.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from legacy_consumer.admin.migration.picture import Look, PartitionLook
-from legacy_consumer.admin.migration.record import Phase
+from legacy_consumer.admin.migration.record import MigrationRecord, Phase
 from zk_layout.model import TopicPartition
 
 
@@ -53,7 +57,7 @@ class Choices:
     """What an operator decided.
 
     rolling: members live and move one by one. accept_ahead: what Kafka has beyond ZooKeeper before the migration began
-    is right. skip_blocked: leave out what is blocked.
+    is right, also in partitions that were left out. skip_blocked: leave out what is blocked.
     """
 
     rolling: bool = False
@@ -93,11 +97,7 @@ class MigrationPlan:
 def make_plan(look: Look, direction: Direction, choices: Choices | None = None) -> MigrationPlan:
     """Decide what to do with each partition, and whether it may be done now."""
     choices = choices or Choices()
-    begun = look.record is not None and look.record.phase.is_open
-    moves = tuple(
-        _decide(one, direction, rolling=choices.rolling, accept_ahead=choices.accept_ahead or begun)
-        for one in look.partitions
-    )
+    moves = tuple(_decide(one, direction, choices, look.record) for one in look.partitions)
     return MigrationPlan(
         look.group,
         direction,
@@ -109,18 +109,24 @@ def make_plan(look: Look, direction: Direction, choices: Choices | None = None) 
     )
 
 
-def _decide(one: PartitionLook, direction: Direction, *, rolling: bool, accept_ahead: bool) -> Move:
+def _decide(one: PartitionLook, direction: Direction, choices: Choices, record: MigrationRecord | None) -> Move:
     to_kafka = direction is Direction.TO_KAFKA
     source, target = (one.zookeeper, one.kafka) if to_kafka else (one.kafka, one.zookeeper)
 
     def move(action: Action, reason: str, offset: int | None = None) -> Move:
         return Move(one.tp, one.zookeeper.offset, one.kafka.offset, action, offset, reason)
 
+    left_out = None if record is None else record.left_out.get(one.tp)
     if one.problem is not None:
         return move(Action.BLOCKED, f"{one.problem}; mend it with `legacy-consumer offsets reset`")
     if not one.topic_exists:
         return move(Action.SKIP, "the topic does not exist any more")
+    if left_out is not None and not to_kafka:
+        return move(Action.SKIP, f"it was left out of the migration: {left_out}")
+    is_ours = choices.accept_ahead or (_is_begun(record) and left_out is None)
     if source.offset is None and source.outlived is None:
+        if target.offset is not None and to_kafka and not is_ours:
+            return move(Action.BLOCKED, f"Kafka has {target.offset} and ZooKeeper nothing, {_since(record)}")
         return move(Action.SKIP, f"nothing is committed in {direction.source}")
     if one.log is None:
         return move(Action.BLOCKED, "no broker tells where its log begins and ends: has it a leader?")
@@ -136,16 +142,29 @@ def _decide(one: PartitionLook, direction: Direction, *, rolling: bool, accept_a
         return move(Action.BLOCKED, f"{direction.target}'s lies beyond the end of the log, {end}: reset it first")
     if target.offset is not None and target.offset >= wanted:
         ahead = target.offset - wanted
-        if ahead and to_kafka and not accept_ahead:
-            return move(
-                Action.BLOCKED,
-                f"Kafka is {ahead} ahead though no migration was begun: those messages would be skipped; reset one "
-                "side, or say --accept-ahead if they were consumed",
-            )
+        if ahead and to_kafka and not is_ours:
+            return move(Action.BLOCKED, f"Kafka is {ahead} ahead {_since(record)}")
         return move(Action.KEEP, f"{direction.target} is {ahead} ahead" if ahead else "in both")
-    if rolling and one.owner is not None:
+    if choices.rolling and one.owner is not None:
         return move(Action.WAIT, f"{one.owner} commits it itself once it is set to offsets.storage=kafka")
+    if not to_kafka and record is not None and record.phase is Phase.ROLLED_BACK:
+        return move(
+            Action.BLOCKED,
+            f"the migration is rolled back already, and ZooKeeper's offset was moved since: {wanted} in Kafka would "
+            "undo that; set it with `legacy-consumer offsets reset` if it is right",
+        )
+    if target.outlived is not None:
+        reason = f"{reason + '; ' if reason else ''}{direction.target}'s {target.outlived} is of an earlier topic"
     return move(Action.WRITE, reason, wanted)
+
+
+def _is_begun(record: MigrationRecord | None) -> bool:
+    return record is not None and record.phase is not Phase.ROLLED_BACK
+
+
+def _since(record: MigrationRecord | None) -> str:
+    when = "since before the migration" if _is_begun(record) else "though no migration was begun"
+    return f"{when}: messages would be skipped; reset one side, or say --accept-ahead if they were consumed"
 
 
 def _refusals(look: Look, direction: Direction, choices: Choices, moves: Iterable[Move]) -> Iterable[str]:

@@ -1,22 +1,26 @@
 """How far a group's migration has come, in the znode /consumers/G/migration: whoever looks next goes on from there.
 
     {"version":1,"phase":"applied","at_ms":1700000000000,"partitions":12,"backup":"billing.json",
-     "history":[["applying",1699999999000],["applied",1700000000000]]}
+     "history":[["applying",1699999999000],["applied",1700000000000]],
+     "left_out":{"orders":{"3":"Kafka is 25 ahead though no migration was begun"}}}
 
-Kafka's own tools and JVM members do not look at it. Each write names the version that was read, so that of two
-operators at once the second is told.
+left_out: partitions that are no part of the migration, and why; older records have none. Kafka's own tools and JVM
+members do not look at it. Each write names the version that was read, so that of two operators at once the second is
+told.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from legacy_consumer.admin.group_reads import read_apart
+from legacy_consumer.admin.group_trees import record_path
 from legacy_consumer.errors import MigrationRefusedError
+from zk_layout.codecs.strict_json import JsonObject, decode_object, encode_json
 from zk_layout.errors import BadVersionError, MalformedZnodeError, NodeExistsError, NoNodeError
-from zk_layout.paths import GroupPath
+from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore, Znode
 
 _FORMAT = 1
@@ -49,6 +53,7 @@ class MigrationRecord:
     """partitions: written by the last step. backup: the file that was written before it, as it was named.
 
     history: (phase, ms since 1970) of the steps so far, the newest last. znode_version: for the next write.
+    left_out: {partition: why it is no part of the migration}.
     """
 
     phase: Phase
@@ -57,26 +62,33 @@ class MigrationRecord:
     backup: str | None
     history: tuple[tuple[str, int], ...]
     znode_version: int
-
-
-def record_path(group: str) -> str:
-    """Where a group's record is."""
-    return f"{GroupPath(group).path}/migration"
+    left_out: Mapping[TopicPartition, str]
 
 
 def read_record(store: ZkStore, group: str) -> MigrationRecord | None:
     """None if no migration was begun. Raises: MalformedZnodeError."""
     try:
-        return _decode(record_path(group), store.get_data(record_path(group)))
+        return decode_record(record_path(group), store.get_data(record_path(group)))
     except NoNodeError:
         return None
 
 
-def read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRecord]:
-    """Of those groups whose migration was begun, in one batch. Raises: MalformedZnodeError."""
+def read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRecord | str]:
+    """Of those groups whose migration was begun; the reason where a record cannot be read. Raises: ZooKeeperError."""
+    found, forbidden = read_apart(groups, lambda some: list(_read_records(store, some).items()))
+    return {**dict(found), **{group: str(error) for group, error in forbidden.items()}}
+
+
+def _read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRecord | str]:
     paths = [record_path(group) for group in groups]
-    found = zip(groups, paths, store.get_data_many(paths), strict=True)
-    return {group: _decode(path, znode) for group, path, znode in found if znode is not None}
+    found: dict[str, MigrationRecord | str] = {}
+    for group, path, znode in zip(groups, paths, store.get_data_many(paths), strict=True):
+        if znode is not None:
+            try:
+                found[group] = decode_record(path, znode)
+            except MalformedZnodeError as error:
+                found[group] = str(error)
+    return found
 
 
 def write_record(
@@ -88,11 +100,16 @@ def write_record(
     at_ms: int,
     partitions: int = 0,
     backup: str | None = None,
+    left_out: Mapping[TopicPartition, str] | None = None,
 ) -> MigrationRecord:
     """Note the next phase. Raises: MigrationRefusedError if somebody else noted one since `before` was read."""
     history = (*(before.history if before is not None else ()), (phase.value, at_ms))[-_HISTORY:]
+    left_out = dict(sorted((left_out or {}).items()))
+    reasons: dict[str, dict[str, str]] = {}
+    for tp, reason in left_out.items():
+        reasons.setdefault(tp.topic, {})[str(tp.partition)] = reason
     fields = {"version": _FORMAT, "phase": phase.value, "at_ms": at_ms, "partitions": partitions}
-    data = json.dumps({**fields, "backup": backup, "history": history}, separators=(",", ":")).encode()
+    data = encode_json({**fields, "backup": backup, "history": history, **({"left_out": reasons} if reasons else {})})
     path = record_path(group)
     try:
         stat = store.create(path, data) if before is None else store.set_data(path, data, before.znode_version)
@@ -100,19 +117,47 @@ def write_record(
         raise MigrationRefusedError(
             group, ("somebody else works on its migration at this moment: look at `migrate plan` again",)
         ) from error
-    return MigrationRecord(phase, at_ms, partitions, backup, history, stat.version)
+    return MigrationRecord(phase, at_ms, partitions, backup, history, stat.version, left_out)
 
 
-def _decode(path: str, znode: Znode) -> MigrationRecord:
-    try:
-        found = json.loads(znode.data or b"")
-        version, at_ms, partitions, backup = found["version"], found["at_ms"], found["partitions"], found["backup"]
-        history = tuple((str(name), int(ms)) for name, ms in found["history"])
-        phase = Phase(found["phase"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise MalformedZnodeError(path, znode.data, "it is no record of a migration") from error
-    if version != _FORMAT or not isinstance(at_ms, int) or not isinstance(partitions, int):
+def decode_record(path: str, znode: Znode) -> MigrationRecord:
+    """Raises: MalformedZnodeError."""
+    found = decode_object(path, znode.data)
+    if found.integer("version") != _FORMAT:
         raise MalformedZnodeError(path, znode.data, f"it is no record of a migration in format {_FORMAT}")
+    try:
+        phase = Phase(found.text("phase"))
+    except ValueError as error:
+        raise found.malformed("phase", "a phase of a migration") from error
+    at_ms = found.long_in_quotes("at_ms")
+    if at_ms is None:
+        raise found.malformed("at_ms", "a time")
     return MigrationRecord(
-        phase, at_ms, partitions, None if backup is None else str(backup), history, znode.stat.version
+        phase,
+        at_ms,
+        found.integer("partitions"),
+        None if found.is_null("backup") else found.text("backup"),
+        _history(found),
+        znode.stat.version,
+        _left_out(found),
     )
+
+
+def _history(found: JsonObject) -> tuple[tuple[str, int], ...]:
+    steps = found.pairs("history")
+    known = tuple((name, at_ms) for name, at_ms in steps if isinstance(name, str) and isinstance(at_ms, int))
+    if len(known) != len(steps):
+        raise found.malformed("history", "a list of phases and times")
+    return known
+
+
+def _left_out(found: JsonObject) -> dict[TopicPartition, str]:
+    if found.is_null("left_out"):
+        return {}
+    topics = found.child("left_out")
+    return {
+        TopicPartition(topic, number): numbers.text(key)
+        for topic in topics
+        for numbers in [topics.child(topic)]
+        for number, key in numbers.partition_numbers().items()
+    }

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from legacy_consumer.admin.member_fence import read_ids
 from legacy_consumer.admin.migration.apply import Outcome, begin_step, end_step, refuse, unfinished
 from legacy_consumer.admin.migration.picture import Sides
 from legacy_consumer.admin.migration.plan import Action, Direction, MigrationPlan
 from legacy_consumer.admin.migration.record import Phase
+from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
 
 _CHUNK = 1000
@@ -41,6 +43,7 @@ def roll_back_migration(
     order = sorted(commits)
     with unfinished(plan, outcome):
         for start in range(0, len(order), _CHUNK):
+            _refuse_joined(sides, plan)
             chunk = {tp: commits[tp] for tp in order[start : start + _CHUNK]}
             result = offsets.commit(chunk, consumer_id=None, session_id=None)
             outcome.written.update((tp, chunk[tp].offset) for tp in result.committed)
@@ -48,3 +51,11 @@ def roll_back_migration(
             on_progress(len(chunk))
         end_step(sides, record, outcome)
     return outcome
+
+
+def _refuse_joined(sides: Sides, plan: MigrationPlan) -> None:
+    """Raises: ActiveGroupError if somebody has joined since the plan was made."""
+    joined = () if plan.choices.rolling else read_ids(sides.store, sides.group)
+    joined = joined or sides.kafka_members()
+    if joined:
+        raise ActiveGroupError(sides.group, joined)

@@ -44,9 +44,14 @@ class Verification:
         return not any(finding.is_bad for finding in self.findings)
 
 
-def verify_migration(look: Look) -> Verification:
-    """Compare both sides. No I/O."""
-    plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=True))
+def verify_migration(look: Look, *, accept_ahead: bool = False) -> Verification:
+    """Compare both sides. No I/O.
+
+    accept_ahead: what Kafka has beyond ZooKeeper in partitions that were left out was consumed.
+    """
+    is_begun = look.record is not None and look.record.phase is not Phase.ROLLED_BACK
+    # without a migration that is the one finding: what Kafka has is nobody's trouble yet
+    plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=accept_ahead or not is_begun))
     behind = plan.having(Action.WRITE)
     missing = {move.tp for move in behind}
     stands = tuple(
@@ -82,13 +87,14 @@ def _findings(
             "brokers' side, so each message is read twice: stop one kind",
         )
     for move in blocked:
-        yield Finding(True, f"{move.tp}: {move.reason}")
+        left_out = look.record is not None and move.tp in look.record.left_out
+        yield Finding(True, f"{move.tp}{' was left out of the migration' if left_out else ''}: {move.reason}")
     if behind:
         yield Finding(
             True,
             f"{counted(len(behind), 'partition')} behind in Kafka, {behind[0].tp} at "
             f"{'nothing' if behind[0].kafka is None else behind[0].kafka} instead of {behind[0].offset}: "
-            f"{_mend_behind(stands)}",
+            f"{_mend_behind(phase, stands, behind[0])}",
         )
     for stand in stands:
         if stand.in_kafka < stand.partitions:
@@ -107,7 +113,12 @@ def _findings(
         yield Finding(False, "the way back is open: `legacy-consumer migrate rollback`")
 
 
-def _mend_behind(stands: tuple[MemberStand, ...]) -> str:
+def _mend_behind(phase: Phase | None, stands: tuple[MemberStand, ...], first: Move) -> str:
+    if phase is Phase.FINISHED:
+        return (
+            "the brokers forgot it, and ZooKeeper has the only copy; write it with `kafka-consumer-groups "
+            f"--reset-offsets --topic {first.tp.topic}:{first.tp.partition} --to-offset {first.offset}`"
+        )
     if stands:
         return "see the members below; what nobody owns is written by `migrate apply --rolling`"
     return "`legacy-consumer migrate apply` again"

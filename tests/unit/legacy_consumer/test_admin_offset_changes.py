@@ -225,11 +225,36 @@ def test_who_joins_while_it_is_written_is_named(store, monkeypatch):
         return multi(ops, **options)
 
     monkeypatch.setattr(store, "multi", joined_meanwhile)
-    assert write_plan(store, plan_of(store, {T0: 10})).joined == ("g_c9",)
+    assert write_plan(store, plan_of(store, {T0: 10}), force=True).joined == ("g_c9",)
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_member_that_joins_in_the_very_moment_of_the_write_stops_it(store, monkeypatch, folder):
+    if folder:
+        put(store, "/consumers/g/ids")
+    multi = store.multi
+
+    def joined_meanwhile(ops, **options):
+        monkeypatch.undo()
+        put(store, "/consumers/g/ids/g_c9", b"{}")
+        return multi(ops, **options)
+
+    monkeypatch.setattr(store, "multi", joined_meanwhile)
+    with pytest.raises(ActiveGroupError, match="g_c9"):
+        write_plan(store, plan_of(store, {T0: 10}))
+    assert (offset_of(store, 0), store.get_children("/consumers/g/ids")) == (b"15", ("g_c9",))
+
+
+def test_a_write_leaves_the_folder_of_the_members_as_it_was(store):
+    write_plan(store, plan_of(store, {T0: 10}))
+    assert store.exists("/consumers/g/ids") is None
+    put(store, "/consumers/g/ids")
+    write_plan(store, plan_of(store, {T0: 11}))
+    assert store.exists("/consumers/g/ids") is not None
 
 
 def test_a_plan_too_large_for_a_request_says_what_was_written_before_it_failed(store, monkeypatch):
-    monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 400))
+    monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 800))
     for number in range(2, 9):
         put(store, f"/consumers/g/offsets/t/{number}", b"1")
     plan = plan_of(store, {TopicPartition("t", number): 2 for number in range(2, 9)})

@@ -66,7 +66,10 @@ def test_blank_lines_and_a_mark_of_windows_do_no_harm():
     [
         ("/consumers/g/offsets/t/0", "neither"),
         ("/consumers/g/offsets/t/0:x", "neither"),
-        ("/consumers/g/offsets/t/0:1:2", "neither"),
+        ("/consumers/g/offsets/t/0:1:2", "not the path of an offset"),
+        ("a,b,c", "neither"),
+        (",t,0,5", "neither"),
+        ('"t,0,5', "neither"),
         ("/consumers/g/offsets/t/0:-1", "-1 is no offset"),
         ("/consumers/g/offsets/t/0:9223372036854775808", "is no offset"),
         ("/consumers/g/offsets/t/0-1:5", "not the path of an offset"),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from legacy_consumer.admin.group_trees import record_path
 from legacy_consumer.admin.migration import (
     Action,
-    Choices,
     Direction,
     Phase,
     Sides,
@@ -20,9 +20,8 @@ from legacy_consumer.admin.migration import (
     read_record,
     read_records,
     roll_back_migration,
-    verify_migration,
 )
-from legacy_consumer.admin.migration.record import record_path, write_record
+from legacy_consumer.admin.migration.record import write_record
 from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.errors import (
     BrokersUnavailableError,
@@ -31,106 +30,10 @@ from legacy_consumer.errors import (
     NoSuchGroupError,
 )
 from legacy_consumer.offsets import KafkaOffset
-from tests.support.fake_group_offsets import FakeGroupOffsets
-from tests.support.fake_kafka import FakeKafka
-from tests.support.group_members import FakeClock
+from tests.support.migration_world import TPS, World
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import MalformedZnodeError, NotPermittedError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
-
-TPS = [TopicPartition("t", n) for n in range(3)]
-MEMBER = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
-
-
-class Logs(FakeKafka):
-    """begins: where logs begin, if not at 0. without: partitions that no broker answers for."""
-
-    def __init__(self):
-        super().__init__()
-        self.begins = {}
-        self.without = set()
-
-    def earliest(self, partitions):
-        return {tp: self.begins.get(tp, 0) for tp in partitions if tp not in self.without}
-
-    def latest(self, partitions):
-        return {tp: self.ends[tp] for tp in partitions if tp not in self.without}
-
-    def close(self):
-        pass
-
-
-class World:
-    """The group g with offsets 10, 20 and 30 of a topic of three partitions with 100 messages each."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.store = MemoryStore(MemoryZooKeeper())
-        self.store.start()
-        self.kafka = FakeGroupOffsets()
-        self.logs = Logs()
-        self.newer = ()
-        self.sides = Sides("g", self.store, self.kafka, self.logs, lambda: self.newer, FakeClock())
-        self.backups = 0
-        self.make_topic()
-        for n, offset in enumerate((10, 20, 30)):
-            self.set(n, offset)
-            self.logs.produce(TPS[n], 100)
-
-    def make_topic(self):
-        data = encode_topic(TopicAssignment(dict.fromkeys(range(3), (0,))))
-        self.store.create("/brokers/topics/t", data, make_parents=True)
-
-    def set(self, partition, offset):
-        path = f"/consumers/g/offsets/t/{partition}"
-        data = offset if isinstance(offset, bytes) else b"%d" % offset
-        if self.store.exists(path) is None:
-            self.store.create(path, data, make_parents=True)
-        else:
-            self.store.set_data(path, data)
-
-    def in_zookeeper(self):
-        return [int(self.store.get_data(f"/consumers/g/offsets/t/{n}").data) for n in range(3)]
-
-    def in_kafka(self):
-        return [self.kafka.kept[tp].offset if tp in self.kafka.kept else None for tp in TPS]
-
-    def put_in_kafka(self, *offsets):
-        self.kafka.kept.update({tp: KafkaOffset(o) for tp, o in zip(TPS, offsets, strict=False) if o is not None})
-
-    def join(self, consumer_id="g_old", owns=()):
-        self.store.create(f"/consumers/g/ids/{consumer_id}", MEMBER, make_parents=True)
-        for n in owns:
-            self.store.create(f"/consumers/g/owners/t/{n}", f"{consumer_id}-0".encode(), make_parents=True)
-
-    def leave(self, consumer_id="g_old"):
-        for n in range(3):
-            if self.store.exists(f"/consumers/g/owners/t/{n}"):
-                self.store.delete(f"/consumers/g/owners/t/{n}")
-        self.store.delete(f"/consumers/g/ids/{consumer_id}")
-
-    def plan(self, direction=Direction.TO_KAFKA, **choices):
-        return make_plan(look_at(self.sides), direction, Choices(**choices))
-
-    def actions(self, direction=Direction.TO_KAFKA, **choices):
-        return [(move.action, move.offset) for move in self.plan(direction, **choices).moves]
-
-    def backup(self):
-        self.backups += 1
-        return self.folder / f"backup-{self.backups}.json"
-
-    def apply(self, **choices):
-        return apply_migration(self.sides, self.plan(**choices), self.backup())
-
-    def roll_back(self, **choices):
-        return roll_back_migration(self.sides, self.plan(Direction.TO_ZOOKEEPER, **choices), self.backup())
-
-    def verify(self):
-        return verify_migration(look_at(self.sides))
-
-    def phase(self):
-        return read_record(self.store, "g").phase
 
 
 @pytest.fixture
@@ -292,7 +195,7 @@ def test_finish_is_refused_while_an_offset_is_missing_or_somebody_lives(world):
 
 def test_finish_may_delete_the_group(world):
     world.apply()
-    finish_migration(world.sides, look_at(world.sides), world.backup(), delete=True)
+    world.finish(delete=True)
     assert world.store.exists("/consumers/g") is None
 
 
@@ -303,9 +206,7 @@ def test_deleted_messages_are_passed_over(world):
 
 
 def test_a_topic_that_was_made_anew_begins_at_its_first_message(world):
-    world.store.delete("/brokers/topics/t")
-    world.make_topic()
-    world.put_in_kafka(10)
+    world.make_topic_anew()
     assert world.actions() == [(Action.WRITE, 0), (Action.WRITE, 0), (Action.WRITE, 0)]
     world.apply()
     assert (world.in_kafka(), world.verify().is_sound) == ([0, 0, 0], True)
@@ -412,7 +313,7 @@ def test_records_of_all_groups_are_found_and_a_broken_one_is_named(world):
     }
     assert [name for name, _ in read_record(world.store, "g").history] == ["applying", "applied"]
     world.store.set_data(record_path("g"), b'{"version":1,"phase":"elsewhere"}')
-    with pytest.raises(MalformedZnodeError, match="no record of a migration"):
+    with pytest.raises(MalformedZnodeError, match="phase is not a phase of a migration"):
         read_record(world.store, "g")
 
 

@@ -1,0 +1,80 @@
+"""All that stands under a group's folder, as one look saw it. What is judged, backed up and deleted is this look."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from zk_layout.model import TopicPartition
+from zk_layout.paths import ConsumerIdsPath, GroupPath, OffsetPath, TopicOffsetsPath, TopicOwnersPath
+from zk_layout.store import Stat, ZkStore, Znode
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTree:
+    """One group. stats: {path: its Stat} of the folder and everything below but the registrations, parents first.
+
+    offsets: the offset znodes. record: that of its migration, None if none was begun.
+    """
+
+    group: str
+    stats: Mapping[str, Stat]
+    offsets: Mapping[TopicPartition, Znode]
+    record: Znode | None
+
+    @property
+    def members(self) -> int:
+        """How many are registered, whether or not anybody can read their registrations."""
+        ids = self.stats.get(ConsumerIdsPath(self.group).path)
+        return 0 if ids is None else ids.num_children
+
+    def below(self, topic: str | None) -> dict[str, Stat]:
+        """What goes with the group, or with a topic of it: its owners and offsets. Parents first, without `ids`."""
+        ids = ConsumerIdsPath(self.group).path
+        if topic is None:
+            return {path: stat for path, stat in self.stats.items() if path != ids}
+        roots = [TopicOwnersPath(self.group, topic).path, TopicOffsetsPath(self.group, topic).path]
+        return {
+            path: stat
+            for path, stat in self.stats.items()
+            if any(path == root or path.startswith(f"{root}/") for root in roots)
+        }
+
+
+def read_trees(store: ZkStore, groups: Sequence[str]) -> list[GroupTree]:
+    """The trees of these groups, in few requests; groups that are not there are left out. Raises: ZooKeeperError."""
+    names = list(dict.fromkeys(groups))
+    registrations = {ConsumerIdsPath(group).path for group in names}
+    stats = dict(_walk(store, [GroupPath(group).path for group in names], registrations))
+    offsets = {path: found for path in stats if (found := OffsetPath.parse(path)) is not None}
+    records = {record_path(group): group for group in names if record_path(group) in stats}
+    wanted = [*offsets, *records]
+    znodes = {path: znode for path, znode in zip(wanted, store.get_data_many(wanted), strict=True) if znode is not None}
+    stats.update((path, znode.stat) for path, znode in znodes.items())
+    by_group: dict[str, dict[str, Stat]] = {}
+    for path, stat in stats.items():
+        by_group.setdefault(path.split("/", 3)[2], {})[path] = stat
+    committed: dict[str, dict[TopicPartition, Znode]] = {}
+    for path, found in offsets.items():
+        if path in znodes:
+            committed.setdefault(found.group, {})[TopicPartition(found.topic, found.partition)] = znodes[path]
+    return [
+        GroupTree(group, by_group[group], committed.get(group, {}), znodes.get(record_path(group)))
+        for group in names
+        if group in by_group
+    ]
+
+
+def record_path(group: str) -> str:
+    """Where the record of a group's migration is."""
+    return f"{GroupPath(group).path}/migration"
+
+
+def _walk(store: ZkStore, level: Sequence[str], closed: Collection[str]) -> Iterator[tuple[str, Stat]]:
+    """Level by level, but not into those that are closed. A stranger's data, however large, is not read."""
+    while level:
+        found = [(path, s) for path, s in zip(level, store.exists_many(level), strict=True) if s is not None]
+        yield from found
+        parents = [path for path, stat in found if stat.num_children and path not in closed]
+        children = store.get_children_many(parents) if parents else []
+        level = [f"{path}/{name}" for path, names in zip(parents, children, strict=True) for name in names or ()]

@@ -1,0 +1,30 @@
+"""Files that are there as a whole or not at all, whatever happens while they are written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def create_whole(file: Path, text: str) -> None:
+    """Write a new file and see that it is on the disk; what stands there stays. Raises: FileExistsError, OSError."""
+    out = file.open("x", encoding="utf-8")
+    try:
+        with out:
+            out.write(text)
+            out.flush()
+            os.fsync(out.fileno())
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def replace_whole(file: Path, text: str) -> None:
+    """Write a file, also over one that stands there and stays so if this fails. Raises: OSError."""
+    beside = file.with_name(f"{file.name[:200]}.{os.getpid()}.part")
+    create_whole(beside, text)
+    try:
+        beside.replace(file)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,227 @@
+"""What an operator decided in a migration is kept, and a step given again undoes nothing that was done since."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from legacy_consumer.admin.errors import GroupChangedError
+from legacy_consumer.admin.group_trees import read_trees, record_path
+from legacy_consumer.admin.migration import (
+    Action,
+    Direction,
+    Phase,
+    apply_migration,
+    finish_migration,
+    look_at,
+    read_record,
+    read_records,
+    roll_back_migration,
+)
+from legacy_consumer.errors import MigrationIncompleteError, MigrationRefusedError
+from tests.support.migration_world import TPS, World
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def left_out(world):
+    return {str(tp): reason for tp, reason in read_record(world.store, "g").left_out.items()}
+
+
+# A topic that is made anew
+
+
+def test_an_offset_without_our_mark_is_a_newer_consumers_and_is_not_moved_back(world):
+    world.apply()
+    world.make_topic_anew()
+    world.put_in_kafka(5, 15, 25)
+    assert world.verify().is_sound
+    world.apply()
+    assert world.in_kafka() == [5, 15, 25]
+    world.roll_back()
+    assert world.in_zookeeper() == [5, 15, 25]
+
+
+def test_an_offset_with_our_mark_of_an_earlier_topic_is_none_and_the_plan_names_it(world):
+    world.apply()
+    world.make_topic_anew()
+    assert [(move.action, move.offset) for move in world.plan().moves] == [(Action.WRITE, 0)] * 3
+    assert "Kafka's 10 is of an earlier topic" in world.plan().moves[0].reason
+
+
+def test_before_a_migration_an_offset_without_our_mark_is_asked_about(world):
+    world.make_topic_anew()
+    world.put_in_kafka(10)
+    with pytest.raises(MigrationRefusedError, match="t/0: Kafka is 10 ahead though no migration was begun"):
+        world.apply()
+
+
+def test_an_offset_that_only_kafka_had_before_the_migration_is_asked_about(world):
+    world.store.delete("/consumers/g/offsets/t/1")
+    world.put_in_kafka(None, 45)
+    with pytest.raises(MigrationRefusedError, match="t/1: Kafka has 45 and ZooKeeper nothing"):
+        world.apply()
+
+
+# What was left out
+
+
+def test_what_was_left_out_is_named_with_the_reason_until_it_is_decided(world):
+    world.put_in_kafka(None, 45)
+    world.apply(skip_blocked=True)
+    assert list(left_out(world)) == ["t/1"]
+    assert "Kafka is 25 ahead though no migration was begun" in left_out(world)["t/1"]
+    found = world.verify()
+    assert not found.is_sound
+    assert any(f.text.startswith("t/1 was left out of the migration: Kafka is 25 ahead") for f in found.findings)
+
+
+def test_a_rollback_leaves_alone_what_was_left_out(world):
+    world.put_in_kafka(None, 45)
+    world.apply(skip_blocked=True)
+    [move] = [move for move in world.plan(Direction.TO_ZOOKEEPER).moves if move.tp == TPS[1]]
+    assert (move.action, move.reason[:33]) == (Action.SKIP, "it was left out of the migration:")
+    world.roll_back()
+    assert world.in_zookeeper() == [10, 20, 30]
+
+
+def test_what_was_left_out_blocks_the_next_apply_and_the_finish_as_it_did_the_first(world):
+    world.put_in_kafka(None, 45)
+    world.apply(skip_blocked=True)
+    with pytest.raises(MigrationRefusedError, match="t/1: Kafka is 25 ahead since before the migration"):
+        world.apply()
+    with pytest.raises(MigrationRefusedError, match="t/1 was left out of the migration"):
+        world.finish()
+    world.apply(skip_blocked=True)
+    assert list(left_out(world)) == ["t/1"]
+
+
+@pytest.mark.parametrize("decide", ["accept", "reset zookeeper", "finish anyway"])
+def test_a_decision_ends_it(world, decide):
+    world.put_in_kafka(None, 45)
+    world.apply(skip_blocked=True)
+    if decide == "accept":
+        world.apply(accept_ahead=True)
+    elif decide == "reset zookeeper":
+        world.set(1, 45)
+        world.apply()
+    else:
+        world.finish(accept_ahead=True)
+    assert left_out(world) == {}
+    assert world.verify().is_sound
+
+
+def test_a_rollback_adds_what_it_left_out(world):
+    world.apply()
+    world.put_in_kafka(50, 101)
+    world.roll_back(skip_blocked=True)
+    assert list(left_out(world)) == ["t/1"]
+    assert world.in_zookeeper() == [50, 20, 30]
+
+
+def test_records_of_earlier_versions_left_nothing_out(world):
+    world.apply()
+    record = json.loads(world.store.get_data(record_path("g")).data)
+    assert "left_out" not in record
+    world.store.set_data(record_path("g"), json.dumps(record).encode())
+    assert left_out(world) == {}
+
+
+# A rollback that is given again
+
+
+def test_a_rollback_given_again_undoes_no_later_rewind(world):
+    world.apply()
+    world.put_in_kafka(95)
+    world.roll_back()
+    world.set(0, 10)
+    with pytest.raises(MigrationRefusedError, match="t/0: the migration is rolled back already"):
+        world.roll_back()
+    world.roll_back(skip_blocked=True)
+    assert world.in_zookeeper() == [10, 20, 30]
+
+
+def test_a_rollback_given_again_at_once_does_nothing(world):
+    world.apply()
+    world.put_in_kafka(95)
+    world.roll_back()
+    assert world.roll_back().written == {}
+    assert (world.phase(), world.in_zookeeper()) == (Phase.ROLLED_BACK, [95, 20, 30])
+
+
+# Who comes in the middle
+
+
+def test_a_newer_consumer_that_joins_after_the_plan_is_not_written_over(world):
+    plan = world.plan()
+    world.newer = ("rdkafka@host",)
+    with pytest.raises(MigrationIncompleteError, match="consumer rdkafka@host joined the group on the brokers' side"):
+        apply_migration(world.sides, plan, world.backup())
+    assert world.in_kafka() == [None] * 3
+
+
+def test_a_member_that_joins_after_the_plan_of_a_rollback_stops_it(world):
+    world.apply()
+    world.put_in_kafka(50)
+    plan = world.plan(Direction.TO_ZOOKEEPER)
+    world.join()
+    with pytest.raises(MigrationIncompleteError, match="group 'g' has 1 member: stop it first"):
+        roll_back_migration(world.sides, plan, world.backup())
+    assert world.in_zookeeper() == [10, 20, 30]
+
+
+# The end
+
+
+def test_after_a_finish_the_only_copy_of_an_offset_is_not_deleted(world):
+    world.apply()
+    world.finish()
+    world.kafka.kept.clear()
+    [bad] = [finding for finding in world.verify().findings if finding.is_bad]
+    assert "kafka-consumer-groups --reset-offsets --topic t:0 --to-offset 10" in bad.text
+    with pytest.raises(MigrationRefusedError, match="the brokers forgot it"):
+        world.finish(delete=True)
+    assert world.in_zookeeper() == [10, 20, 30]
+
+
+def test_a_commit_between_the_look_and_the_deletion_keeps_the_group(world):
+    world.apply()
+    trees, look = read_trees(world.store, ["g"]), look_at(world.sides)
+    world.set(2, 99)
+    with pytest.raises(GroupChangedError, match="somebody wrote /consumers/g/offsets/t/2"):
+        finish_migration(world.sides, look, world.backup(), delete=trees[0])
+    assert (world.in_zookeeper(), world.phase()) == ([10, 20, 99], Phase.APPLIED)
+
+
+# Records that cannot be read
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"1e999",
+        b"[" * 100_000,
+        b'{"version":1e999}',
+        b'{"version":1,"phase":"applied","at_ms":1e999,"partitions":1,"backup":null,"history":[]}',
+        b'{"version":1,"phase":"applied","at_ms":1,"partitions":1e999,"backup":null,"history":[]}',
+        b'{"version":1,"phase":"applied","at_ms":1,"partitions":1,"backup":5,"history":[]}',
+        b'{"version":1,"phase":"applied","at_ms":1,"partitions":1,"backup":null,"history":[["applied",1e999]]}',
+        b'{"version":1,"phase":"applied","at_ms":1,"partitions":1,"backup":null,"history":[],"left_out":{"t":{"x":""}}}',
+        b'{"version":1,"phase":["applied"],"at_ms":1,"partitions":1,"backup":null,"history":[]}',
+        b'{"version":1,"phase":"applied","at_ms":' + b"9" * 5000 + b',"partitions":1,"backup":null,"history":[]}',
+        b'"\\ud800"',
+        b"\xff\xfe",
+    ],
+)
+def test_one_record_that_nobody_can_read_hides_no_other(world, data):
+    world.apply()
+    world.store.create(record_path("h"), data, make_parents=True)
+    found = read_records(world.store, ["g", "h"])
+    assert found["g"].phase is Phase.APPLIED
+    assert found["h"].startswith("/consumers/h/migration holds ")
