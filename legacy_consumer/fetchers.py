@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
@@ -57,15 +59,26 @@ def missing_modules() -> tuple[str, ...]:
     return tuple(name for name in _MODULES if importlib.util.find_spec(name) is None)
 
 
+@cache
+def _loading_trouble() -> str | None:
+    """Why the columnar fetcher cannot be loaded although all that it needs is installed; said once in the log."""
+    try:
+        importlib.import_module("legacy_consumer.wire")
+    except Exception as error:  # noqa: BLE001 - numba raises SystemError and others where it does not fit to Python or numpy
+        logger.warning("the columnar fetcher cannot be loaded, librdkafka is left: %r", error)
+        return f"the extra `fast` is installed and cannot be loaded: {error!r}"
+    return None
+
+
 def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = None) -> FetcherChoice:
-    """Decide, by the configuration and what is installed.
+    """Decide, by the configuration, what is installed, and whether it can be loaded.
 
     missing: as missing_modules says, for tests.
     Raises: ConfigError if fetcher=columnar is wanted and cannot be.
     """
     if config.fetcher == LIBRDKAFKA:
         return FetcherChoice(LIBRDKAFKA, "fetcher=librdkafka is configured")
-    obstacle = _obstacle(config, missing_modules() if missing is None else missing)
+    obstacle = _obstacle(config, missing_modules() if missing is None else missing) or _loading_trouble()
     if config.fetcher == COLUMNAR:
         if obstacle is not None:
             raise ConfigError("fetcher", COLUMNAR, f"cannot be had: {obstacle}; set fetcher=auto or librdkafka")

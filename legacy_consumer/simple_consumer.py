@@ -187,6 +187,7 @@ class SimpleConsumer:
         if (tp, offset) != (self._assigned, self._position):
             self._check_partition(tp)
             self._begin(tp, offset)
+        self._fetcher.prepare()
         deadline = time.monotonic() + timeout
         while True:
             left = max(0.0, deadline - time.monotonic())

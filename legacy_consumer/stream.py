@@ -357,6 +357,7 @@ class KafkaStream:
         hand = self._take(max_messages, as_columns)
         if hand is not None:
             return hand
+        self._fetcher.prepare()
         began = self._clock.monotonic()
         limit = self._patience(timeout)
         slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit)

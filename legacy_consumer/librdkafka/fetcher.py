@@ -71,6 +71,9 @@ class LibrdkafkaFetcher:
         with self._lock:
             self._woken = True
 
+    def prepare(self) -> None:
+        """Nothing has to be loaded."""
+
     def poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
 

@@ -31,7 +31,7 @@ from legacy_consumer.wire.links import LOW_BACKLOG_BYTES, BrokerLinks
 from legacy_consumer.wire.opening import Opening
 from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol.fetch import FetchResponse
-from legacy_consumer.wire.records import Columns
+from legacy_consumer.wire.records import Columns, warm_up
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.model import TopicPartition
 
@@ -117,6 +117,18 @@ class ColumnarFetcher:
         with self._lock:
             self._woken = True
         self._links.ring()
+
+    def prepare(self) -> None:
+        """Compile or load the decoder, unless that is done."""
+        warm_up()
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset behind all of the partition that was taken, and behind what holds no messages for the user.
+
+        None while something waits to be taken, or the position is not known. For the polling thread.
+        """
+        state = self._states.get(tp)
+        return state.position if state is not None and state.is_placed and self._backlog.is_empty else None
 
     def poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.

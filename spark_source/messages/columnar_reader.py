@@ -54,11 +54,14 @@ def read_columnar(
         fetcher = open_fetcher(larger, new_store(), log_offsets)
         until_read.callback(fetcher.close)
         fetcher.assign({tp: wanted.start})
+        fetcher.prepare()
         deadline = time.monotonic() + timeout_s
         while position < wanted.end:
             batch = fetcher.poll(_AT_ONCE, _SLICE_S)
             if batch is None:
-                if time.monotonic() >= deadline:
+                # markers of transactions, and what was aborted or compacted away, bring no messages
+                position = max(position, fetcher.position(tp) or 0)
+                if position < wanted.end and time.monotonic() >= deadline:
                     break
                 continue
             deadline = time.monotonic() + min(_SILENCE_S, timeout_s)

@@ -421,3 +421,23 @@ def test_next_of_a_stream_goes_on_behind_its_loop_and_its_batches(swift):
     assert offsets([next(swift.stream), next(swift.messages), next(swift.stream)]) == [50, 51, 52]
     assert offsets(next(swift.stream.batches(10))) == list(range(53, 63))
     assert next(swift.stream).offset() == 63
+
+
+def test_what_is_loaded_before_the_first_message_takes_nothing_of_the_timeout():
+    rig = Rig(consumer_timeout_ms=200)
+    clock = rig.stream._clock
+
+    def load():
+        clock.now += 60
+
+    polls = []
+
+    def produce_late():
+        polls.append(1)
+        if len(polls) == 3:
+            rig.kafka.produce(P0)
+
+    rig.fetcher.prepare = load
+    rig.fetcher.before_poll_returns = produce_late
+    rig.begin(P0)
+    assert next(rig.stream).offset() == 0

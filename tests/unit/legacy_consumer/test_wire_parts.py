@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from legacy_consumer import fetchers
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, missing_modules
@@ -195,6 +196,27 @@ def test_without_the_extra_librdkafka_fetches_and_says_what_to_install():
 )
 def test_the_columnar_fetcher_fetches_what_it_covers(properties):
     assert choose_fetcher(config(**properties), FAST).fetcher == "columnar"
+
+
+@pytest.mark.parametrize(
+    "error", [ImportError("numba needs numpy 2.1"), SystemError("initialization failed"), OSError("GLIBC")]
+)
+def test_an_extra_that_cannot_be_loaded_leaves_librdkafka_and_is_said_once(error, monkeypatch, caplog):
+    def fail(name):
+        assert name == "legacy_consumer.wire"
+        raise error
+
+    monkeypatch.setattr(fetchers.importlib, "import_module", fail)
+    fetchers._loading_trouble.cache_clear()
+    try:
+        for _ in range(3):
+            choice = choose_fetcher(config())
+            assert (choice.fetcher, str(error) in choice.reason) == ("librdkafka", True)
+        with pytest.raises(ConfigError, match="cannot be had: the extra `fast` is installed and cannot be loaded"):
+            choose_fetcher(config(fetcher="columnar"))
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+    finally:
+        fetchers._loading_trouble.cache_clear()
 
 
 def test_the_extra_is_installed_where_tests_run():

@@ -69,3 +69,41 @@ batch.validate(full=True)
 print(importlib.util.find_spec("pandas") is not None, "pandas" in sys.modules, batch.column("topic").to_pylist())
 """
     assert run(dict(os.environ), program) == ["True False ['täglich', 'täglich']"]
+
+
+FOLDERS = """
+import logging
+from legacy_consumer.wire.records import compiling, decode_records
+print([compiling._folder(dispatcher) for dispatcher, _ in compiling._pending])
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "above", "is_used"),
+    [
+        (0o700, 0o755, True),
+        (0o755, 0o755, True),
+        (0o757, 0o755, False),
+        (0o700, 0o757, False),
+        (0o700, 0o1777, True),
+        (0o1777, 0o755, True),  # as in /tmp: what numba makes there is ours alone
+    ],
+)
+def test_compiled_code_is_neither_kept_nor_looked_for_where_others_may_write(tmp_path, mode, above, is_used):
+    folder = tmp_path / "above" / "kept"
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    folder.parent.chmod(above)
+    # numba makes a folder of its own in it
+    [shown] = run({**os.environ, "NUMBA_CACHE_DIR": str(folder)}, FOLDERS)
+    assert (str(folder) in shown) is is_used
+    assert not list(folder.rglob("*.nbi"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
+def test_compiled_code_is_not_looked_for_in_a_folder_of_another_user(tmp_path):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    [shown] = run({**os.environ, "NUMBA_CACHE_DIR": str(folder)}, FOLDERS)
+    assert str(folder) not in shown
