@@ -218,7 +218,10 @@ class ConsumerConnector:
     @property
     def vitals(self) -> Vitals:
         """Whether the thread that decides about this member lives and gets on."""
-        return self._coordinator.vitals if self._coordinator is not None else Vitals(False, 0.0, False)
+        if self._coordinator is None:
+            return Vitals(False, 0.0, False)
+        vitals = self._coordinator.vitals
+        return replace(vitals, leased=vitals.runs and self._lease.holds())
 
     @property
     def counters(self) -> ConnectorCounters:

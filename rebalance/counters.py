@@ -15,12 +15,14 @@ BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 class Vitals:
     """How the coordinator's thread is. runs: it lives. busy_s: how long it has been in the step at hand, 0 if idle.
 
-    connected: whether the member believes to be connected to ZooKeeper.
+    connected: whether the member believes to be connected to ZooKeeper. leased: whether it may hand messages out by
+    what ZooKeeper last answered (see rebalance.lease); without it others may own all that it had.
     """
 
     runs: bool
     busy_s: float
     connected: bool
+    leased: bool = False
 
 
 @dataclass(slots=True)

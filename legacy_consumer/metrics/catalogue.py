@@ -56,7 +56,12 @@ PHASE = _member("phase", Kind.GAUGE, "1 for the phase the member is in, 0 for ev
 ALIVE = _member("alive", Kind.GAUGE, "1 while the member's coordinator runs and is not stuck in one step, as /healthz")
 CONNECTED = _member("connected", Kind.GAUGE, "1 while the member is connected to ZooKeeper")
 SETTLED_AT = _member("settled_timestamp_seconds", Kind.GAUGE, "when the member was last settled, 0 if never")
-OWNED = _member("owned_partitions", Kind.GAUGE, "partitions that the member owns", "topic")
+LEASED = _member(
+    "leased",
+    Kind.GAUGE,
+    "1 while ZooKeeper answered lately enough for the member to hand messages out; at 0 it owns nothing for sure",
+)
+OWNED = _member("owned_partitions", Kind.GAUGE, "partitions that the member owns; absent without a lease", "topic")
 HELD = _member("held_partitions", Kind.GAUGE, "those of them held while an operator resets offsets under the group")
 REBALANCES = _member(
     "rebalances_total",
@@ -86,11 +91,18 @@ COMMITTED_OFFSET = _member("committed_offset", Kind.GAUGE, "the committed offset
 LOG_END_OFFSET = _member(
     "log_end_offset",
     Kind.GAUGE,
-    "the offset after the last message of the log, asked for now and then",
+    "the offset after the last message of the log, at most ten seconds old; absent where no broker answers",
     "topic",
     "partition",
 )
-LAG = _member("lag", Kind.GAUGE, "messages behind the consumed offset that are not consumed yet", "topic", "partition")
+LAG = _member(
+    "lag",
+    Kind.GAUGE,
+    "messages not consumed yet, log end and consumed offset of one moment; absent where either is not known",
+    "topic",
+    "partition",
+)
+LAG_AGE = _member("lag_age_seconds", Kind.GAUGE, "how long ago that moment is; absent before the first")
 CONSUMED = _member(
     "consumed_messages_total", Kind.COUNTER, "how far the consumed offsets of owned partitions moved on", "topic"
 )
@@ -108,6 +120,7 @@ MEMBER_METRICS: tuple[Metric, ...] = (
     PHASE,
     ALIVE,
     CONNECTED,
+    LEASED,
     SETTLED_AT,
     OWNED,
     HELD,
@@ -120,6 +133,7 @@ MEMBER_METRICS: tuple[Metric, ...] = (
     COMMITTED_OFFSET,
     LOG_END_OFFSET,
     LAG,
+    LAG_AGE,
     CONSUMED,
     COMMITTED,
     COMMITS,

@@ -47,6 +47,10 @@ def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
         return Judgement(False, f"{status.phase.value}{error}")
     if not vitals.connected:
         return Judgement(False, "the connection to ZooKeeper is lost")
+    if not vitals.leased:
+        return Judgement(
+            False, "ZooKeeper has not answered for nearly a session timeout: others may own its partitions"
+        )
     if status.held:
         return Judgement(False, f"holds {len(status.held)} partitions while an operator resets their offsets")
     return Judgement(True, f"settled with {len(status.owned)} partitions")

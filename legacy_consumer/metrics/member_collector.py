@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
@@ -13,9 +13,10 @@ from legacy_consumer.connector import ConsumerConnector
 from legacy_consumer.metrics import catalogue
 from legacy_consumer.metrics.catalogue import Kind, Metric
 from legacy_consumer.metrics.health import judge_liveness
-from legacy_consumer.metrics.log_ends import LogEnds
+from legacy_consumer.metrics.lag_sample import LagSampler
 from rebalance.counters import BUCKETS_S
 from rebalance.machine import Phase
+from zk_layout.model import TopicPartition
 
 _EVENTS = ("connected", "suspended", "expired", "auth_failed")
 _OUTCOMES = ("moved", "unchanged", "degraded")
@@ -29,7 +30,9 @@ class MemberCollector(Collector):
 
     def __init__(self, connectors: Iterable[ConsumerConnector]) -> None:
         self.connectors = list(connectors)
-        self._log_ends = {id(connector): LogEnds(connector.log_ends) for connector in self.connectors}
+        self._samplers = {
+            id(connector): LagSampler(_consumed_by(connector), connector.log_ends) for connector in self.connectors
+        }
 
     def collect(self) -> Iterator[Family]:
         """One family for each metric of the catalogue, with the samples of all members."""
@@ -47,11 +50,14 @@ class MemberCollector(Collector):
         # progress first: it has the streams say how far their users have come, which the counters then know
         progress = connector.progress
         status, vitals, counted = connector.status, connector.vitals, connector.counters
+        # without a lease others may own all of it: the session may have ended at the server
+        owns = vitals.leased
         families.mark(catalogue.PHASE, who, (phase.value for phase in Phase), status.phase.value)
         families.add(catalogue.ALIVE, who, judge_liveness(status, vitals).holds)
         families.add(catalogue.CONNECTED, who, vitals.connected)
         families.add(catalogue.SETTLED_AT, who, status.settled_at_ms / 1000)
-        families.count(catalogue.OWNED, who, Counter(tp.topic for tp in status.owned))
+        families.add(catalogue.LEASED, who, owns)
+        families.count(catalogue.OWNED, who, Counter(tp.topic for tp in status.owned) if owns else {})
         families.add(catalogue.HELD, who, len(status.held))
         families.count(catalogue.REBALANCES, who, counted.member.rebalances, _OUTCOMES)
         families.histogram(catalogue.REBALANCE_SECONDS, who, counted.member.durations, counted.member.duration_sum_s)
@@ -64,18 +70,26 @@ class MemberCollector(Collector):
         families.add(catalogue.FOREIGN_COMMITS, who, counted.foreign_commits)
         families.add(catalogue.FETCH_ERRORS, who, counted.fetch_errors)
         families.add(catalogue.LISTENER_ERRORS, who, counted.listener_errors)
-        ends = self._log_ends[id(connector)].of(progress.keys()) if status.phase is not Phase.CLOSED else {}
+        if not owns:
+            return
+        sampler = self._samplers[id(connector)]
+        sample = sampler.read() if progress else None
+        if sample is not None:
+            families.add(catalogue.LAG_AGE, who, sampler.age_s(sample))
         for tp, known in progress.items():
             where = (*who, tp.topic, str(tp.partition))
-            end = ends.get(tp)
             for metric, value in (
                 (catalogue.CONSUMED_OFFSET, known.consumed),
                 (catalogue.COMMITTED_OFFSET, known.committed.offset),
-                (catalogue.LOG_END_OFFSET, end),
-                (catalogue.LAG, None if end is None or known.consumed is None else max(0, end - known.consumed)),
+                (catalogue.LOG_END_OFFSET, sample.ends.get(tp) if sample is not None else None),
+                (catalogue.LAG, sample.lag.get(tp) if sample is not None else None),
             ):
                 if value is not None:
                     families.add(metric, where, value)
+
+
+def _consumed_by(connector: ConsumerConnector) -> Callable[[], Mapping[TopicPartition, int | None]]:
+    return lambda: {tp: known.consumed for tp, known in connector.progress.items()}
 
 
 class _Families:

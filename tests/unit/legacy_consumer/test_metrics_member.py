@@ -12,13 +12,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from legacy_consumer import ConsumerConnector, Phase, metrics
-from legacy_consumer.errors import FetchError, MetricsServerError
+from legacy_consumer.errors import BrokersUnavailableError, FetchError, MetricsServerError
 from legacy_consumer.metrics.catalogue import MEMBER_METRICS, Kind
 from legacy_consumer.metrics.health import judge_liveness, judge_readiness
-from legacy_consumer.metrics.log_ends import LogEnds
+from legacy_consumer.metrics.lag_sample import LagSampler
 from rebalance.coordinator import Status
 from rebalance.counters import BUCKETS_S, MemberCounters, Vitals
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.group_members import FakeClock
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -87,7 +88,6 @@ def test_every_metric_of_the_catalogue_is_collected_with_its_labels(world):
     member.commit_offsets()
     collector = metrics.MemberCollector([member])
     assert {family.name for family in collector.describe()} == {metric.family for metric in MEMBER_METRICS}
-    assert eventually_lag(collector)
     for metric, family in zip(MEMBER_METRICS, collector.collect(), strict=True):
         assert (family.name, family.type, family.documentation) == (metric.family, metric.kind.value, metric.meaning)
         assert family.samples, metric
@@ -95,11 +95,6 @@ def test_every_metric_of_the_catalogue_is_collected_with_its_labels(world):
             labels = set(sample.labels) - ({"le"} if metric.kind is Kind.HISTOGRAM else set())
             assert labels == set(metric.labels)
             assert (sample.labels["group"], sample.labels["consumer_id"]) == ("g", member.consumer_id)
-
-
-def eventually_lag(collector):
-    """Scrape until the lag, which is asked for beside the first scrape, is there."""
-    return eventually(lambda: next(f for f in collector.collect() if f.name.endswith("member_lag")).samples)
 
 
 def test_what_was_consumed_and_committed_is_counted_and_goes_on_after_a_partition_has_gone(world):
@@ -177,22 +172,85 @@ def test_durations_fall_into_buckets_up_to_their_bound():
     assert counters.rebalances == {"moved": 4, "unchanged": 1}
 
 
-def test_log_ends_are_asked_for_once_at_a_time_and_never_waited_for():
-    asked, answered = [], threading.Event()
+class Log:
+    """Brokers that answer when they are told to, and a consumer that goes on meanwhile."""
 
-    def ask(partitions):
-        asked.append(list(partitions))
-        answered.wait(60)
-        return dict.fromkeys(partitions, 7)
+    def __init__(self):
+        self.end, self.consumed, self.asked = 100, 40, []
+        self.may_answer = threading.Event()
+        self.may_answer.set()
+        self.error = None
 
-    ends = LogEnds(ask, max_age_s=1000.0)
-    assert ends.of(TPS) == {}
-    assert ends.of(TPS) == {}
-    answered.set()
-    assert eventually(lambda: ends.of(TPS)) == dict.fromkeys(TPS, 7)
-    ends.of(TPS)
-    assert asked == [TPS]
-    eventually(lambda: len(ends.of([TopicPartition("u", 0)])) == 1)
+    def ask(self, partitions):
+        self.asked.append(list(partitions))
+        self.may_answer.wait(60)
+        if self.error is not None:
+            raise self.error
+        return dict.fromkeys(partitions, self.end)
+
+    def sampler(self, clock, **settings):
+        return LagSampler(lambda: {TPS[0]: self.consumed, TPS[1]: None}, self.ask, clock=clock, **settings)
+
+
+def test_the_first_scrape_has_the_lag_of_its_own_moment():
+    log = Log()
+    sample = log.sampler(FakeClock(), answer_s=60).read()
+    assert (sample.ends, sample.lag) == ({TPS[0]: 100, TPS[1]: 100}, {TPS[0]: 60})
+
+
+def test_an_end_that_was_asked_for_earlier_is_never_held_against_a_later_position():
+    log, clock = Log(), FakeClock()
+    sampler = log.sampler(clock, answer_s=60)
+    sampler.read()
+    log.end, log.consumed = 20_100, 100  # the member has come to where the log ended, and is far behind
+    clock.now += 5
+    assert sampler.read().lag == {TPS[0]: 60}
+    assert sampler.age_s(sampler.read()) == 5
+    clock.now += 5
+    assert sampler.read().lag == {TPS[0]: 20_000}
+    assert sampler.age_s(sampler.read()) == 0
+
+
+def test_brokers_that_do_not_answer_leave_the_lag_unknown():
+    log, clock = Log(), FakeClock()
+    sampler = log.sampler(clock, answer_s=60)
+    assert sampler.read().lag
+    clock.now += 10
+    log.error = BrokersUnavailableError("none answers")
+    assert (sampler.read().ends, sampler.read().lag) == ({}, {})
+    clock.now += 10
+    log.error = ValueError("a defect of ours")
+    assert sampler.read().lag == {}
+
+
+def test_brokers_are_asked_once_at_a_time_and_a_scrape_waits_only_so_long():
+    log = Log()
+    log.may_answer.clear()
+    sampler = log.sampler(FakeClock(), answer_s=0.01)
+    assert sampler.read() is None
+    assert sampler.read() is None
+    log.may_answer.set()
+    assert eventually(sampler.read).lag == {TPS[0]: 60}
+    assert log.asked == [TPS]
+
+
+def test_a_member_without_a_lease_owns_nothing_for_its_metrics(world):
+    world.kafka.produce(TPS[0], 3)
+    member = world.member()
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    take(stream, 3)
+    collector = metrics.MemberCollector([member])
+    found = {family.name: family.samples for family in collector.collect()}
+    assert [sample.value for sample in found["legacy_consumer_member_leased"]] == [1]
+    assert found["legacy_consumer_member_owned_partitions"]
+    assert found["legacy_consumer_member_lag"]
+    member._lease.holds = lambda: False
+    found = {family.name: family.samples for family in collector.collect()}
+    assert [sample.value for sample in found["legacy_consumer_member_leased"]] == [0]
+    for name in ("owned_partitions", "lag", "lag_age_seconds", "consumed_offset", "committed_offset", "log_end_offset"):
+        assert not found[f"legacy_consumer_member_{name}"], name
+    assert judge_liveness(member.status, member.vitals).holds, "a restart would not bring ZooKeeper back"
+    assert not judge_readiness(member.status, member.vitals).holds
 
 
 def get(url, **headers):
@@ -234,7 +292,7 @@ def test_a_port_that_is_taken_is_named(world):
         metrics.serve(world.member(), port=0, host="no.such.host.invalid")
 
 
-ALIVE = Vitals(True, 0.0, True)
+ALIVE = Vitals(True, 0.0, True, leased=True)
 
 
 def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
@@ -248,10 +306,11 @@ def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
     [
         (Phase.CREATED, Vitals(False, 0.0, False), True, False),
         (Phase.STABLE, ALIVE, True, True),
-        (Phase.STABLE, Vitals(True, 0.0, False), True, False),
-        (Phase.STABLE, Vitals(True, 119.0, True), True, True),
+        (Phase.STABLE, Vitals(True, 0.0, False, leased=True), True, False),
+        (Phase.STABLE, Vitals(True, 0.0, True, leased=False), True, False),
+        (Phase.STABLE, Vitals(True, 119.0, True, leased=True), True, True),
         (Phase.REBALANCING, Vitals(True, 121.0, True), False, False),
-        (Phase.STABLE, Vitals(False, 0.0, True), False, True),
+        (Phase.STABLE, Vitals(False, 0.0, True), False, False),
         (Phase.DEGRADED, ALIVE, True, False),
         (Phase.EXPIRED, ALIVE, True, False),
         (Phase.CLOSED, Vitals(False, 0.0, True), False, False),

@@ -1,0 +1,93 @@
+"""How far behind a member is: log ends and consumed offsets of one moment, asked for while somebody scrapes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from rebalance.clock import Clock, SystemClock
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+ANSWER_S = 3.0
+"""How long a scrape waits for the brokers; Prometheus gives up on a scrape after ten seconds by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagSample:
+    """What was seen at one moment.
+
+    ends, lag: {partition: offset after the last message; messages before it that are not consumed}. A partition is left
+    out where no broker answered, lag also where nothing was consumed yet. taken_at: the clock's monotonic time.
+    """
+
+    taken_at: float
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    lag: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class LagSampler:
+    """Takes a sample when the last one is older than max_age_s, and waits a moment for it.
+
+    Positions are noted before the brokers are asked, so that a lag is at most too large, by what is consumed while they
+    answer. A sample for which no broker answered is empty: an old end beside a new position would say "no lag".
+
+    consumed: the consumed offsets of what is owned, None where there is none yet. ask: connector.log_ends.
+    """
+
+    def __init__(
+        self,
+        consumed: Callable[[], Mapping[TopicPartition, int | None]],
+        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+        *,
+        max_age_s: float = 10.0,
+        answer_s: float = ANSWER_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._consumed = consumed
+        self._ask = ask
+        self._max_age_s = max_age_s
+        self._answer_s = answer_s
+        self._clock = clock or SystemClock()
+        self._sample: LagSample | None = None
+        self._lock = threading.Lock()
+        self._taken: threading.Event | None = None
+        """Set when the question under way has its answer; None if there is none."""
+
+    def read(self) -> LagSample | None:
+        """The last sample, at most max_age_s old but while brokers are slow to answer; None before the first."""
+        with self._lock:
+            sample = self._sample
+            if sample is not None and self._clock.monotonic() - sample.taken_at < self._max_age_s:
+                return sample
+            if self._taken is None:
+                self._taken = threading.Event()
+                threading.Thread(target=self._take, args=(self._taken,), name="lag-sample", daemon=True).start()
+            taken = self._taken
+        taken.wait(self._answer_s)
+        return self._sample
+
+    def age_s(self, sample: LagSample) -> float:
+        """How old a sample is."""
+        return self._clock.monotonic() - sample.taken_at
+
+    def _take(self, taken: threading.Event) -> None:
+        began = self._clock.monotonic()
+        sample = LagSample(began)
+        try:
+            consumed = self._consumed()
+            ends = dict(self._ask(list(consumed))) if consumed else {}
+            lag = {tp: max(0, ends[tp] - at) for tp, at in consumed.items() if at is not None and tp in ends}
+            sample = LagSample(began, ends, lag)
+        except LegacyConsumerError as error:
+            logger.debug("no log ends for metrics: %s", error)
+        except Exception:
+            logger.exception("no log ends for metrics")
+        finally:
+            with self._lock:
+                self._sample, self._taken = sample, None
+            taken.set()
