@@ -66,7 +66,8 @@ class JsonLogFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[1] is not None:
             fields["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
             fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
+        # in ASCII, so that nothing in a line moves a cursor or ends the line; JSON leaves this one as it is
+        return json.dumps(fields, default=str).replace("\x7f", "\\u007f")
 
     def _member_of(self, record: logging.LogRecord, message: str) -> tuple[str | None, str | None]:
         for group, consumer_id in self._members:

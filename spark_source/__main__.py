@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from legacy_consumer.plain_text import printable, printable_lines
 from spark_source.arrow import ColumnType
 from spark_source.errors import SparkReadError, reason_of
 from spark_source.offsets import COLUMNS
@@ -48,11 +50,11 @@ def main(zookeeper: str, group: str, pairs: tuple[str, ...], *, as_json: bool) -
     try:
         rows = _read(options)
     except SparkReadError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(printable_lines(f"error: {error}"), err=True)
         sys.exit(1)
     if as_json:
         for row in rows:
-            click.echo(json.dumps(row.asDict(), default=_as_json))
+            click.echo(json.dumps(row.asDict(), default=_as_json).replace("\x7f", "\\u007f"))
     else:
         print_table(rows)
 
@@ -100,13 +102,14 @@ def print_table(rows: Sequence[Row]) -> None:
     console.print(table)
     for row in rows:
         if row["error"]:
-            click.echo(f"{row['group']} {row['topic']}/{row['partition']}: {row['error']}")
+            click.echo(printable(f"{row['group']} {row['topic']}/{row['partition']}: {row['error']}"))
 
 
-def _as_cell(value: object) -> str:
+def _as_cell(value: object) -> Text:
+    """As it stands: what others wrote is no markup."""
     if value is None:
-        return ""
-    return value.isoformat(" ", "seconds") if isinstance(value, datetime) else str(value)
+        return Text()
+    return Text(value.isoformat(" ", "seconds") if isinstance(value, datetime) else printable(str(value)))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -176,7 +175,7 @@ class _OffsetsInKafka:
             return read_offsets_in_kafka(self.store, lambda: open_group_offsets(config, self.store), wanted)
         except (BrokersUnavailableError, MissingListenerError) as error:
             self._is_silent = True
-            click.echo(f"Warning: offsets are those in ZooKeeper, Kafka does not tell its own: {error}", err=True)
+            say_error(f"Warning: offsets are those in ZooKeeper, Kafka does not tell its own: {error}")
             return {}
 
 
@@ -199,10 +198,7 @@ class _Printer:
                     {**group_document(one, verdicts), "fetches_with": self.fetches_with} for one, verdicts in found
                 ]
                 document = documents[0] if self.one else documents
-                if self.in_a_row:
-                    click.echo(json.dumps(document))
-                else:
-                    print_json(document)
+                print_json(document, on_one_line=self.in_a_row)
             case Output.CSV:
                 print_csv(
                     PARTITION_FIELDS, [row for one, verdicts in found for row in partition_records(one, verdicts)]
@@ -238,12 +234,12 @@ class _Printer:
         for one in readable:
             seen = seen_from_kafka(one, self.in_kafka.read(one, owned[one.group]))
             for line in kafka_lines(self.kafka_format, seen, owned[one.group]):
-                click.echo(line)
+                say(line)
 
     def _warn(self, found: Sequence[tuple[GroupDescription, object]]) -> None:
         reason = next((one.no_log_ends for one, _ in found if one.no_log_ends), "")
         if reason and reason != self._warned:
-            click.echo(f"Warning: log ends and lag are not known: {reason}", err=True)
+            say_error(f"Warning: log ends and lag are not known: {reason}")
         self._warned = reason
 
 

@@ -10,7 +10,7 @@ import click
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say_error
+from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say, say_error
 from zk_layout.store import ZkStore
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def list_command(ctx: click.Context, output: Output, cluster: ClusterOptions, de
         print_csv(("group",), [{"group": name} for name in names])
     else:
         for name in names:
-            click.echo(printable(name))
+            say(name)
     if not names:
         click.echo("There is no group in /consumers.", err=True)
     for group, problem in forbidden.items():

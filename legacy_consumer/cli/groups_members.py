@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
@@ -81,7 +80,7 @@ def members(
         def print_look() -> None:
             found = look()
             if output is Output.JSON:
-                click.echo(json.dumps([record for one in found for record in _records(one)]))
+                print_json([record for one in found for record in _records(one)], on_one_line=True)
             else:
                 _print(found, output)
 

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from legacy_consumer.json_logs import JsonLogFormatter
+from legacy_consumer.plain_text import printable
 
 FORMATS = ("text", "json")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -75,12 +76,14 @@ class _OneLine(logging.Formatter):
         self._with_details = with_details
 
     def format(self, record: logging.LogRecord) -> str:
-        if self._with_details:
-            return super().format(record)
         record.message = record.getMessage()
         record.asctime = self.formatTime(record, self.datefmt)
-        line = self.formatMessage(record)
-        if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
-            line += f": {type(error).__name__}: {error}"
-        return " ".join(line.splitlines())
+        line = " ".join(self.formatMessage(record).splitlines())
+        error = None if record.exc_info is None else record.exc_info[1]
+        if error is None:
+            return printable(line)
+        if not self._with_details:
+            return printable(" ".join(f"{line}: {type(error).__name__}: {error}".splitlines()))
+        # indented, so that no line of it looks like a record
+        lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
+        return "\n    ".join(map(printable, [line, *lines]))

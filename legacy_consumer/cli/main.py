@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import io
 import os
 import sys
 import traceback
@@ -18,6 +19,7 @@ import click
 from legacy_consumer.cli.lazy_group import LazyGroup, Place
 from legacy_consumer.cli.logs import set_up_logging, shows_tracebacks
 from legacy_consumer.cli.options import verbose_option
+from legacy_consumer.plain_text import printable, printable_lines
 from zk_layout.errors import LegacyConsumerError
 
 FAILED = 1
@@ -123,7 +125,9 @@ def _exit_code_of(run: Callable[[], object]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        click.echo(printable_lines(shown.getvalue()), err=True, nl=False)
         code = error.exit_code
     except click.Abort:
         code = INTERRUPTED
@@ -137,15 +141,15 @@ def _exit_code_of(run: Callable[[], object]) -> int:
 
 def _explain(error: Exception) -> int:
     if shows_tracebacks():
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
     if isinstance(error, LegacyConsumerError):
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {printable(str(error))}", err=True)
         return FAILED
     if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
         click.echo(f"Error: cannot write: {error.strerror}", err=True)
         return FAILED
     advice = "" if shows_tracebacks() else "; run again with -vv for the traceback"
-    what = " ".join(f"{type(error).__name__}: {error}".split())
+    what = printable(" ".join(f"{type(error).__name__}: {error}".split()))
     click.echo(f"Error: a defect of legacy-consumer: {what}{advice}", err=True)
     return DEFECT
 

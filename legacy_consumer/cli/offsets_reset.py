@@ -25,7 +25,7 @@ from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.offset_sources import load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
-from legacy_consumer.cli.tables import printable
+from legacy_consumer.cli.tables import say_error
 from legacy_consumer.cli.times import parse_duration_s, parse_time_ms, shown_time
 from legacy_consumer.cli.topic_choices import is_chosen, parse_topics
 from legacy_consumer.config import ConsumerConfig
@@ -134,12 +134,11 @@ def _warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plan: OffsetPlan) ->
         logger.info("group %s: whether it has offsets in Kafka is not known: %s", plan.group, error)
         return
     if found:
-        some = ", ".join(f"{printable(str(tp))} at {found[tp]}" for tp in sorted(found)[:_SHOWN])
+        some = ", ".join(f"{tp} at {found[tp]}" for tp in sorted(found)[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        click.echo(
+        say_error(
             f"Warning: the group has offsets in Kafka too ({some}{more}): members with offsets.storage=kafka go on "
-            "from those, or from the greater of both; only the offsets in ZooKeeper are changed here",
-            err=True,
+            "from those, or from the greater of both; only the offsets in ZooKeeper are changed here"
         )
 
 

@@ -12,6 +12,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
+from legacy_consumer.plain_text import printable
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -45,13 +47,18 @@ def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, 
     return with_output
 
 
-def print_json(document: object) -> None:
-    """One JSON document, indented."""
-    click.echo(json.dumps(document, indent=2))
+def print_json(document: object, *, on_one_line: bool = False) -> None:
+    """One JSON document, indented or on a line of its own, in ASCII."""
+    text = json.dumps(document, indent=None if on_one_line else 2)
+    # the one control character that JSON leaves as it is
+    click.echo(text.replace("\x7f", "\\u007f"))
 
 
 def print_csv(names: Sequence[str], records: Sequence[Mapping[str, object]]) -> None:
-    """A line of names and one for each record; None is an empty field, a truth value true or false."""
+    r"""A line of names and one for each record; None is an empty field, a truth value true or false.
+
+    Control characters stand as \x1b, so that a record is a line and can be looked at; JSON keeps every character.
+    """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(names)
@@ -64,5 +71,7 @@ def _field(value: object) -> object:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (list, tuple)):
-        return " ".join(map(str, value))
+        return printable(" ".join(map(str, value)))
+    if isinstance(value, str):
+        return printable(value)
     return "" if value is None else value

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from legacy_consumer.cli.group_tables import Part, TableOf
 from legacy_consumer.cli.tables import drawn_table, print_table, say
+from legacy_consumer.plain_text import printable
 
 
 def print_parts(parts: Iterable[Part]) -> None:
@@ -23,6 +24,6 @@ def print_parts(parts: Iterable[Part]) -> None:
 def drawn(parts: Iterable[Part]) -> list[RenderableType]:
     """For a screen."""
     return [
-        drawn_table(part.columns, part.rows) if isinstance(part, TableOf) else Text(part.text, part.style)
+        drawn_table(part.columns, part.rows) if isinstance(part, TableOf) else Text(printable(part.text), part.style)
         for part in parts
     ]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from legacy_consumer.plain_text import printable as printable  # noqa: PLC0414  (commands take it from here)
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -83,17 +85,16 @@ def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell 
     elided = [[c.text for c in column if isinstance(c, Cell) and c.elides] for column in zip(*rows, strict=True)]
     telling = list(map(telling_length, elided))
     for row in rows:
-        texts = [Text(c.text, c.style) if isinstance(c, Cell) else Text(c) for c in row]
+        cells = [c if isinstance(c, Cell) else Cell(c) for c in row]
+        texts = [Text(printable(c.text), c.style) for c in cells]
         table.add_row(
-            *(
-                Elided(text, length) if isinstance(c, Cell) and c.elides else text
-                for c, text, length in zip(row, texts, telling, strict=True)
-            )
+            *(Elided(text, length) if c.elides else text for c, text, length in zip(cells, texts, telling, strict=True))
         )
 
 
 def say(text: str, style: str = "") -> None:
     """Print a line to standard output, styled on terminals alone."""
+    text = printable(text)
     if style and sys.stdout.isatty():
         _terminal().print(text, style=style, soft_wrap=True)
     else:
@@ -110,13 +111,6 @@ def _terminal() -> Console:
     from rich.console import Console
 
     return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
-
-
-def printable(text: str) -> str:
-    r"""What others wrote into ZooKeeper must not move the cursor: control characters as \x1b."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def duration(ms: int | None) -> str:

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.text import Text
 
 from legacy_consumer.cli.ending import Ending
+from legacy_consumer.plain_text import printable
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
 
@@ -69,7 +70,7 @@ def _watch(
             except LegacyConsumerError as error:
                 if not error.retriable:
                     raise
-                trouble.append(Text(f"what stands below may be old: {error}", style="red"))
+                trouble.append(Text(printable(f"what stands below may be old: {error}"), style="red"))
             live.update(Group(head, *trouble, Text(), *shown), refresh=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 
 import pytest
@@ -281,3 +282,87 @@ def test_a_hundred_bad_groups_are_each_named(cluster):
     done = cluster.run("groups", "describe", "--all-groups")
     assert done.out.count("cannot be shown: /consumers/g") == 50
     assert done.out.count("1 partition") == 50
+
+
+# Text of strangers.
+
+
+STRANGE = "\x1b]0;PWNED\x07\x1b[2J\x1b[31mhi\rfake\n12:00:00 ERROR forged\u202egnp\x9b1m\x7f\u2028end"
+ODD_NAME = "na\u202eme\u2028x[red][link=x]y"
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff]")
+
+
+def fill_with_strange_text(cluster):
+    def registration(subscription, pattern="static"):
+        return json.dumps({"version": 1, "subscription": subscription, "pattern": pattern, "timestamp": "1"})
+
+    cluster.topic("t", (0, 10), (0, 10), (0, 10))
+    for group in ("evil", f"e{ODD_NAME}"):
+        znodes = {
+            "ids/m1": registration({STRANGE: 1, "t": 2}),
+            "ids/m2": registration({STRANGE + "(": 1}, "white_list"),
+            "ids/m3": STRANGE,
+            f"ids/m{ODD_NAME}": registration({"t": 1}),
+            "ids/m4": registration({"t": 1}, STRANGE),
+            "owners/t/0": f"{STRANGE}-0",
+            "owners/t/1": STRANGE,
+            "owners/t/2": b"\x1b\xff\xfe-0",
+            "offsets/t/0": STRANGE,
+            "offsets/t/1": "5",
+            f"offsets/{ODD_NAME}/0": "5",
+            f"offsets/t/{ODD_NAME}": "5",
+            "migration": json.dumps({"version": 1, "state": STRANGE, "group": STRANGE}),
+        }
+        for path, data in znodes.items():
+            cluster.put(f"/consumers/{group}/{path}", data)
+    cluster.commit(f"free{ODD_NAME}", "t", 5)
+    cluster.commit("free", "t", STRANGE, 5)
+    cluster.commit("free", ODD_NAME, 5)
+    cluster.put("/consumers/mig/migration", STRANGE)
+    cluster.commit("mig", "t", 5)
+    cluster.put("/brokers/ids/98", STRANGE)
+    odd_broker = {"version": 1, "host": STRANGE, "port": 1, "jmx_port": -1, "timestamp": STRANGE}
+    cluster.put("/brokers/ids/99", json.dumps(odd_broker))
+    endpoints = {"endpoints": [f"PLAINTEXT://{STRANGE}:1", STRANGE], "rack": STRANGE, "timestamp": "1"}
+    cluster.put("/brokers/ids/97", json.dumps({**odd_broker, "version": 3, **endpoints}))
+    cluster.put(f"/brokers/topics/{ODD_NAME}", '{"version":1,"partitions":{"0":[99],"1":[0]}}')
+    cluster.put("/brokers/topics/evil", STRANGE)
+
+
+ABOUT_STRANGE = [
+    *(("groups", verb, *some) for verb in ("describe", "members", "verify") for some in (["--all-groups"], ["evil"])),
+    ("groups", "list"),
+    ("groups", "list", "--details"),
+    ("groups", "describe", "evil", "--kafka-format", "1.1"),
+    ("groups", "describe", "evil", "--kafka-format", "checker"),
+    ("groups", "describe", f"no{STRANGE}"),
+    ("groups", "delete", "evil"),
+    ("groups", "prune", "--older-than", "1s"),
+    ("topics",),
+    ("brokers",),
+    ("doctor",),
+    ("offsets", "export", "free"),
+    ("offsets", "reset", "evil", "--to-latest"),
+    ("offsets", "reset", "free", "--to-latest", "--topic", "t"),
+    ("offsets", "reset", "free", "--to-latest", "--topic", STRANGE),
+    ("offsets", "reset", "free", "--to-latest", "--execute", "--no-backup"),
+    ("offsets", "reset", "evil", "--to-latest", "--execute", "--no-backup"),
+    ("offsets", "copy", "free", "free2"),
+    ("migrate", "plan", "evil"),
+    ("migrate", "plan", "mig"),
+    ("migrate", "status"),
+    ("migrate", "verify", "mig"),
+]
+
+
+@pytest.mark.parametrize("options", [(), ("-v",), ("-vv",), ("--json",), ("--format", "csv")], ids=" ".join)
+@pytest.mark.parametrize("args", ABOUT_STRANGE, ids=lambda args: " ".join(args).encode("unicode_escape").decode())
+def test_nothing_that_a_stranger_wrote_moves_the_cursor_or_forges_a_line(cluster, args, options):
+    fill_with_strange_text(cluster)
+    done = cluster.run(*args, *options)
+    if "No such option" in done.err:
+        return
+    assert done.code in {0, 1, 2}, done.err
+    for text in (done.out, done.err):
+        assert HARMFUL.findall(text.replace("\r\n", "")) == []
+        assert not any(line.startswith(("fake", "12:00:00 ERROR")) for line in text.splitlines())

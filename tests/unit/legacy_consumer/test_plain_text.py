@@ -1,0 +1,59 @@
+"""The doors to people: whatever strangers wrote, a terminal and a log show it and obey none of it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from legacy_consumer.cli import logs
+from legacy_consumer.json_logs import JsonLogFormatter
+from legacy_consumer.plain_text import printable, printable_lines
+
+STRANGE = "\x1b[2Jhi\r\n12:00:00 ERROR forged\u202egnp\x9b1m\x7f\u2028end"
+
+
+@given(st.text())
+def test_a_line_is_one_line_of_printable_characters(text):
+    assert printable(text).isprintable()
+    assert printable_lines(text).replace("\n", "").replace("\t", "").isprintable()
+
+
+@given(st.text(st.characters(exclude_categories=["C", "Z"])))
+def test_what_can_be_printed_stays_as_it_is(text):
+    assert printable(text) == text
+
+
+def record_of(failing):
+    try:
+        raise ValueError(STRANGE)
+    except ValueError as error:
+        return logging.LogRecord(
+            "n", logging.WARNING, "p", 1, "from %s", (STRANGE,), (ValueError, error, None) if failing else None
+        )
+
+
+@pytest.mark.parametrize("verbosity", [0, 2])
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_log_line_is_obeyed_by_no_terminal_and_forges_no_other(verbosity, failing):
+    handler = logging.getLogger().handlers[:]
+    level, kazoo = logging.getLogger().level, logging.getLogger("kazoo").level
+    try:
+        logs.set_up_logging(verbosity)
+        [ours] = [one for one in logging.getLogger().handlers if one not in handler]
+        first, *rest = ours.formatter.format(record_of(failing)).split("\n")
+    finally:
+        logging.getLogger().handlers[:] = handler
+        logging.getLogger().setLevel(level)
+        logging.getLogger("kazoo").setLevel(kazoo)
+    assert all(map(str.isprintable, [first, *rest]))
+    assert all(line.startswith("    ") for line in rest)
+    assert bool(rest) == (failing and verbosity == 2)
+
+
+def test_a_json_log_line_is_ascii():
+    line = JsonLogFormatter().format(record_of(failing=True))
+    assert line.isascii()
+    assert line.isprintable()
