@@ -119,6 +119,7 @@ class ConsumerConnector:
         self._offsets = self._make_offset_store(group_offsets)
         self._delivery = StreamDelivery(
             DeliverySettings(
+                group=self._config.group_id,
                 consumer_id=self.consumer_id,
                 auto_commit=self._config.auto_commit_enable,
                 at_next=self._config.delivery_rule == "at_next",
@@ -172,21 +173,29 @@ class ConsumerConnector:
 
     # Committing.
 
-    def commit_offsets(self, offsets: Mapping[TopicPartition, int] | None = None) -> CommitResult:
+    def commit_offsets(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, unfenced: bool = False
+    ) -> CommitResult:
         """Commit what was consumed, the messages in this thread's hands included; or the offsets given.
 
-        Given offsets ({partition: next offset to read}) may name partitions that are not mine, and move no position.
-        Returns: what became of each partition. Raises: OffsetError for a negative offset, ZooKeeperError; with
-        offsets.storage=kafka CommitFailedError after all tries, though what ZooKeeper took stands.
+        It is accepted for as long as this member owns its partitions, so while shutdown() waits and in a listener's
+        hook too. Given offsets ({partition: next offset to read}) move no position, and say that all before them is
+        done. They may name partitions that nobody owns, to move them forward; with unfenced=True any partition,
+        anywhere, over its owner.
+
+        Returns: what became of each partition. Raises: OffsetsNotCommittedError naming the offsets that were not
+        written, if any was given or nothing could be committed; OffsetError for what is no offset or no partition of
+        the cluster; ZooKeeperError; with offsets.storage=kafka CommitFailedError after all tries. What was written
+        before an error stands. ConsumerClosedError once the member has left.
         """
-        self._check_open()
+        self._check_may_commit()
         if offsets is None:
-            return self._delivery.commit_consumed(threading.get_ident())
+            return self._delivery.committer.commit_consumed(threading.get_ident())
         for tp, offset in offsets.items():
             if offset < 0:
                 msg = f"{tp}: {offset} is no offset to commit"
                 raise OffsetError(msg)
-        return self._delivery.commit_offsets(offsets)
+        return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
 
     # Looking.
 
@@ -227,13 +236,14 @@ class ConsumerConnector:
     def counters(self) -> ConnectorCounters:
         """What this member has done so far."""
         consumed, committed = self._progress.totals()
+        committer = self._delivery.committer
         return ConnectorCounters(
             self._coordinator.counters if self._coordinator is not None else MemberCounters(),
             consumed,
             committed,
-            self._delivery.commits,
-            self._delivery.failed_commits,
-            self._delivery.foreign_commits,
+            committer.commits,
+            committer.failed_commits,
+            committer.foreign_commits,
             sum(stream.fetch_errors for stream in self.all()),
             self._delivery.listener_errors,
         )
@@ -533,6 +543,11 @@ class ConsumerConnector:
 
     def _check_open(self) -> None:
         if self._closed:
+            raise ConsumerClosedError
+
+    def _check_may_commit(self) -> None:
+        """A member that is being shut down waits for its users, and what they are done with meanwhile counts."""
+        if self._closed and (self._coordinator is None or self._coordinator.is_closed):
             raise ConsumerClosedError
 
 

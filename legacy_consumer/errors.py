@@ -17,7 +17,7 @@ LegacyConsumerError (zk_layout.errors)
     OffsetOutOfRangeError           the position lies outside the log
     NoSuchPartitionError            the topic has no partition of this number
   OffsetError
-    ForeignCommitError              another client moved an offset of a partition that is ours
+    OffsetsNotCommittedError        offsets that were asked for were refused, each for its own reason
     CommitFailedError               retriable; Kafka did not take offsets, with offsets.storage=kafka
     GroupOffsetsUnavailableError    retriable; Kafka does not tell the group's offsets
   EmbeddedError
@@ -221,16 +221,17 @@ class OffsetError(LegacyConsumerError):
     """A committed offset is not what it should be."""
 
 
-class ForeignCommitError(OffsetError):
-    """Another client wrote the offset of a partition that is ours: {partition: (theirs, ours)}."""
+class OffsetsNotCommittedError(OffsetError):
+    """These offsets were asked to be committed and are not: {partition: why}. All others of the commit are."""
 
-    def __init__(self, offsets: dict[TopicPartition, tuple[int | None, int]]) -> None:
-        super().__init__(offsets)
-        self.offsets = offsets
+    def __init__(self, group: str, reasons: dict[TopicPartition, str]) -> None:
+        super().__init__(group, reasons)
+        self.group = group
+        self.reasons = reasons
 
     def __str__(self) -> str:
-        some = ", ".join(f"{tp} to {theirs} (ours {ours})" for tp, (theirs, ours) in sorted(self.offsets.items())[:3])
-        return f"another client committed {some}"
+        some = "; ".join(f"{tp}: {reason}" for tp, reason in sorted(self.reasons.items())[:3])
+        return f"{len(self.reasons)} offsets of group {self.group!r} were not committed ({some})"
 
 
 class CommitFailedError(OffsetError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zk_layout.model import TopicPartition
@@ -37,11 +37,20 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """consumed: the next offset to read after all that was consumed; None while no position is known."""
+    """consumed: the next offset to read after all that was consumed; None while no position is known.
+
+    done: the offset up to which its user said by name that all is done; None if that was never said.
+    """
 
     epoch: int
     consumed: int | None
     committed: Committed
+    done: int | None = None
+
+    @property
+    def to_commit(self) -> int | None:
+        """What the next commit writes."""
+        return self.consumed if self.consumed is None else max(self.consumed, self.done or 0)
 
 
 class Progress:
@@ -55,11 +64,11 @@ class Progress:
         self._consumed: Counter[str] = Counter()
         self._committed: Counter[str] = Counter()
 
-    def begin(self, tp: TopicPartition, position: int | None, committed: Committed) -> int:
-        """A partition is mine from now on, to be read from position; returns its epoch."""
+    def begin(self, tp: TopicPartition, position: int | None, committed: Committed, *, done: int | None = None) -> int:
+        """A partition is mine from now on, to be read from position; returns its epoch. done: see PartitionProgress."""
         with self._lock:
             self._epoch += 1
-            self._partitions[tp] = PartitionProgress(self._epoch, position, committed)
+            self._partitions[tp] = PartitionProgress(self._epoch, position, committed, done)
             self._starts[tp] = position
             return self._epoch
 
@@ -73,7 +82,7 @@ class Progress:
                         self._consumed[tp.topic] += max(0, offset - known.consumed)
                     elif self._starts.get(tp) is None:
                         self._starts[tp] = offset
-                    self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed)
+                    self._partitions[tp] = replace(known, consumed=offset)
 
     def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
         """The offset znodes of these are so now."""
@@ -84,7 +93,15 @@ class Progress:
                     before = known.committed.offset if known.committed.offset is not None else self._starts.get(tp)
                     if before is not None and committed.offset is not None:
                         self._committed[tp.topic] += max(0, committed.offset - before)
-                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed)
+                    self._partitions[tp] = replace(known, committed=committed)
+
+    def note_done(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Users committed these by name, whatever of them was consumed by then."""
+        with self._lock:
+            for tp, offset in offsets.items():
+                known = self._partitions.get(tp)
+                if known is not None:
+                    self._partitions[tp] = replace(known, done=offset)
 
     def uncommitted(
         self, partitions: Collection[TopicPartition] | None = None, *, unchanged: bool = False
@@ -98,10 +115,9 @@ class Progress:
             found: dict[TopicPartition, tuple[int, Committed]] = {}
             for tp in chosen:
                 known = self._partitions.get(tp)
-                if known is None or known.consumed is None:
-                    continue
-                if unchanged or known.consumed != known.committed.offset:
-                    found[tp] = (known.consumed, known.committed)
+                offset = None if known is None else known.to_commit
+                if known is not None and offset is not None and (unchanged or offset != known.committed.offset):
+                    found[tp] = (offset, known.committed)
             return found
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:

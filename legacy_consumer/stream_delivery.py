@@ -1,4 +1,4 @@
-"""What this member does with its partitions: reads and commits their offsets, and runs their streams.
+"""What this member does with its partitions: where they begin, and which stream runs them. Commits: committer.py.
 
 The consumer's side of rebalance.delivery: the coordinator says which partitions come and go.
 """
@@ -6,22 +6,21 @@ The consumer's side of rebalance.delivery: the coordinator says which partitions
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from legacy_consumer.errors import CommitFailedError, KafkaError
+from legacy_consumer.committer import CommitSettings, Committer
+from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.listener import RebalanceListener
 from legacy_consumer.listener_calls import BoundedCall, Hook, ListenerCalls
-from legacy_consumer.offsets import Commit, CommitResult, OffsetStore, RetrySettings
-from legacy_consumer.offsets.retries import explicit_commit, last_commit
+from legacy_consumer.offsets import OffsetStore, RetrySettings
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import KafkaStream
+from rebalance.errors import PartlyBegunError
 from rebalance.snapshot import Assignment
-from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -45,6 +44,7 @@ class DeliverySettings:
     adopt_foreign_commits: bool
     retries: RetrySettings = field(default_factory=RetrySettings)
     last_commit_timeout_s: float = 5.0
+    group: str = ""
 
 
 class Streams(Protocol):
@@ -78,19 +78,20 @@ class StreamDelivery:
         self._progress = progress
         self._log_offsets = log_offsets
         self._streams = streams
-        self._session_id = session_id
-        self._on_unowned = on_unowned
         self._calls: ListenerCalls | None = None
         self._close_by = float("inf")
-        self._commit_lock = threading.Lock()
-        self._closing = threading.Event()
         self._buried: set[str] = set()
         self._running: dict[TopicPartition, KafkaStream] = {}
         self.listener: RebalanceListener | None = None
-        self.adopts_foreign_commits = settings.adopt_foreign_commits
-        self.foreign_commits = 0
-        self.commits = 0
-        self.failed_commits = 0
+        self.committer = Committer(
+            CommitSettings(settings.group, settings.consumer_id, settings.adopt_foreign_commits, settings.retries),
+            offsets=offsets,
+            progress=progress,
+            streams=streams.all,
+            session_id=session_id,
+            adopt=self.adopt,
+            on_unowned=on_unowned,
+        )
 
     # For the coordinator.
 
@@ -100,6 +101,19 @@ class StreamDelivery:
             # of most members of a group that changes: others' shares changed, and nobody wants to hear of it
             return
         committed = self._offsets.read(list(claimed))
+        held = {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
+        claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
+        if claimed or not held:
+            self._begin(claimed, assignment, {tp: committed[tp] for tp in claimed})
+        if held:
+            raise PartlyBegunError(held)
+
+    def _begin(
+        self,
+        claimed: Mapping[TopicPartition, ConsumerThreadId],
+        assignment: Assignment,
+        committed: Mapping[TopicPartition, Committed],
+    ) -> None:
         starts = self._starting_positions(committed)
         by_stream: dict[KafkaStream, dict[TopicPartition, int]] = {}
         epochs: dict[TopicPartition, int] = {}
@@ -139,7 +153,7 @@ class StreamDelivery:
                     position = known.consumed if known.consumed is not None else self._reset_position
                 positions[tp] = position
                 stopped[tp] = known.epoch
-                epochs[tp] = self._progress.begin(tp, known.consumed, known.committed)
+                epochs[tp] = self._progress.begin(tp, known.consumed, known.committed, done=known.done)
             stream.go_on(positions, epochs, stopped)
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
@@ -149,7 +163,7 @@ class StreamDelivery:
             return
         self.stop(going)
         if self._settings.auto_commit:
-            self._commit_last(going)
+            self.committer.commit_last(going, self._patience_s())
         if self.listener is not None:
             self._tell(lambda listener: listener.before_releasing_partitions(frozenset(going)))
         self._forget(going)
@@ -188,23 +202,9 @@ class StreamDelivery:
 
     def commit(self) -> None:
         """The auto commit."""
-        self._commit(None, with_in_hand_of=None)
+        self.committer.commit()
 
     # For the connector, on the user's threads.
-
-    def commit_consumed(self, thread_id: int) -> CommitResult:
-        """Commit what was consumed, and what thread_id has in hand: to ask for a commit is to say it is done.
-
-        Raises: CommitFailedError when Kafka did not take it with any of the tries.
-        """
-        return explicit_commit(self._settings.retries, self._closing)(self._commit, None, with_in_hand_of=thread_id)
-
-    def commit_offsets(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
-        """Commit these offsets; partitions that are not mine are written too. No consumed position moves.
-
-        Raises: as commit_consumed.
-        """
-        return explicit_commit(self._settings.retries, self._closing)(self._commit_given, offsets)
 
     def begin_closing(self, timeout_s: float) -> None:
         """From now on commits that users asked for are not tried again, and no hook is waited for after timeout_s.
@@ -212,7 +212,7 @@ class StreamDelivery:
         A hook that closes is waited for no longer: it is the one that waits.
         """
         self._close_by = min(self._close_by, time.monotonic() + timeout_s)
-        self._closing.set()
+        self.committer.begin_closing()
         if self._calls is not None:
             self._calls.give_up_at = self._close_by
             if self._calls.is_on_this_thread():
@@ -228,24 +228,20 @@ class StreamDelivery:
         """How many of the listener's hooks raised or did not return in time."""
         return 0 if self._calls is None else self._calls.errors
 
-    def _commit_given(self, offsets: Mapping[TopicPartition, int]) -> CommitResult:
-        with self._commit_lock:
-            mine = {tp: known.committed for tp, known in self._progress.snapshot().items() if tp in offsets}
-            others = self._offsets.read([tp for tp in offsets if tp not in mine])
-            result = self._write(
-                {tp: (offsets[tp], seen) for tp, seen in mine.items()}, consumer_id=self._settings.consumer_id
-            )
-            unfenced = self._write({tp: (offsets[tp], seen) for tp, seen in others.items()}, consumer_id=None)
-        result.committed.update(unfenced.committed)
-        result.foreign.update(unfenced.foreign)
-        _raise_failure(result.failure or unfenced.failure)
-        return result
-
     def let_go(self, thread_id: int) -> None:
         """Do not wait for what this thread has in hand; it is the one that waits."""
         for stream in self._streams.all():
             if stream.is_consumed_by(thread_id):
                 stream.let_go()
+
+    @property
+    def adopts_foreign_commits(self) -> bool:
+        """Whether what others commit counts."""
+        return self.committer.adopts_foreign_commits
+
+    @adopts_foreign_commits.setter
+    def adopts_foreign_commits(self, adopts: bool) -> None:
+        self.committer.adopts_foreign_commits = adopts
 
     # Inside.
 
@@ -305,93 +301,6 @@ class StreamDelivery:
                 offset,
             )
 
-    def _commit_last(self, going: Collection[TopicPartition]) -> None:
-        """Commit before others get these. Not for ever: without the commit they get some messages again."""
-        timeout_s = self._patience_s()
-        policy = last_commit(self._settings.retries, timeout_s)
-        try:
-            policy(self._commit, going, with_in_hand_of=None, timeout_s=timeout_s)
-        except CommitFailedError as error:
-            logger.warning("%s: gives partitions up without a commit: %s", self._settings.consumer_id, error)
-
-    def _commit(
-        self,
-        partitions: Collection[TopicPartition] | None,
-        *,
-        with_in_hand_of: int | None,
-        timeout_s: float | None = None,
-    ) -> CommitResult:
-        """Try once. Raises: CommitFailedError."""
-        with self._commit_lock:
-            for stream in self._streams.all():
-                if with_in_hand_of is not None and stream.is_consumed_by(with_in_hand_of):
-                    stream.acknowledge()
-                else:
-                    stream.note_progress()
-            changes = self._progress.uncommitted(partitions, unchanged=self._offsets.wants_unchanged)
-            result = self._write(changes, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
-        _raise_failure(result.failure)
-        return result
-
-    def _write(
-        self,
-        changes: Mapping[TopicPartition, tuple[int, Committed]],
-        *,
-        consumer_id: str | None,
-        timeout_s: float | None = None,
-    ) -> CommitResult:
-        if not changes:
-            return CommitResult()
-        commits = {tp: Commit(offset, seen) for tp, (offset, seen) in changes.items()}
-        session_id = self._session_id()
-        try:
-            result = self._offsets.commit(commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s)
-        except LegacyConsumerError:
-            self.failed_commits += 1
-            raise
-        if result.failure is None:
-            self.commits += 1
-        else:
-            self.failed_commits += 1
-        if result.foreign:
-            self._settle_foreign(commits, result, consumer_id, session_id)
-        self._progress.note_committed(result.committed)
-        if result.unowned:
-            logger.warning(
-                "%s: not committed, the owner znode is gone: %s",
-                self._settings.consumer_id,
-                ", ".join(map(str, sorted(result.unowned)[:5])),
-            )
-            self._on_unowned()
-        return result
-
-    def _settle_foreign(
-        self,
-        commits: Mapping[TopicPartition, Commit],
-        result: CommitResult,
-        consumer_id: str | None,
-        session_id: int,
-    ) -> None:
-        """Somebody else wrote: keep ours, or adopt theirs."""
-        self.foreign_commits += len(result.foreign)
-        for tp, theirs in sorted(result.foreign.items()):
-            logger.warning(
-                "%s: another client committed %s of %s, ours is %d: commit.conflict=%s",
-                self._settings.consumer_id,
-                theirs.offset,
-                tp,
-                commits[tp].offset,
-                "adopt" if self.adopts_foreign_commits else "keep",
-            )
-        if self.adopts_foreign_commits and consumer_id is not None:
-            self.adopt(result.foreign)
-            return
-        again = {tp: Commit(commits[tp].offset, theirs) for tp, theirs in result.foreign.items()}
-        second = self._offsets.commit(again, consumer_id=consumer_id, session_id=session_id)
-        result.committed.update(second.committed)
-        result.unowned |= second.unowned
-        result.failure = result.failure or second.failure
-
     def _tell(self, hook: Hook) -> None:
         if self._calls is None:
             assert self.listener is not None
@@ -401,8 +310,3 @@ class StreamDelivery:
     def _patience_s(self) -> float:
         """How long a rebalance may wait for others now."""
         return min(self._settings.last_commit_timeout_s, max(_HASTE_S, self._close_by - time.monotonic()))
-
-
-def _raise_failure(failure: CommitFailedError | None) -> None:
-    if failure is not None:
-        raise failure

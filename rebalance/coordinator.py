@@ -25,6 +25,7 @@ from rebalance.errors import (
     PartitionOwnedError,
     RebalanceError,
     RegistrationConflictError,
+    UnexpectedError,
 )
 from rebalance.machine import (
     Action,
@@ -172,6 +173,7 @@ class Coordinator:
         self._degraded: LegacyConsumerError | None = None
         self._refusal: AuthenticationError | None = None
         self._session_id = 0
+        self._unexpected: dict[Period, UnexpectedError] = {}
         self._missed_in = 0
         """The session in which the list of members did not show me."""
         self._suspended_at: float | None = None
@@ -286,10 +288,10 @@ class Coordinator:
             # set before it is used: an error that nobody foresaw must not be the end of all commits
             case Period.COMMIT:
                 self._set_period(alarm)
-                self._commit()
+                self._do_from_time_to_time(alarm, self._commit)
             case Period.AUDIT:
                 self._set_period(alarm)
-                self._audit()
+                self._do_from_time_to_time(alarm, self._audit)
             case Period.WATCH:
                 self._watch()
             case Period.GATHER:
@@ -525,6 +527,21 @@ class Coordinator:
         except LegacyConsumerError as error:
             logger.warning("%s: did not leave in order, the session's end will do the rest: %s", self._name, error)
 
+    def _do_from_time_to_time(self, period: Period, what: Callable[[], None]) -> None:
+        """What nobody foresaw is said once, and shown until the same goes through again."""
+        try:
+            what()
+        except Exception as error:
+            self.counters.unexpected_errors += 1
+            text = f"{period.value}: {type(error).__name__}: {error}"
+            known = self._unexpected.get(period)
+            if known is None or str(known) != text:
+                logger.exception("%s: %s failed, goes on with the next one", self._name, period.value)
+            self._unexpected[period] = UnexpectedError(text)
+        else:
+            self._unexpected.pop(period, None)
+        self._publish()
+
     def _commit(self) -> None:
         if not self._state.connected:
             return
@@ -602,7 +619,8 @@ class Coordinator:
         if phase in _TRYING and self._degraded is not None:
             # it is trying again, and DEGRADED all the same
             phase = Phase.DEGRADED
-        error = self._refusal or self._degraded or self._obstacle
+        unexpected = next(iter(self._unexpected.values()), None)
+        error = self._refusal or self._degraded or self._obstacle or unexpected
         owned, status = self._ownership.owned, self._status
         if status is self._published and status.phase is phase and status.error is error and status.owned == owned:
             return

@@ -31,7 +31,7 @@ class MemberCounters:
 
     rebalances: {outcome: how many}: moved, unchanged, degraded. durations: one class for each of BUCKETS_S and one
     for what took longer. failures: attempts that ended in an error. conflicts: claims with others' owner znodes in the
-    way. session_events: {kind: how many}.
+    way. session_events: {kind: how many}. unexpected_errors: commits and audits that ended in an error nobody foresaw.
     """
 
     rebalances: Counter[str] = field(default_factory=Counter)
@@ -40,6 +40,7 @@ class MemberCounters:
     failures: int = 0
     conflicts: int = 0
     session_events: Counter[str] = field(default_factory=Counter)
+    unexpected_errors: int = 0
 
     def note_settled(self, moved: Sequence[int], seconds: float | None) -> None:
         """A rebalance ended. moved: how many partitions were kept, released and claimed."""

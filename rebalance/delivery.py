@@ -21,6 +21,7 @@ class Delivery(Protocol):
         """Read the committed offsets of these partitions, tell the listener, fetch and hand out.
 
         assignment is the whole group's. Called with nothing claimed when only the others' share changed.
+        Raises: PartlyBegunError naming the partitions that it could not begin; the others are begun.
         """
         ...
 

@@ -6,6 +6,8 @@ LegacyConsumerError (zk_layout.errors)
     AssignmentRefusedError          the dialect's own precondition fails, as it fails in the JVM member
     StrategyMismatchError           the group's owner znodes show another strategy than this member's
     UnsupportedRegexError           a Java regular expression that Python cannot express faithfully
+    UnexpectedError                 retriable; a defect, after which the member goes on
+    PartlyBegunError                retriable; some claimed partitions cannot be begun yet, the others flow
     PartitionOwnedError             retriable; somebody else holds an owner znode that the plan claims
     RegistrationConflictError       an id znode of the same name is held by a session that does not go away
     ConsumerRebalanceFailedError    retriable; rebalance.max.retries tries did not do it, the member goes on trying
@@ -77,6 +79,26 @@ class UnsupportedRegexError(RebalanceError):
 
     def __str__(self) -> str:
         return f"topic filter {self.regex!r}: {self.reason}"
+
+
+class UnexpectedError(RebalanceError):
+    """Something that nobody foresaw: a defect. The member goes on, and tries again what failed."""
+
+    retriable: ClassVar[bool] = True
+
+
+class PartlyBegunError(RebalanceError):
+    """Some claimed partitions cannot be begun: {partition: why}. The others of the claim are begun."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, held: dict[TopicPartition, str]) -> None:
+        super().__init__(held)
+        self.held = held
+
+    def __str__(self) -> str:
+        tp, reason = min(self.held.items())
+        return f"{len(self.held)} partitions are not read, for where to begin is not known: {tp}: {reason}"
 
 
 class PartitionOwnedError(RebalanceError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 from rebalance.clock import SystemClock
 from rebalance.delivery import Delivery
-from rebalance.errors import RebalanceError
+from rebalance.errors import PartlyBegunError, RebalanceError
 from rebalance.machine import Deregistered, Draining, Event, Settled
 from rebalance.ownership import Ownership
 from rebalance.patience import Patience
@@ -209,6 +209,10 @@ class Reconciler:
         """Start what is owned and does not flow yet; also what an earlier step claimed and could not start."""
         fresh = {tp: thread for tp, thread in self._ownership.owned.items() if self._begun.get(tp) != thread}
         if fresh or assignment != self._announced:
-            self._delivery.begin(fresh, assignment)
+            try:
+                self._delivery.begin(fresh, assignment)
+            except PartlyBegunError as error:
+                self._begun.update((tp, thread) for tp, thread in fresh.items() if tp not in error.held)
+                raise
             self._begun.update(fresh)
             self._announced = assignment

@@ -22,8 +22,8 @@ _SLICE_S = 1.0
 class OffsetsHandle(Client):
     """One librdkafka consumer that only asks a group's coordinator. Not for two threads at once.
 
-    A commit is queued in librdkafka until it knows a coordinator, however long that takes, and would be carried out
-    then; and closing waits for it (43 s, measured). So ask first, and abandon a handle whose commit had no answer.
+    A commit is queued in librdkafka until it knows a coordinator, at most for session.timeout.ms, and closing waits for
+    it. So ask first, and abandon a handle whose commit had no answer.
     Raises: ConfigError for a setting that librdkafka does not take.
     """
 
@@ -37,7 +37,7 @@ class OffsetsHandle(Client):
     def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, tuple[int | None, str]]:
-        """(offset, metadata) of each partition; offset None = there is none.
+        """(offset, metadata) of each partition; offset None = there is none. One that we may not read is missing.
 
         Raises: BrokersUnavailableError if the coordinator does not answer, or says that it cannot; GroupRefusedError.
         """
@@ -56,6 +56,8 @@ class OffsetsHandle(Client):
         found: dict[TopicPartition, tuple[int | None, str]] = {}
         for one in answered:
             # 0.8.2 says so of a partition without an offset
+            if one.error is not None and one.error.code() == _Code.TOPIC_AUTHORIZATION_FAILED:
+                continue
             if one.error is not None and one.error.code() != _Code.UNKNOWN_TOPIC_OR_PART:
                 raise BrokersUnavailableError(self._reason(one.error, timeout_s))
             offset = one.offset if one.error is None and one.offset >= 0 else None

@@ -9,6 +9,7 @@ then. Not after the first: to connect takes a second, and with TLS far away may 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 
 from legacy_consumer.config import ConsumerConfig
@@ -33,6 +34,7 @@ class LibrdkafkaGroupOffsets:
         self._handle: OffsetsHandle | None = None
         self._failures = 0
         self._closed = False
+        self._abandoned: list[threading.Thread] = []
 
     def read(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, KafkaOffset]:
         """What is committed. Raises: BrokersUnavailableError, MissingListenerError, ConfigError."""
@@ -51,12 +53,13 @@ class LibrdkafkaGroupOffsets:
     def write(self, offsets: Mapping[TopicPartition, KafkaOffset], timeout_s: float) -> str | None:
         """Commit; None, or why some were refused. Raises: BrokersUnavailableError without an answer."""
         wanted = {tp: (o.offset, o.metadata) for tp, o in offsets.items() if o.offset is not None}
+        deadline = time.monotonic() + timeout_s
         with self._lock:
+            self._outlive_abandoned(deadline)
             handle = self._opened()
             try:
-                return handle.commit(wanted, timeout_s)
+                return handle.commit(wanted, max(0.0, deadline - time.monotonic()))
             except BrokersUnavailableError:
-                # it would still be carried out when a coordinator comes, perhaps after a later one
                 self._abandon()
                 raise
 
@@ -79,7 +82,20 @@ class LibrdkafkaGroupOffsets:
         handle, self._handle = self._handle, None
         self._failures = 0
         if handle is not None:
-            threading.Thread(target=handle.close, name="abandoned-offsets-handle", daemon=True).start()
+            thread = threading.Thread(target=handle.close, name="abandoned-offsets-handle", daemon=True)
+            self._abandoned.append(thread)
+            thread.start()
+
+    def _outlive_abandoned(self, deadline: float) -> None:
+        """An earlier commit would be carried out when a coordinator comes, and then it must not be after a later one.
+
+        Raises: BrokersUnavailableError if one may still be under way at the deadline.
+        """
+        for thread in self._abandoned:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+        if self._abandoned:
+            raise BrokersUnavailableError("an earlier commit had no answer, and may still be carried out")
 
 
 def open_group_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaGroupOffsets:

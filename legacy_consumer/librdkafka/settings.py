@@ -90,7 +90,9 @@ def query_settings(config: ClusterConfig, brokers: Collection[Broker]) -> Settin
 def group_offsets_settings(config: ConsumerConfig, brokers: Collection[Broker]) -> SettingsDict:
     """For the handle that asks the group's coordinator. Raises: BrokersUnavailableError, MissingListenerError."""
     settings = _consumer_settings(config, brokers, config.group_id)
-    settings["socket.timeout.ms"] = max(10, config.offsets_channel_socket_timeout_ms)
+    settings["socket.timeout.ms"] = timeout_ms = max(10, config.offsets_channel_socket_timeout_ms)
+    # librdkafka keeps a commit for so long while it knows no coordinator; it must not be carried out after a later one
+    settings["session.timeout.ms"] = min(timeout_ms, 60_000)
     return {**settings, **_without_sizes(config)}
 
 

@@ -114,6 +114,9 @@ FOREIGN_COMMITS = _member(
     "foreign_commits_total", Kind.COUNTER, "offsets of owned partitions that another client wrote"
 )
 FETCH_ERRORS = _member("fetch_errors_total", Kind.COUNTER, "errors that streams raised instead of a batch")
+UNEXPECTED_ERRORS = _member(
+    "unexpected_errors_total", Kind.COUNTER, "auto commits and audits that ended in an error nobody foresaw"
+)
 LISTENER_ERRORS = _member("listener_errors_total", Kind.COUNTER, "exceptions of the rebalance listener")
 
 MEMBER_METRICS: tuple[Metric, ...] = (
@@ -140,6 +143,7 @@ MEMBER_METRICS: tuple[Metric, ...] = (
     FOREIGN_COMMITS,
     FETCH_ERRORS,
     LISTENER_ERRORS,
+    UNEXPECTED_ERRORS,
 )
 """Of each member of this project, at its own port."""
 

@@ -70,6 +70,7 @@ class MemberCollector(Collector):
         families.add(catalogue.FOREIGN_COMMITS, who, counted.foreign_commits)
         families.add(catalogue.FETCH_ERRORS, who, counted.fetch_errors)
         families.add(catalogue.LISTENER_ERRORS, who, counted.listener_errors)
+        families.add(catalogue.UNEXPECTED_ERRORS, who, counted.member.unexpected_errors)
         if not owns:
             return
         sampler = self._samplers[id(connector)]

@@ -12,12 +12,14 @@ two writes ZooKeeper is ahead; who reads Kafka alone then sees messages again, a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from legacy_consumer.offsets.judgement import written_in_kafka
-from legacy_consumer.offsets.kafka import KafkaOffset, KafkaOffsetStore, committed_in_kafka
+from legacy_consumer.offsets.kafka import UNTOLD, KafkaOffset, KafkaOffsetStore, committed_in_kafka
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 
@@ -37,7 +39,7 @@ class DualOffsetStore:
         """The greater of both offsets, with the znode's version. Raises: GroupOffsetsUnavailableError."""
         in_kafka = self._kafka.fetch(partitions)
         in_zookeeper = self._zookeeper.read(partitions)
-        return {tp: greater(in_zookeeper[tp], in_kafka[tp]) for tp in partitions}
+        return {tp: greater(in_zookeeper[tp], in_kafka.get(tp, UNTOLD)) for tp in partitions}
 
     def commit(
         self,
@@ -46,17 +48,21 @@ class DualOffsetStore:
         consumer_id: str | None,
         session_id: int | None,
         timeout_s: float | None = None,
+        unfenced: bool = False,
     ) -> CommitResult:
         """Write what changed to ZooKeeper, and to Kafka all that ZooKeeper did not refuse."""
         changed = {tp: commit for tp, commit in commits.items() if commit.offset != commit.seen.offset}
         same = commits.keys() - changed.keys()
-        result = self._zookeeper.commit(changed, consumer_id=consumer_id, session_id=session_id)
-        if same and consumer_id is not None:
-            result.unowned |= self._zookeeper.find_unowned(same, consumer_id=consumer_id, session_id=session_id)
-        passed = {tp: c for tp, c in commits.items() if tp in result.committed or (tp in same - result.unowned)}
+        result = self._zookeeper.commit(changed, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)
+        if same and consumer_id is not None and result.failure is None:
+            try:
+                result.unowned |= self._zookeeper.find_unowned(same, consumer_id=consumer_id, session_id=session_id)
+            except LegacyConsumerError as error:
+                result.failure = error
+        passed = result.committed.keys() | (same - result.unowned if result.failure is None else set())
         in_kafka = CommitResult()
-        self._kafka.put(passed, timeout_s, in_kafka)
-        result.failure = in_kafka.failure
+        self._kafka.put({tp: commits[tp] for tp in sorted(passed)}, timeout_s, in_kafka)
+        result.failure = result.failure or in_kafka.failure
         return result
 
     def close(self) -> None:
@@ -71,6 +77,9 @@ def greater(in_zookeeper: Committed, in_kafka: KafkaOffset) -> Committed:
     A JVM member writes both and marks neither: if the znode is of an earlier topic, so is what is not beyond it.
     """
     kafka = committed_in_kafka(in_kafka, in_zookeeper.topic)
+    problem = in_zookeeper.problem or kafka.problem
+    if problem is not None:
+        return replace(in_zookeeper, offset=None, outlived=None, problem=problem)
     offset, outlived = kafka.offset, kafka.outlived
     written = written_in_kafka(in_kafka.offset, in_kafka.metadata)
     unmarked = written.zxid is None and written.topic_id is None

@@ -11,8 +11,9 @@ is reported, as for ZooKeeper. Between these looks and the write there is a gap 
 may end or another client may commit; then the last one wins. Who cannot live with that keeps dual.commit.enabled: the
 offset znode, which is fenced, is written too, and the greater of both is where the next owner starts.
 
-Reading before writing serves another purpose too: it finds the coordinator. librdkafka queues a commit for as long as
-it knows none, carries it out whenever one comes, and closes no consumer meanwhile (43 s, measured).
+Reading before writing serves another purpose too: it finds the coordinator. librdkafka queues a commit while it knows
+none, for session.timeout.ms, carries it out when one comes, and closes no consumer meanwhile. So that time is set to
+the channel's own, and the next commit waits for the end of a handle whose commit had no answer.
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ from typing import Protocol
 
 from tenacity import Retrying
 
-from legacy_consumer.errors import BrokersUnavailableError, CommitFailedError, GroupOffsetsUnavailableError
+from legacy_consumer.errors import (
+    BrokersUnavailableError,
+    CommitFailedError,
+    GroupOffsetsUnavailableError,
+    OffsetError,
+    OffsetsNotCommittedError,
+)
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, metadata_of, written_in_kafka
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.topic_lives import read_topic_origins
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
@@ -41,16 +49,25 @@ class KafkaOffset:
     metadata: str = ""
 
 
+_UNTOLD = "the group coordinator does not tell this partition's offset: allow our principal Read on the topic"
+UNTOLD = KafkaOffset(None, _UNTOLD)
+"""In the place of an offset that the coordinator does not tell."""
+
+
 class GroupOffsets(Protocol):
     """The way to one group's coordinator. Any thread may call; a call waits for the one before it."""
 
     def read(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, KafkaOffset]:
-        """What is committed. Raises: BrokersUnavailableError if no coordinator answers, or it is not ready."""
+        """What is committed; partitions that the coordinator refuses to tell about are missing.
+
+        Raises: BrokersUnavailableError if no coordinator answers, or it is not ready.
+        """
         ...
 
     def write(self, offsets: Mapping[TopicPartition, KafkaOffset], timeout_s: float) -> str | None:
         """Commit in one request; None, or why the coordinator refused some, it is not said which.
 
+        No write begins while an earlier one, whose answer did not come in time, may still be carried out.
         Raises: BrokersUnavailableError without an answer in time.
         """
         ...
@@ -84,6 +101,7 @@ class KafkaOffsetStore:
         self._fence = fence
         self._timeout_s = timeout_s
         self._asking = asking
+        self._unanswered: dict[TopicPartition, set[KafkaOffset]] = {}
 
     @property
     def wants_unchanged(self) -> bool:
@@ -93,7 +111,8 @@ class KafkaOffsetStore:
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offsets. Raises: GroupOffsetsUnavailableError when timeout_s is over."""
         origins = read_topic_origins(self._store, (tp.topic for tp in partitions))
-        return {tp: committed_in_kafka(found, origins.get(tp.topic)) for tp, found in self.fetch(partitions).items()}
+        found = self.fetch(partitions)
+        return {tp: committed_in_kafka(found.get(tp, UNTOLD), origins.get(tp.topic)) for tp in partitions}
 
     def commit(
         self,
@@ -102,37 +121,46 @@ class KafkaOffsetStore:
         consumer_id: str | None,
         session_id: int | None,
         timeout_s: float | None = None,
+        unfenced: bool = False,
     ) -> CommitResult:
         """Commit those that are owned and that nobody else wrote."""
         result = CommitResult()
         todo = dict(commits)
-        if consumer_id is not None:
-            result.unowned = self._fence.find_unowned(todo, consumer_id=consumer_id, session_id=session_id)
-            _remove(todo, result.unowned)
-        if not todo:
-            return result
         try:
-            found = self.fetch(todo, timeout_s)
-        except GroupOffsetsUnavailableError as error:
-            result.failure = CommitFailedError(self._group, tuple(sorted(todo)), error.reason)
+            if consumer_id is not None:
+                result.unowned = self._fence.find_unowned(todo, consumer_id=consumer_id, session_id=session_id)
+            elif not unfenced:
+                result.unowned = self._fence.find_owned(todo)
+        except LegacyConsumerError as error:
+            result.failure = error
             return result
+        _remove(todo, result.unowned)
+        found = self._look(todo, timeout_s, result)
         for tp, now in found.items():
             seen = todo[tp].seen
-            # one that expired is nobody's reset
-            if now.offset is not None and now.offset not in (seen.offset, seen.outlived, todo[tp].offset):
+            expected = {seen.offset, seen.outlived, todo[tp].offset}
+            # one that expired is nobody's reset, and one of ours may have been written without our being told
+            if now.offset is not None and now.offset not in expected and now not in self._unanswered.get(tp, ()):
                 result.foreign[tp] = committed_in_kafka(now, seen.topic)
-        _remove(todo, result.foreign)
-        self._put(todo, timeout_s, result)
+        self._put({tp: todo[tp] for tp in found if tp not in result.foreign}, timeout_s, result)
         return result
 
     def put(self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult) -> None:
         """Write these without looking at who may; result gets the failure, and nothing else but what was written."""
+        found = self._look(commits, timeout_s, result)
+        self._put({tp: commits[tp] for tp in found}, timeout_s, result)
+
+    def _look(
+        self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult
+    ) -> dict[TopicPartition, KafkaOffset]:
+        """What stands there of those that may be written; result gets why the others may not."""
         try:
-            self.fetch(commits, timeout_s)
-        except GroupOffsetsUnavailableError as error:
-            result.failure = CommitFailedError(self._group, tuple(sorted(commits)), error.reason)
-        else:
-            self._put(commits, timeout_s, result)
+            found = self.fetch(commits, timeout_s)
+        except LegacyConsumerError as error:
+            result.failure = self._failure(commits, error)
+            return {}
+        result.refused.update((tp, OffsetError(_UNTOLD)) for tp in commits if tp not in found)
+        return found
 
     def fetch(
         self, partitions: Iterable[TopicPartition], within_s: float | None = None
@@ -146,6 +174,13 @@ class KafkaOffsetStore:
             return self._asking(within_s)(self._channel.read, wanted, within_s)
         except BrokersUnavailableError as error:
             raise GroupOffsetsUnavailableError(self._group, error.reason) from error
+
+    def _failure(self, partitions: Iterable[TopicPartition], error: LegacyConsumerError) -> LegacyConsumerError:
+        """What does not pass by waiting is not tried again."""
+        cause = error.__cause__ if isinstance(error, GroupOffsetsUnavailableError) else error
+        if isinstance(cause, LegacyConsumerError) and not cause.retriable:
+            return OffsetsNotCommittedError(self._group, dict.fromkeys(sorted(partitions), str(cause)))
+        return CommitFailedError(self._group, tuple(sorted(partitions)), str(cause))
 
     def close(self) -> None:
         """Close the way to the coordinator."""
@@ -163,17 +198,23 @@ class KafkaOffsetStore:
                 # one partition's refusal is reported for all: see which stand
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
-        except BrokersUnavailableError as error:
-            reason, refused = error.reason, set(wanted)
+        except LegacyConsumerError as error:
+            result.failure = self._failure(todo, error)
+            for tp, offset in wanted.items():
+                self._unanswered.setdefault(tp, set()).add(offset)
+            return
         for tp, commit in todo.items():
             if tp not in refused:
                 result.committed[tp] = Committed(commit.offset, None, commit.seen.topic)
+                self._unanswered.pop(tp, None)
         if refused:
             result.failure = CommitFailedError(self._group, tuple(sorted(refused)), reason or "refused")
 
 
 def committed_in_kafka(found: KafkaOffset, topic: TopicOrigin | None) -> Committed:
     """What an offset in Kafka means for the topic as it is."""
+    if found is UNTOLD:
+        return Committed(None, None, topic, problem=_UNTOLD)
     judgement = judge(written_in_kafka(found.offset, found.metadata), topic)
     return Committed(judgement.position, None, topic, judgement.outlived)
 

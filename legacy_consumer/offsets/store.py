@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from legacy_consumer.errors import CommitFailedError
+from legacy_consumer.errors import OffsetError
 from legacy_consumer.progress import Committed
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 
@@ -23,14 +24,29 @@ class Commit:
 class CommitResult:
     """What became of a commit.
 
-    committed: as they are stored now. foreign: somebody else wrote these; as they are. unowned: their owner znodes are
-    gone, so they were not written. failure: Kafka did not take some; what stands in committed is written all the same.
+    committed: as they are stored now. foreign: somebody else wrote these; as they are. unowned: the committing member
+    does not own these, so they were not written. refused: the store does not take these (an ACL, a quota), whatever
+    becomes of the others. failure: why all that is named nowhere else was not committed, or is not known to be.
     """
 
     committed: dict[TopicPartition, Committed] = field(default_factory=dict)
     foreign: dict[TopicPartition, Committed] = field(default_factory=dict)
     unowned: set[TopicPartition] = field(default_factory=set)
-    failure: CommitFailedError | None = None
+    refused: dict[TopicPartition, LegacyConsumerError] = field(default_factory=dict)
+    failure: LegacyConsumerError | None = None
+
+    def raise_errors(self) -> None:
+        """Raises: the failure, or why the store refuses a partition."""
+        error = self.failure or next(iter(self.refused.values()), None)
+        if error is not None:
+            raise error
+
+
+def refuse_unreadable(read: Mapping[TopicPartition, Committed]) -> None:
+    """For a caller that needs them all. Raises: OffsetError naming the first that cannot be read."""
+    for tp, found in sorted(read.items()):
+        if found.problem is not None:
+            raise OffsetError(f"{tp}: {found.problem}")
 
 
 class OffsetStore(Protocol):
@@ -44,8 +60,8 @@ class OffsetStore(Protocol):
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offset of each partition, and whether it is of an earlier topic of that name.
 
-        Raises: MalformedZnodeError, as a JVM member would fail its rebalance: to guess here would lose messages;
-        GroupOffsetsUnavailableError; ZooKeeperError.
+        What cannot be read of one partition alone is its `problem`: to guess an offset would lose messages.
+        Raises: GroupOffsetsUnavailableError; ZooKeeperError.
         """
         ...
 
@@ -56,13 +72,16 @@ class OffsetStore(Protocol):
         consumer_id: str | None,
         session_id: int | None,
         timeout_s: float | None = None,
+        unfenced: bool = False,
     ) -> CommitResult:
         """Try once to write these offsets.
 
         consumer_id: the member that owns the partitions, whose registration and owner znodes must exist; None commits
-        without owning. timeout_s: how long Kafka may take, if less than what is configured.
-        Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError, after
-        which the offsets may or may not be written: read them again.
+        what nobody owns. unfenced: without consumer_id, also what somebody owns. timeout_s: how long Kafka may take, if
+        less than what is configured.
+        Returns: what became of each, errors of ZooKeeper and Kafka included: what was done before one of them stands.
+        The failure is a SessionExpiredError if the registration is gone or the session is another. After a retriable
+        one the offsets may be written all the same; the store remembers that, and takes them for its own later.
         """
         ...
 

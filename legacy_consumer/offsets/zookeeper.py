@@ -5,6 +5,9 @@ the version it had when I last saw it. A version that differs means that somebod
 JVM member that does not know yet that it lost the partition. Nothing is overwritten unseen: the partition is reported
 with both offsets, and what happens next is the caller's choice (commit.conflict).
 
+A partition in the way of a multi is taken out of it, and the others are written. A refusal for good (an ACL, a quota)
+is remembered: such partitions are tried apart from the others from then on, so that they cost the others nothing.
+
 What an offset is worth for the topic as it is, judgement.py says.
 """
 
@@ -12,27 +15,33 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 
-from legacy_consumer.offsets.judgement import TopicOrigin, Verdict, judge, written_in_zookeeper
+from legacy_consumer.errors import OffsetError
+from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zookeeper
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from legacy_consumer.progress import Committed
-from zk_layout.codecs import decode_offset, encode_offset
+from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
     BadVersionError,
     ConnectionLostError,
+    LegacyConsumerError,
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
+    NotPermittedError,
     SessionExpiredError,
 )
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdPath, TopicOffsetsPath, TopicOwnersPath
-from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode, multi_size
+from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_OFFSET = b"9" * 19
+_MOST_REFUSALS = 50
+"""So many partitions are found refused in one commit, each by a request of its own; the next commit finds the rest."""
 
 
 class ZooKeeperOffsetStore:
@@ -43,20 +52,32 @@ class ZooKeeperOffsetStore:
         self._group = group
         self._topics: dict[str, tuple[str, str]] = {}
         self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
+        self._refused: dict[TopicPartition, LegacyConsumerError] = {}
+        """Refused by the last commit that tried them, the longest ago first."""
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offsets; a literal -1 counts as none, as every reader of the JVM takes it.
 
-        The topics' znodes are read in the same batch. Raises: MalformedZnodeError.
+        The topics' znodes are read in the same batch.
         """
         topics = sorted({tp.topic for tp in partitions})
         paths = [self._path(tp) for tp in partitions]
-        znodes = self._store.get_data_many([*paths, *origin_paths(topics)])
-        origins = origins_in(topics, znodes[len(paths) :])
+        znodes = self._read_each([*paths, *origin_paths(topics)])
+        origins = origins_in(topics, [None if isinstance(z, NotPermittedError) else z for z in znodes[len(paths) :]])
         return {
             tp: _committed(path, znode, origins.get(tp.topic))
             for tp, path, znode in zip(partitions, paths, znodes, strict=False)
         }
+
+    def _read_each(self, paths: Sequence[str]) -> list[Znode | NotPermittedError | None]:
+        """One that may not be read does not keep the others from being read."""
+        try:
+            return [*self._store.get_data_many(paths)]
+        except NotPermittedError as error:
+            if len(paths) == 1:
+                return [error]
+        half = len(paths) // 2
+        return self._read_each(paths[:half]) + self._read_each(paths[half:])
 
     def commit(
         self,
@@ -65,12 +86,21 @@ class ZooKeeperOffsetStore:
         consumer_id: str | None,
         session_id: int | None,
         timeout_s: float | None = None,  # noqa: ARG002  (ZooKeeper's own bounds it)
+        unfenced: bool = False,
     ) -> CommitResult:
-        """Write these offsets, all of a request or none of it; without a consumer_id only the versions fence it."""
+        """Write these offsets, all of a request or none of it, however many requests they take."""
         result = CommitResult()
         guard = self._guard(consumer_id)
-        for chunk in self._chunks(commits, guard):
-            self._commit_chunk(chunk, guard, session_id, result)
+        suspects = [tp for tp in self._refused if tp in commits]
+        tried = {tp: commits[tp] for tp in islice(suspects, _MOST_REFUSALS)}
+        sound = {tp: commit for tp, commit in commits.items() if tp not in self._refused}
+        result.refused = {tp: self._refused[tp] for tp in suspects if tp not in tried}
+        is_fenced = not (consumer_id is None and unfenced)
+        try:
+            for chunk in (*self._chunks(sound, guard), *self._chunks(tried, guard)):
+                self._commit_chunk(chunk, guard, session_id, result, is_fenced=is_fenced)
+        except LegacyConsumerError as error:
+            result.failure = error
         return result
 
     def find_unowned(
@@ -88,11 +118,17 @@ class ZooKeeperOffsetStore:
                 try:
                     self._store.multi([*guard, *(CheckOp(self._owner_path(tp)) for tp in chunk)], session_id=session_id)
                 except MultiFailedError as error:
-                    self._refuse_unregistered(error, guard)
+                    self._check_registered(error, guard)
                     self._set_aside_unowned(chunk, result)
                 else:
                     break
         return result.unowned
+
+    def find_owned(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Which of these anybody owns now. Raises: ConnectionLostError, SessionExpiredError."""
+        order = sorted(partitions)
+        stats = self._store.exists_many([self._owner_path(tp) for tp in order])
+        return {tp for tp, stat in zip(order, stats, strict=True) if stat is not None}
 
     def close(self) -> None:
         """The store is not this one's to close."""
@@ -105,10 +141,13 @@ class ZooKeeperOffsetStore:
     def _guard(self, consumer_id: str | None) -> list[CheckOp]:
         return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
 
-    def _refuse_unregistered(self, error: MultiFailedError, guard: Sequence[CheckOp]) -> None:
-        if guard and error.index == 0:
-            msg = f"{guard[0].path} is gone: this member is not registered any more"
-            raise SessionExpiredError(msg) from error
+    def _check_registered(self, error: MultiFailedError, guard: Sequence[CheckOp]) -> None:
+        if error.index >= len(guard):
+            return
+        if not isinstance(error.cause, NoNodeError):
+            raise error.cause from error
+        msg = f"{guard[0].path} is gone: this member is not registered any more"
+        raise SessionExpiredError(msg) from error
 
     def _commit_chunk(
         self,
@@ -116,15 +155,19 @@ class ZooKeeperOffsetStore:
         guard: Sequence[CheckOp],
         session_id: int | None,
         result: CommitResult,
+        *,
+        is_fenced: bool,
     ) -> None:
+        refusals = 0
+        ownable = set(todo) if is_fenced else set()
         # each round takes at least one partition out, learns that a write was ours, or mends a directory
-        for _ in range(2 * len(todo) + 3):
+        for _ in range(3 * len(todo) + 3):
             if not todo:
                 return
             order = list(todo)
             ops: list[Op] = [*guard]
-            if guard:
-                ops += [CheckOp(self._owner_path(tp)) for tp in order]
+            fence = [(tp, op) for tp in order if tp in ownable for op in self._fence(tp, guard)]
+            ops += [op for _, op in fence]
             first_write = len(ops)
             ops += [self._write_op(tp, todo[tp]) for tp in order]
             try:
@@ -136,26 +179,57 @@ class ZooKeeperOffsetStore:
                     self._unanswered.setdefault(tp, set()).add((commit.offset, version))
                 raise
             except MultiFailedError as error:
-                self._refuse_unregistered(error, guard)
-                if error.index < first_write:
+                self._check_registered(error, guard)
+                cause, in_fence = error.cause, error.index < first_write
+                tp = fence[error.index - len(guard)][0] if in_fence else order[error.index - first_write]
+                if in_fence and guard and isinstance(cause, NoNodeError):
                     self._set_aside_unowned(todo, result)
-                elif (
-                    isinstance(error.cause, NoNodeError) and todo[order[error.index - first_write]].seen.version is None
-                ):
-                    self._make_dirs({tp.topic for tp in order})
-                elif isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)):
+                elif in_fence and isinstance(cause, NodeExistsError):
+                    result.unowned.add(tp)
+                    del todo[tp]
+                elif in_fence and isinstance(cause, NoNodeError):
+                    # without the folder nobody owns anything of the topic
+                    ownable -= {other for other in ownable if other.topic == tp.topic}
+                elif isinstance(cause, NoNodeError) and todo[tp].seen.version is None:
+                    self._make_dirs(todo, result)
+                elif isinstance(cause, (BadVersionError, NodeExistsError, NoNodeError)):
                     if guard:
                         self._set_aside_stolen(todo, session_id, result)
                     self._set_aside_foreign(todo, result)
+                elif cause.retriable:
+                    raise cause from error
                 else:
-                    raise error.cause from error
+                    self._refuse(tp, cause, todo, result)
+                    refusals += 1
+                    if refusals == _MOST_REFUSALS:
+                        result.refused.update(dict.fromkeys(todo, cause))
+                        return
                 continue
             for tp, stat in zip(order, stats[first_write:], strict=True):
                 version = 0 if stat is None else stat.version
                 result.committed[tp] = Committed(todo[tp].offset, version, todo[tp].seen.topic)
                 self._unanswered.pop(tp, None)
+                self._refused.pop(tp, None)
             return
-        logger.warning("group %s: %d offsets change faster than they can be committed", self._group, len(todo))
+        result.failure = OffsetError(
+            f"group {self._group}: {len(todo)} offsets change faster than they can be committed"
+        )
+
+    def _fence(self, tp: TopicPartition, guard: Sequence[CheckOp]) -> list[Op]:
+        """Operations that fail unless the committing member owns the partition, or, without one, if anybody does."""
+        path = self._owner_path(tp)
+        return [CheckOp(path)] if guard else [CreateOp(path, b""), DeleteOp(path)]
+
+    def _refuse(
+        self,
+        tp: TopicPartition,
+        error: LegacyConsumerError,
+        todo: dict[TopicPartition, Commit],
+        result: CommitResult,
+    ) -> None:
+        del todo[tp]
+        self._refused.pop(tp, None)
+        self._refused[tp] = result.refused[tp] = error
 
     def _set_aside_unowned(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
         order = list(todo)
@@ -178,6 +252,9 @@ class ZooKeeperOffsetStore:
 
     def _set_aside_foreign(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
         for tp, now in self.read(list(todo)).items():
+            if now.problem is not None and now.version is None:
+                self._refuse(tp, OffsetError(now.problem), todo, result)
+                continue
             if now.version == todo[tp].seen.version:
                 continue
             if now.offset == todo[tp].offset:
@@ -198,9 +275,15 @@ class ZooKeeperOffsetStore:
             return CreateOp(self._path(tp), data)
         return SetOp(self._path(tp), data, commit.seen.version)
 
-    def _make_dirs(self, topics: set[str]) -> None:
-        for topic in sorted(topics):
-            self._store.ensure_path(TopicOffsetsPath(self._group, topic).path)
+    def _make_dirs(self, todo: dict[TopicPartition, Commit], result: CommitResult) -> None:
+        for topic in sorted({tp.topic for tp in todo}):
+            try:
+                self._store.ensure_path(TopicOffsetsPath(self._group, topic).path)
+            except LegacyConsumerError as error:
+                if error.retriable:
+                    raise
+                for tp in [tp for tp in todo if tp.topic == topic]:
+                    self._refuse(tp, error, todo, result)
 
     def _chunks(
         self, commits: Mapping[TopicPartition, Commit], guard: Sequence[CheckOp]
@@ -210,10 +293,9 @@ class ZooKeeperOffsetStore:
         if not order:
             return
         # an exact sum would cost as much as the request itself
-        longest = max(map(self._path, order), key=len)
-        cost = multi_size(CreateOp(longest, _LONGEST_OFFSET))
-        if guard:
-            cost += multi_size(CheckOp(longest))
+        longest = max(order, key=lambda tp: len(self._path(tp)))
+        cost = multi_size(CreateOp(self._path(longest), _LONGEST_OFFSET))
+        cost += sum(map(multi_size, self._fence(longest, guard)))
         fitting = max(1, (self._store.max_multi_bytes - sum(map(multi_size, guard))) // cost)
         for start in range(0, len(order), fitting):
             yield {tp: commits[tp] for tp in order[start : start + fitting]}
@@ -233,10 +315,10 @@ class ZooKeeperOffsetStore:
         return found
 
 
-def _committed(path: str, znode: Znode | None, topic: TopicOrigin | None) -> Committed:
-    judgement = judge(written_in_zookeeper(path, znode), topic)
-    if judgement.verdict is Verdict.UNREADABLE:
-        assert znode is not None
-        decode_offset(path, znode.data)  # raises
+def _committed(path: str, znode: Znode | NotPermittedError | None, topic: TopicOrigin | None) -> Committed:
+    if isinstance(znode, NotPermittedError):
+        return Committed(None, None, topic, problem=str(znode))
+    written = written_in_zookeeper(path, znode)
+    judgement = judge(written, topic)
     version = None if znode is None else znode.stat.version
-    return Committed(judgement.position, version, topic, judgement.outlived)
+    return Committed(judgement.position, version, topic, judgement.outlived, written.problem)

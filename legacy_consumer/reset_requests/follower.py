@@ -281,7 +281,8 @@ class ResetFollower:
         changed: dict[TopicPartition, Committed] = {}
         for tp, committed in self._offsets.read(going).items():
             known = self._progress.get(tp)
-            before = committed if known is None else known.committed
+            # what nobody can read is no offset to go on from: the owner's next commit mends it
+            before = committed if known is None or committed.problem is not None else known.committed
             if (before.version, before.offset) != (committed.version, committed.offset):
                 changed[tp] = committed
         if changed:

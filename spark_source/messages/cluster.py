@@ -10,6 +10,7 @@ from typing import TypeVar
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from spark_source.errors import NoTopicsError
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
@@ -132,13 +133,14 @@ class Cluster:
         return self._ask_all("ends", self._log_offsets.latest, partitions)
 
     def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition]) -> Stand:
-        """Whatever of the group or of a time the spec needs. Raises: MalformedZnodeError for a committed offset."""
+        """Whatever of the group or of a time the spec needs. Raises: OffsetError for a committed offset."""
         reset_to = EARLIEST if self._options.config.auto_offset_reset == "smallest" else LATEST
         if spec.kind is OffsetKind.TIME:
             return Stand(reset_to=reset_to, at_time={tp: self._at_time(tp, spec.time_ms) for tp in partitions})
         if spec.kind is not OffsetKind.COMMITTED or self._options.group is None:
             return Stand(reset_to=reset_to)
         read = ZooKeeperOffsetStore(self.store, self._options.group).read(sorted(partitions))
+        refuse_unreadable(read)
         return Stand(
             committed={tp: found.offset for tp, found in read.items() if found.offset is not None},
             outlived=frozenset(tp for tp, found in read.items() if found.outlived is not None),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from legacy_consumer.offsets.store import Commit
+from legacy_consumer.offsets.store import Commit, refuse_unreadable
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
 from spark_source.errors import OwnershipLostError
@@ -37,12 +37,14 @@ class GroupProgress:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """All before these offsets is done with. Offsets that are committed already cost nothing.
 
-        Raises: OwnershipLostError, ZooKeeperError, MalformedZnodeError.
+        Raises: OwnershipLostError, ZooKeeperError; OffsetError for an offset that cannot be read.
         """
         todo = {tp: offset for tp, offset in offsets.items() if self._done.get(tp) != offset}
         unseen = [tp for tp in todo if tp not in self._seen]
         if unseen:
-            self._seen.update(self._offsets.read(unseen))
+            read = self._offsets.read(unseen)
+            refuse_unreadable(read)
+            self._seen.update(read)
         for tp in [tp for tp in todo if tp not in self._begun]:
             stands = self._seen[tp].offset
             if stands is not None and stands >= todo[tp]:
@@ -65,12 +67,14 @@ class GroupProgress:
             commits,
             consumer_id=self._claim.consumer_id if self._claim else None,
             session_id=self._claim.session_id if self._claim else None,
+            unfenced=True,
         )
         if result.unowned:
             raise OwnershipLostError(self._group, dict.fromkeys(result.unowned, "somebody else"))
         self._seen.update(result.committed)
         self._done.update((tp, todo[tp]) for tp in result.committed)
         self._begun.update(result.committed)
+        result.raise_errors()
         for tp, theirs in result.foreign.items():
             logger.warning(
                 "group %s: somebody committed %s in %s, the stream commits %d over it",

@@ -39,14 +39,14 @@ class RecordingOffsets:
         self._history.write("read", offsets=_pairs(found))
         return found
 
-    def commit(self, commits, *, consumer_id, session_id, timeout_s=None):
+    def commit(self, commits, *, consumer_id, session_id, timeout_s=None, unfenced=False):
         asked = {tp.partition: [commit.offset, commit.seen.version] for tp, commit in commits.items()}
         told = {"began": time.monotonic(), "session": session_id, "offsets": asked}
-        try:
-            result = self._inner.commit(commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s)
-        except Exception as error:
-            self._history.write("commit", **told, error=type(error).__name__)
-            raise
+        result = self._inner.commit(
+            commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s, unfenced=unfenced
+        )
+        if result.failure is not None:
+            told["error"] = type(result.failure).__name__
         self._history.write(
             "commit",
             **told,
@@ -174,7 +174,7 @@ def main(folder, name, topic, how, *properties):
     store = KazooStore(config.zk_settings())
     store.add_session_listener(lambda event: history.write("session", kind=event.kind.value, session=event.session_id))
     connector = ConsumerConnector(config, store=store)
-    connector._delivery._offsets = RecordingOffsets(connector._offsets, history)
+    connector._delivery._offsets = connector._delivery.committer.offsets = RecordingOffsets(connector._offsets, history)
     connector.set_rebalance_listener(Listener(history, connector._delivery))
     history.write("joining", id=connector.consumer_id)
     with connector:

@@ -14,6 +14,7 @@ from rebalance.coordinator import Coordinator, Periods
 from rebalance.errors import (
     ConsumerRebalanceFailedError,
     PartitionOwnedError,
+    PartlyBegunError,
     RebalanceError,
     RegistrationConflictError,
 )
@@ -91,7 +92,7 @@ class User:
         member = self.member
         member.using = member.committing = True
         try:
-            member.delivery.commit_consumed(self.ident)
+            member.delivery.committer.commit_consumed(self.ident)
         except LegacyConsumerError:
             pass
         finally:
@@ -264,6 +265,6 @@ class OurMember:
 
 def _look_for_defect(error):
     if isinstance(error, RebalanceError) and not isinstance(
-        error, (PartitionOwnedError, ConsumerRebalanceFailedError, RegistrationConflictError)
+        error, (PartitionOwnedError, PartlyBegunError, ConsumerRebalanceFailedError, RegistrationConflictError)
     ):
         raise Violation("defect", str(error))

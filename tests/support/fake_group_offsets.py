@@ -7,11 +7,16 @@ from legacy_consumer.offsets import KafkaOffset
 
 
 class FakeGroupOffsets:
-    """down: the next so many calls find no coordinator. refused: partitions it does not take."""
+    """down: the next so many calls find no coordinator. lost: the next so many writes are carried out and not answered.
+
+    refused: partitions it does not take. untold: partitions it does not tell about.
+    """
 
     def __init__(self):
         self.kept = {}
         self.down = 0
+        self.lost = 0
+        self.untold = set()
         self.refused = set()
         self.writes = []
         self.before_write = lambda: None
@@ -19,13 +24,16 @@ class FakeGroupOffsets:
 
     def read(self, partitions, timeout_s):
         self._answer()
-        return {tp: self.kept.get(tp, KafkaOffset(None)) for tp in partitions}
+        return {tp: self.kept.get(tp, KafkaOffset(None)) for tp in partitions if tp not in self.untold}
 
     def write(self, offsets, timeout_s):
         self.before_write()
         self._answer()
         self.writes.append({tp: kept.offset for tp, kept in offsets.items()})
         self.kept.update({tp: kept for tp, kept in offsets.items() if tp not in self.refused})
+        if self.lost:
+            self.lost -= 1
+            raise BrokersUnavailableError("no answer to a commit within 0.1 s")
         return "unknown topic or partition" if self.refused & offsets.keys() else None
 
     def close(self):

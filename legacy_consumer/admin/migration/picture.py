@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
@@ -12,12 +12,11 @@ from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets import GroupOffsets, KafkaOffset, ZooKeeperOffsetStore
-from legacy_consumer.offsets.kafka import committed_in_kafka
+from legacy_consumer.offsets.kafka import UNTOLD, committed_in_kafka
 from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.progress import Committed
 from rebalance.clock import Clock, SystemClock
 from rebalance.group_strategy import owner_id
-from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
@@ -99,7 +98,7 @@ def look_at(sides: Sides) -> Look:
     in_kafka = read_kafka(sides, asked)
     shown = [tp for tp in asked if tp in rows or in_kafka[tp].offset is not None]
     offsets = ZooKeeperOffsetStore(store, group)
-    in_zookeeper, problems = _read_zookeeper(offsets, shown)
+    in_zookeeper = offsets.read(shown)
     logs = _read_logs(sides.log_offsets, [tp for tp in shown if in_zookeeper[tp].topic is not None])
     looks = []
     for tp in shown:
@@ -113,8 +112,8 @@ def look_at(sides: Sides) -> Look:
                 committed_in_kafka(in_kafka[tp], zookeeper.topic),
                 owner if owner in ids else None,
                 logs.get(tp),
-                str(problems[tp]) if tp in problems and tp.topic in topics else None,
-                problems[tp].data if tp in problems else None,
+                zookeeper.problem if tp.topic in topics else None,
+                None if row is None else row.unreadable,
             )
         )
     return Look(group, tuple(members), sides.kafka_members(), tuple(looks), record)
@@ -133,26 +132,7 @@ def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[Top
     found: dict[TopicPartition, KafkaOffset] = coordinator_answer(_BACKOFF_S, ANSWER_WITHIN_S)(
         sides.kafka.read, partitions, ANSWER_WITHIN_S
     )
-    return found
-
-
-def _read_zookeeper(
-    offsets: ZooKeeperOffsetStore, partitions: Iterable[TopicPartition]
-) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, MalformedZnodeError]]:
-    wanted = list(partitions)
-    try:
-        return offsets.read(wanted), {}
-    except MalformedZnodeError:
-        pass
-    found: dict[TopicPartition, Committed] = {}
-    problems: dict[TopicPartition, MalformedZnodeError] = {}
-    for tp in wanted:
-        try:
-            found.update(offsets.read([tp]))
-        except MalformedZnodeError as error:
-            found[tp] = _NOTHING
-            problems[tp] = error
-    return found, problems
+    return {tp: found.get(tp, UNTOLD) for tp in partitions}
 
 
 def _all_partitions(store: ZkStore) -> set[TopicPartition]:

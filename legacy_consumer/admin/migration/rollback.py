@@ -45,9 +45,10 @@ def roll_back_migration(
         for start in range(0, len(order), _CHUNK):
             _refuse_joined(sides, plan)
             chunk = {tp: commits[tp] for tp in order[start : start + _CHUNK]}
-            result = offsets.commit(chunk, consumer_id=None, session_id=None)
+            result = offsets.commit(chunk, consumer_id=None, session_id=None, unfenced=True)
             outcome.written.update((tp, chunk[tp].offset) for tp in result.committed)
             outcome.passed += sorted(result.foreign)
+            result.raise_errors()
             on_progress(len(chunk))
         end_step(sides, record, outcome)
     return outcome

@@ -81,14 +81,16 @@ def test_a_question_without_an_answer_is_asked_over_the_same_handle_twice_more(r
     assert len(handles.opened) == 2
 
 
-def test_a_commit_without_an_answer_is_left_behind_without_waiting_for_its_handle_to_close(rig):
+def test_no_commit_begins_while_an_earlier_one_without_an_answer_may_still_be_carried_out(rig):
     handles, offsets = rig(False, True)
     with pytest.raises(BrokersUnavailableError):
         offsets.write({P0: KafkaOffset(8)}, 1.0)
-    assert offsets.write({P0: KafkaOffset(9)}, 1.0) is None
-    assert not handles.opened[0].closed.is_set()
+    assert offsets.read([P0], 1.0)[P0].offset == 7, "reading goes on at once"
+    with pytest.raises(BrokersUnavailableError, match="may still be carried out"):
+        offsets.write({P0: KafkaOffset(9)}, 0.01)
     handles.end()
-    assert handles.opened[0].closed.wait(10)
+    assert offsets.write({P0: KafkaOffset(9)}, 60.0) is None
+    assert handles.opened[0].closed.is_set()
 
 
 def test_after_closing_no_question_opens_anything(rig):

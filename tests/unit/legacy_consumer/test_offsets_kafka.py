@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from legacy_consumer.errors import GroupOffsetsUnavailableError
+from legacy_consumer.errors import GroupOffsetsUnavailableError, GroupRefusedError, OffsetsNotCommittedError
 from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffset, KafkaOffsetStore, ZooKeeperOffsetStore
 from legacy_consumer.offsets.dual import greater
 from legacy_consumer.offsets.judgement import TopicOrigin
@@ -70,15 +70,15 @@ def test_a_commit_goes_to_kafka_in_one_request_and_leaves_no_znode(rig):
 
 def test_a_member_that_is_not_registered_any_more_commits_nothing(rig):
     rig.zk.delete("/consumers/g/ids/g_a")
-    with pytest.raises(SessionExpiredError, match="not registered any more"):
-        rig.commit(rig.kafka, {P0: 7})
+    result = rig.commit(rig.kafka, {P0: 7})
+    assert isinstance(result.failure, SessionExpiredError)
     assert rig.channel.kept == {}
 
 
 def test_a_member_of_a_dead_session_commits_nothing(rig):
     seen = rig.kafka.read([P0])
-    with pytest.raises(SessionExpiredError):
-        rig.kafka.commit({P0: Commit(7, seen[P0])}, consumer_id="g_a", session_id=12345)
+    result = rig.kafka.commit({P0: Commit(7, seen[P0])}, consumer_id="g_a", session_id=12345)
+    assert isinstance(result.failure, SessionExpiredError)
     assert rig.channel.kept == {}
 
 
@@ -121,6 +121,33 @@ def test_a_commit_without_an_answer_is_a_failure_of_all_its_partitions(rig):
     assert result.failure is not None
     assert result.failure.partitions == (P0, P1)
     assert result.committed == {}
+
+
+def test_a_commit_whose_answer_was_lost_is_not_taken_for_somebody_elses(rig):
+    seen = rig.kafka.read([P0])
+    rig.channel.lost = 1
+    assert rig.commit(rig.kafka, {P0: 7}, seen).failure is not None
+    assert rig.in_kafka() == {P0: 7}
+    result = rig.commit(rig.kafka, {P0: 9}, seen)
+    assert (result.foreign, result.failure) == ({}, None)
+    assert rig.in_kafka() == {P0: 9}
+
+
+def test_a_refusal_that_waiting_does_not_mend_is_no_retriable_failure(rig):
+    seen = rig.kafka.read([P0])
+    rig.channel.read = lambda *_: (_ for _ in ()).throw(GroupRefusedError("g", "no"))
+    failure = rig.commit(rig.kafka, {P0: 7}, seen).failure
+    assert isinstance(failure, OffsetsNotCommittedError)
+    assert not failure.retriable
+
+
+def test_a_partition_that_the_coordinator_does_not_tell_about_is_refused_alone(rig):
+    rig.channel.untold = {P0}
+    found = rig.kafka.read([P0, P1])
+    assert "allow our principal Read" in found[P0].problem
+    result = rig.commit(rig.kafka, {P0: 7, P1: 5}, found)
+    assert result.refused.keys() == {P0}
+    assert rig.in_kafka() == {P1: 5}
 
 
 def test_a_coordinator_that_is_not_ready_is_asked_again(rig):

@@ -2,9 +2,11 @@
 
 import pytest
 
+from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
+from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.progress import Committed
-from zk_layout.errors import ConnectionLostError, MalformedZnodeError, SessionExpiredError
+from zk_layout.errors import ConnectionLostError, SessionExpiredError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
@@ -75,13 +77,14 @@ def test_an_offset_znode_that_vanished_is_foreign(rig):
 
 def test_a_member_without_its_registration_commits_nothing(rig):
     rig.zk.delete("/consumers/g/ids/g_a")
-    with pytest.raises(SessionExpiredError, match="not registered any more"):
-        rig.commit({P0: (7, NEW)})
+    result = rig.commit({P0: (7, NEW)})
+    assert isinstance(result.failure, SessionExpiredError)
+    assert "not registered any more" in str(result.failure)
+    assert rig.zk.exists("/consumers/g/offsets") is None
 
 
 def test_a_commit_of_a_dead_session_is_refused(rig):
-    with pytest.raises(SessionExpiredError):
-        rig.commit({P0: (7, NEW)}, session_id=12345)
+    assert isinstance(rig.commit({P0: (7, NEW)}, session_id=12345).failure, SessionExpiredError)
 
 
 def test_a_partition_without_its_owner_znode_is_left_out(rig):
@@ -99,8 +102,7 @@ def test_committing_without_owning_needs_no_owner_znode(rig):
 def test_our_own_write_whose_reply_was_lost_is_not_taken_for_a_foreign_one(rig):
     seen = rig.commit({P0: (7, NEW)}).committed[P0]
     rig.server.fault = lambda _session, kind: Fault.LOSE_REPLY if kind == "multi" else None
-    with pytest.raises(ConnectionLostError):
-        rig.commit({P0: (8, seen)})
+    assert isinstance(rig.commit({P0: (8, seen)}).failure, ConnectionLostError)
     rig.server.fault = None
     result = rig.commit({P0: (8, seen)})
     assert result.foreign == {}
@@ -128,7 +130,37 @@ def test_reading_finds_what_is_there_and_takes_minus_one_for_none(rig):
     }
 
 
-def test_an_offset_that_is_no_number_is_an_error_that_names_the_znode(rig):
+def test_an_offset_that_is_no_number_is_the_problem_of_its_partition_alone(rig):
     rig.zk.create("/consumers/g/offsets/t/0", b"12 ", make_parents=True)
-    with pytest.raises(MalformedZnodeError, match="/consumers/g/offsets/t/0"):
-        rig.offsets.read([P0])
+    rig.zk.create("/consumers/g/offsets/t/1", b"12")
+    found = rig.offsets.read([P0, P1])
+    assert (found[P0].offset, found[P0].version) == (None, 0)
+    assert "/consumers/g/offsets/t/0" in found[P0].problem
+    assert found[P1] == Committed(12, 0)
+    with pytest.raises(OffsetError, match="t/0: /consumers/g/offsets/t/0 holds"):
+        refuse_unreadable(found)
+
+
+def test_what_a_commit_of_several_requests_wrote_is_told_when_a_later_request_fails():
+    server = MemoryZooKeeper(max_multi_bytes=3000)
+    zk = MemoryStore(server)
+    zk.start()
+    zk.ensure_path("/consumers/g/offsets/t")
+    offsets = ZooKeeperOffsetStore(zk, "g")
+    many = {TopicPartition("t", n): Commit(n, NEW) for n in range(40)}
+    multis = []
+
+    def lose_the_third(_session, kind):
+        multis.append(kind)
+        return Fault.LOSE_REQUEST if multis.count("multi") == 3 else None
+
+    server.fault = lose_the_third
+    result = offsets.commit(many, consumer_id=None, session_id=None, unfenced=True)
+    server.fault = None
+    assert isinstance(result.failure, ConnectionLostError)
+    there = {TopicPartition("t", int(n)) for n in zk.get_children("/consumers/g/offsets/t")}
+    assert result.committed.keys() == there
+    assert 0 < len(there) < 40
+    again = {tp: Commit(commit.offset + 100, result.committed.get(tp, NEW)) for tp, commit in many.items()}
+    second = offsets.commit(again, consumer_id=None, session_id=None, unfenced=True)
+    assert (len(second.committed), second.foreign, second.failure) == (40, {}, None)

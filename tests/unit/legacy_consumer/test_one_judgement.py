@@ -12,7 +12,6 @@ from legacy_consumer.admin.offset_plans import make_plan, read_standings
 from legacy_consumer.offsets import ZooKeeperOffsetStore
 from legacy_consumer.offsets.judgement import Verdict
 from tests.support.memory_cluster import MemoryCluster
-from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 
 WRITTEN = st.one_of(
@@ -55,16 +54,12 @@ def test_describe_the_doctor_a_reset_and_a_member_agree(new_cluster, partitions,
     assert found.keys() == standings.keys() == {TopicPartition(f"t{n}", 0) for n in range(len(partitions))}
     for tp, row in found.items():
         verdict, standing = Verdict(row["offset_is"]), standings[tp]
-        try:
-            [read] = member.read([tp]).values()
-        except MalformedZnodeError:
-            assert (verdict, standing.offset) == (Verdict.UNREADABLE, None)
-            assert standing.problem is not None
-        else:
-            assert row["committed"] == standing.offset == read.offset
-            assert standing.outlived == read.outlived
-            assert (verdict is Verdict.EARLIER_TOPIC) == (read.outlived is not None)
-            assert (verdict is Verdict.NONE) == (read.offset is None and read.outlived is None)
+        [read] = member.read([tp]).values()
+        assert row["committed"] == standing.offset == read.offset
+        assert standing.outlived == read.outlived
+        assert (verdict is Verdict.EARLIER_TOPIC) == (read.outlived is not None)
+        assert (verdict is Verdict.NONE) == (read.offset is read.outlived is read.problem is None)
+        assert (verdict is Verdict.UNREADABLE) == (read.problem is not None) == (standing.problem is not None)
         for outside, code in (
             (Verdict.BEYOND_LOG, "beyond_the_log"),
             (Verdict.BEFORE_LOG, "before_the_log"),

@@ -1,0 +1,357 @@
+"""What users and operators can count on when a member commits: whole connectors, all in memory."""
+
+import logging
+import threading
+from itertools import islice
+
+import pytest
+
+from legacy_consumer import ConsumerConnector, ConsumerTimeoutError, Phase
+from legacy_consumer.errors import CommitFailedError, ConsumerClosedError, OffsetsNotCommittedError
+from tests.support.fake_group_offsets import FakeGroupOffsets
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.errors import MultiFailedError, NotPermittedError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.store import CreateOp, SetOp
+
+TPS = [TopicPartition("t", n) for n in range(4)]
+
+
+class RefusingStore(MemoryStore):
+    """An ACL or a quota keeps this client from writing some offset znodes."""
+
+    refused = frozenset()
+
+    def multi(self, ops, **options):
+        for index, op in enumerate(ops):
+            if isinstance(op, (SetOp, CreateOp)) and op.path in self.refused:
+                raise MultiFailedError(index, op.path, NotPermittedError(op.path))
+        return super().multi(ops, **options)
+
+
+class Cluster:
+    """A topic of four partitions; connectors made here are shut down at the end."""
+
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        self.group_offsets = FakeGroupOffsets()
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        topic = encode_topic(TopicAssignment(dict.fromkeys(range(4), (0,))))
+        self.admin.create("/brokers/topics/t", topic, make_parents=True)
+        self.connectors = []
+
+    def connector(self, **properties):
+        connector = ConsumerConnector(
+            store=RefusingStore(self.zookeeper),
+            fetchers=FakeFetchers(self.kafka),
+            group_offsets=self.group_offsets,
+            **{
+                "zookeeper_connect": "memory",
+                "group_id": "g",
+                "auto_offset_reset": "smallest",
+                "consumer_timeout_ms": 20_000,
+                "drain_timeout_ms": 3000,
+                **properties,
+            },
+        )
+        self.connectors.append(connector)
+        return connector
+
+    def produce(self, count, partitions=TPS):
+        for tp in partitions:
+            self.kafka.produce(tp, count)
+
+    def path(self, tp):
+        return f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
+
+    def write(self, tp, data):
+        if self.admin.exists(self.path(tp)) is None:
+            self.admin.create(self.path(tp), data, make_parents=True)
+        else:
+            self.admin.set_data(self.path(tp), data)
+
+    def committed(self, tp):
+        return int(self.admin.get_data(self.path(tp)).data) if self.admin.exists(self.path(tp)) else None
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    for connector in cluster.connectors:
+        connector.shutdown()
+
+
+def stream_of(connector):
+    return connector.create_message_streams({"t": 1})["t"][0]
+
+
+def take(stream, count):
+    return sorted((m.partition(), m.offset()) for m in islice(stream, count))
+
+
+class Consuming:
+    """A user's thread that takes all there is."""
+
+    def __init__(self, stream):
+        self.got = []
+        self._thread = threading.Thread(target=self._run, args=(stream,), daemon=True)
+        self._thread.start()
+
+    def _run(self, stream):
+        for message in stream:
+            self.got.append((message.partition(), message.offset()))
+
+
+# One bad partition
+
+
+@pytest.mark.parametrize("conflict", ["keep", "adopt"])
+def test_garbage_in_an_offset_znode_is_overwritten_by_its_owner_and_stops_no_other_commit(cluster, conflict):
+    cluster.produce(5)
+    connector = cluster.connector(commit_conflict=conflict, auto_commit_enable=False)
+    stream = stream_of(connector)
+    take(stream, 20)
+    connector.commit_offsets()
+    cluster.write(TPS[3], b"7\n")
+    cluster.produce(5)
+    assert take(stream, 20) == [(n, offset) for n in range(4) for offset in range(5, 10)]
+    connector.commit_offsets()
+    assert [cluster.committed(tp) for tp in TPS] == [10, 10, 10, 10]
+
+
+def test_a_partition_whose_offset_nobody_can_read_waits_alone_until_it_is_mended(cluster):
+    cluster.produce(3)
+    cluster.write(TPS[2], b"two")
+    connector = cluster.connector(rebalance_max_retries=1, rebalance_backoff_ms=10)
+    consuming = Consuming(stream_of(connector))
+    eventually(lambda: sorted(consuming.got) == [(n, offset) for n in (0, 1, 3) for offset in range(3)])
+    assert connector.wait_until(lambda status: status.phase is Phase.DEGRADED, 60)
+    assert "/consumers/g/offsets/t/2 holds b'two'" in str(connector.status.error)
+    cluster.write(TPS[2], b"1")
+    eventually(lambda: [offset for partition, offset in consuming.got if partition == 2] == [1, 2])
+    assert connector.wait_until(lambda status: status.phase is Phase.STABLE and status.error is None, 60)
+
+
+def test_a_partition_whose_commit_is_refused_for_good_costs_the_others_nothing_and_is_given_up_in_time(cluster, caplog):
+    cluster.produce(5)
+    first = cluster.connector(consumer_id="a", auto_commit_interval_ms=20)
+    first._store.refused = {cluster.path(TPS[3])}
+    consuming = Consuming(stream_of(first))
+    eventually(lambda: [cluster.committed(tp) for tp in TPS] == [5, 5, 5, None])
+    cluster.produce(5)
+    eventually(lambda: [cluster.committed(tp) for tp in TPS] == [10, 10, 10, None])
+    second = cluster.connector(consumer_id="b")
+    stream_of(second)
+    for member in (first, second):
+        assert member.wait_until(lambda status: status.phase is Phase.STABLE and len(status.owned) == 2, 60)
+    assert len(consuming.got) == 40
+    said = [record for record in caplog.records if "cannot be committed" in record.getMessage()]
+    assert len(said) == 1
+    assert said[0].levelno == logging.ERROR
+    assert first.counters.failed_commits > 1
+
+
+def test_what_is_refused_is_committed_once_it_is_allowed_again(cluster):
+    cluster.produce(5)
+    connector = cluster.connector(auto_commit_enable=False)
+    connector._store.refused = {cluster.path(tp) for tp in TPS[1:]}
+    take(stream_of(connector), 20)
+    with pytest.raises(OffsetsNotCommittedError, match="3 offsets of group 'g' were not committed") as caught:
+        connector.commit_offsets()
+    assert caught.value.reasons.keys() == set(TPS[1:])
+    connector._store.refused = {cluster.path(TPS[1])}
+    with pytest.raises(OffsetsNotCommittedError, match="t/1"):
+        connector.commit_offsets()
+    assert [cluster.committed(tp) for tp in TPS] == [5, None, 5, 5]
+    connector._store.refused = frozenset()
+    connector.commit_offsets()
+    assert [cluster.committed(tp) for tp in TPS] == [5] * 4
+
+
+def test_an_auto_commit_that_meets_what_nobody_foresaw_says_so_once_and_goes_on(cluster, caplog):
+    cluster.produce(5)
+    connector = cluster.connector(auto_commit_interval_ms=20)
+    consuming = Consuming(stream_of(connector))
+    eventually(lambda: [cluster.committed(tp) for tp in TPS] == [5] * 4)
+    store = connector._offsets
+    commit, raised = store.commit, []
+
+    def fail(*args, **options):
+        raised.append(1)
+        raise MemoryError("no room")
+
+    store.commit = fail
+    cluster.produce(5)
+    eventually(lambda: len(raised) > 2)
+    eventually(lambda: "MemoryError: no room" in str(connector.status.error))
+    assert connector.status.phase is Phase.STABLE
+    assert connector.counters.member.unexpected_errors > 1
+    assert connector.counters.failed_commits > 1
+    store.commit = commit
+    eventually(lambda: [cluster.committed(tp) for tp in TPS] == [10] * 4)
+    eventually(lambda: connector.status.error is None)
+    assert len(consuming.got) == 40
+    assert caplog.text.count("commit failed, goes on with the next one") == 1
+
+
+def test_an_audit_that_meets_what_nobody_foresaw_is_followed_by_the_next(cluster):
+    connector = cluster.connector(audit_interval_ms=20)
+    stream_of(connector)
+    ownership = connector._coordinator._ownership
+    lost, raised = ownership.lost, []
+
+    def fail():
+        raised.append(1)
+        raise RuntimeError("a defect")
+
+    ownership.lost = fail
+    eventually(lambda: len(raised) > 2)
+    ownership.lost = lost
+    eventually(lambda: connector.status.error is None)
+    cluster.admin.delete("/consumers/g/owners/t/1")
+    eventually(lambda: cluster.admin.exists("/consumers/g/owners/t/1"))
+
+
+@pytest.mark.parametrize("conflict", ["keep", "adopt"])
+def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, conflict):
+    cluster.produce(30, TPS[:1])
+    connector = cluster.connector(
+        offsets_storage="kafka",
+        dual_commit_enabled=False,
+        commit_conflict=conflict,
+        auto_commit_enable=False,
+        offsets_commit_max_retries=0,
+    )
+    stream = stream_of(connector)
+    got = take(stream, 10)
+    cluster.group_offsets.lost = 1
+    with pytest.raises(CommitFailedError):
+        connector.commit_offsets()
+    got += take(stream, 10)
+    assert connector.commit_offsets().foreign == {}
+    assert connector.counters.foreign_commits == 0
+    got += take(stream, 10)
+    assert got == [(0, offset) for offset in range(30)]
+
+
+# Commits by name
+
+
+def test_what_was_committed_by_name_is_not_taken_back_by_the_members_own_next_commit(cluster):
+    cluster.produce(40, TPS[:1])
+    with cluster.connector(auto_commit_interval_ms=20) as connector:
+        batches = stream_of(connector).batches(max_messages=10)
+        next(batches)
+        next(batches)
+        before = connector.counters.commits
+        eventually(lambda: cluster.committed(TPS[0]) == 10)
+        connector.commit_offsets({TPS[0]: 20})
+        assert cluster.committed(TPS[0]) == 20
+        connector.commit_offsets({TPS[1]: 1})
+        eventually(lambda: connector.counters.commits > before)
+    assert cluster.committed(TPS[0]) == 20
+
+
+def test_what_was_committed_by_name_stands_though_its_partition_is_stopped_and_stays(cluster):
+    cluster.produce(40, TPS[:1])
+    connector = cluster.connector(auto_commit_enable=False)
+    batches = stream_of(connector).batches(max_messages=10)
+    next(batches)
+    connector.commit_offsets({TPS[0]: 10})
+    connector._delivery.stop([TPS[0]])
+    connector._delivery.go_on([TPS[0]])
+    connector._delivery.committer.commit()
+    assert cluster.committed(TPS[0]) == 10
+
+
+def test_an_offset_of_a_partition_that_another_member_owns_is_refused_unless_no_fence_is_asked_for(cluster):
+    cluster.produce(100, TPS[3:])
+    first = cluster.connector(consumer_id="a", auto_commit_enable=False, drain_timeout_ms=50)
+    batch = next(stream_of(first).batches(max_messages=10))
+    second = cluster.connector(consumer_id="b", auto_commit_enable=False)
+    stream = stream_of(second)
+    assert second.wait_until(lambda status: TPS[3] in status.owned, 60)
+    assert len(take(stream, 100)) == 100
+    second.commit_offsets()
+    with pytest.raises(OffsetsNotCommittedError, match="t/3: the group has committed 100 already"):
+        first.commit_offsets({TPS[3]: batch[-1].offset() + 1})
+    with pytest.raises(OffsetsNotCommittedError, match="t/3: another member owns it"):
+        first.commit_offsets({TPS[3]: 100_000})
+    assert cluster.committed(TPS[3]) == 100
+    assert set(cluster.admin.get_children("/consumers/g/owners/t")) == {"0", "1", "2", "3"}
+    first.commit_offsets({TPS[3]: 7}, unfenced=True)
+    assert cluster.committed(TPS[3]) == 7
+
+
+def test_an_offset_of_a_partition_that_nobody_owns_moves_forward_only(cluster):
+    cluster.admin.create("/brokers/topics/u", encode_topic(TopicAssignment({0: (0,)})))
+    elsewhere = TopicPartition("u", 0)
+    connector = cluster.connector()
+    stream_of(connector)
+    connector.commit_offsets({elsewhere: 5})
+    with pytest.raises(OffsetsNotCommittedError, match="u/0: the group has committed 5 already"):
+        connector.commit_offsets({elsewhere: 4})
+    connector.commit_offsets({elsewhere: 4}, unfenced=True)
+    assert cluster.committed(elsewhere) == 4
+    assert cluster.admin.exists("/consumers/g/owners/u") is None
+
+
+# While a member leaves
+
+
+def test_what_a_worker_is_done_with_while_shutdown_waits_for_it_is_committed(cluster):
+    cluster.produce(20, TPS[:1])
+    connector = cluster.connector(auto_commit_enable=False, drain_timeout_ms=20_000)
+    stream = stream_of(connector)
+    working, go_on = threading.Event(), threading.Event()
+    errors = []
+
+    def work():
+        try:
+            for message in stream:
+                if message.offset() == 3:
+                    working.set()
+                    go_on.wait(60)
+                connector.commit_offsets()
+        except Exception as error:
+            errors.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert working.wait(60)
+    closing = threading.Thread(target=connector.shutdown)
+    closing.start()
+    eventually(lambda: connector.status.phase is Phase.LEAVING)
+    go_on.set()
+    closing.join(60)
+    worker.join(60)
+    assert errors == []
+    assert cluster.committed(TPS[0]) == 4
+    with pytest.raises(ConsumerClosedError):
+        connector.commit_offsets()
+
+
+def test_a_listener_may_commit_in_its_last_hook(cluster):
+    cluster.produce(5)
+    connector = cluster.connector(auto_commit_enable=False, consumer_timeout_ms=100)
+
+    class Listener:
+        def before_starting_fetchers(self, partitions, assignment):
+            pass
+
+        def before_releasing_partitions(self, partitions):
+            connector.commit_offsets()
+
+    connector.set_rebalance_listener(Listener())
+    stream = stream_of(connector)
+    with pytest.raises(ConsumerTimeoutError):
+        take(stream, 21)
+    connector.shutdown()
+    assert connector.counters.listener_errors == 0
+    assert [cluster.committed(tp) for tp in TPS] == [5] * 4
