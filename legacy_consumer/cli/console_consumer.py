@@ -78,7 +78,8 @@ def print_streams(
             if messages is None:
                 return
             if messages:
-                printer.print(messages)
+                with ending.writing():
+                    printer.print(messages)
         if printer.printed > printed_before:
             last_message_s = clock.monotonic()
             wait_s = _WAIT_S if len(streams) == 1 else _LOOK_S

@@ -137,7 +137,8 @@ def consume(
     as key_base64 or value_base64. none prints nothing, for counting.
 
     Ends with 0 after SIGTERM, --max-messages, --timeout-ms and when nobody reads its output any more; with 130 after
-    Ctrl-C.
+    Ctrl-C. A reader that stands still does not hold it: after drain.timeout.ms the batch that is being written is given
+    up and not committed.
     """
     wanted = _wanted(topic, whitelist, blacklist, streams)
     lines = lines_in(format_name, _separator(key_separator))
@@ -157,7 +158,7 @@ def consume(
                 if metrics_port is not None:
                     click.echo(f"serving {serve(connector, metrics_port, host=metrics_host).url}", err=True)
                 joined = wanted.subscribe(connector)
-                ending.wait_for_end()
+                ending.wait_for_end(config.drain_timeout_ms / 1000)
                 if timeout_ms is None and config.consumer_timeout_ms >= 0:
                     timeout_ms = config.consumer_timeout_ms
                 consume_to(connector, joined, printer, ending, max_messages=max_messages, timeout_ms=timeout_ms)

@@ -4,13 +4,20 @@ While nothing has begun, the first signal ends the command where it stands. From
 raises a flag, which the command looks at between two steps; a handler could not do more without running into a lock
 that its own thread holds. The next one ends it where it stands, for whoever has no patience; any other is ignored, for
 the command is on its way out.
+
+A command that writes to a pipe which nobody empties never comes to look. So while it writes, an alarm ends it where it
+stands when its patience after the first signal is over.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
+
+from legacy_consumer.cli.outputs import abandon_output
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -35,11 +42,34 @@ class Ending:
         self.signal_number: int | None = None
         self._at_once = True
         self._was_cut_short = False
+        self._patience_s = 0.0
+        self._is_writing = False
         self._before: dict[signal.Signals, object] = {}
 
-    def wait_for_end(self) -> None:
-        """From now on the first signal waits until the command looks at `requested`."""
+    def wait_for_end(self, patience_s: float = 5.0) -> None:
+        """From now on the first signal waits until the command looks at `requested`.
+
+        patience_s: for so long after it a write may go on, see writing().
+        """
+        self._patience_s = max(0.001, patience_s)
         self._at_once = False
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """In it the command writes to standard output, and may wait for a reader for ever."""
+        self._is_writing = True
+        try:
+            if self.requested and not self._at_once:
+                self._set_alarm()
+            yield
+        except _EndNow:
+            # what is still in the buffer would wait again
+            abandon_output()
+            raise
+        finally:
+            self._is_writing = False
+            if signal.SIGALRM in self._before:
+                signal.setitimer(signal.ITIMER_REAL, 0)
 
     @property
     def exit_code(self) -> int:
@@ -63,7 +93,19 @@ class Ending:
         self.requested = True
         if first:
             self.signal_number = number
+            if self._is_writing and not self._at_once:
+                self._set_alarm()
         if (self._at_once or not first) and not self._was_cut_short and not _is_over(frame):
+            self._was_cut_short = True
+            raise _EndNow
+
+    def _set_alarm(self) -> None:
+        if signal.SIGALRM not in self._before:
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, self._patience_s)
+
+    def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
+        if self._is_writing and not self._was_cut_short and not _is_over(frame):
             self._was_cut_short = True
             raise _EndNow
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import functools
 import io
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import click
 from legacy_consumer.cli.lazy_group import LazyGroup, Place
 from legacy_consumer.cli.logs import set_up_logging, shows_tracebacks
 from legacy_consumer.cli.options import verbose_option
+from legacy_consumer.cli.outputs import abandon_output
 from legacy_consumer.plain_text import printable, printable_lines
 from zk_layout.errors import LegacyConsumerError
 
@@ -155,16 +155,9 @@ def _explain(error: Exception) -> int:
 
 
 def _drop_unread_output() -> None:
-    """What nobody reads any more must not fail again when the interpreter ends."""
     if sys.stdout is None:
         return
     try:
         sys.stdout.flush()
     except OSError:
-        try:
-            descriptor = sys.stdout.fileno()
-        except (OSError, ValueError):
-            return
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, descriptor)
-        os.close(nowhere)
+        abandon_output()

@@ -54,8 +54,9 @@ def _watch(
         ending.wait_for_end()
         sys.stdout.flush()
         while _sleep(clock, ending, interval_s):
-            print_once()
-            sys.stdout.flush()
+            with ending.writing():
+                print_once()
+                sys.stdout.flush()
         return
     console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
     shown: Sequence[RenderableType] = draw()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -139,3 +142,33 @@ def test_a_signal_that_ends_a_write_leaves_the_batch_unprinted():
         ending.wait_for_end()
         printer.print(MESSAGES)
     assert (printer.printed, printer.is_stuck) == (0, True)
+
+
+BLOCKED = """
+import sys
+from legacy_consumer.cli.console_consumer import Printer
+from legacy_consumer.cli.ending import Ending
+
+with Ending() as ending:
+    ending.wait_for_end(0.2)
+    printer = Printer(lambda messages: b"x" * 10_000_000, sys.stdout.buffer)
+    print("writing", file=sys.stderr, flush=True)
+    with ending.writing():
+        printer.print([1])
+print(ending.requested, printer.printed, printer.is_stuck, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_one_signal_ends_a_command_whose_reader_stands_still(unbuffered):
+    with subprocess.Popen(
+        [sys.executable, "-c", BLOCKED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+        env={"PATH": "", "PYTHONUNBUFFERED": unbuffered},
+    ) as process:
+        assert process.stderr.readline() == b"writing\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stderr.read() == b"True 0 True\n"
