@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 _AT_ONCE = 32
 _SERVER = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<name>[^:\[\]]+))(?::(?P<port>\d+))?")
 _ZOOKEEPER_PORT = 2181
+_LONGEST_ANSWER = 10_000
 
 
 def try_addresses(addresses: Sequence[tuple[str, int]], timeout_s: float) -> dict[tuple[str, int], str | None]:
@@ -23,13 +24,43 @@ def try_addresses(addresses: Sequence[tuple[str, int]], timeout_s: float) -> dic
 
 def try_servers(connect: str, timeout_s: float) -> dict[str, str | None]:
     """{server: as try_addresses} of the servers in zookeeper.connect."""
-    addresses = {
-        host.strip(): (found["v6"] or found["name"], int(found["port"] or _ZOOKEEPER_PORT))
-        for host in connect.partition("/")[0].split(",")
-        if (found := _SERVER.fullmatch(host.strip()))
-    }
+    servers = [server.strip() for server in connect.partition("/")[0].split(",")]
+    addresses = {server: _address(server) for server in servers if _SERVER.fullmatch(server)}
     reached = try_addresses(list(addresses.values()), timeout_s)
-    return {host: reached[address] for host, address in addresses.items()}
+    return {server: reached[address] for server, address in addresses.items()}
+
+
+def _address(server: str) -> tuple[str, int]:
+    found = _SERVER.fullmatch(server)
+    assert found is not None
+    return found["v6"] or found["name"], int(found["port"] or _ZOOKEEPER_PORT)
+
+
+def tell_zookeeper(connect: str, timeout_s: float) -> dict[str, str]:
+    """{server: what it says of itself} of the servers in zookeeper.connect that serve nobody."""
+    reached = try_servers(connect, timeout_s)
+    addresses = {server: _address(server) for server in reached}
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        said = dict(zip(reached, pool.map(lambda server: _status(addresses[server], timeout_s), reached), strict=True))
+    return {server: problem or said[server] for server, problem in reached.items()}
+
+
+def _status(address: tuple[str, int], timeout_s: float) -> str:
+    """What a server makes of `srvr`, the one word that every ZooKeeper answers unless it is told not to."""
+    answer = b""
+    try:
+        with socket.create_connection(address, timeout_s) as link:
+            link.settimeout(timeout_s)
+            link.sendall(b"srvr")
+            while len(answer) < _LONGEST_ANSWER and (more := link.recv(1024)):
+                answer += more
+    except OSError:
+        pass
+    if b"not currently serving requests" in answer:
+        return "it is ZooKeeper and serves nobody: too few servers of its ensemble reach each other, start the others"
+    if b"version" in answer.lower():
+        return "it is ZooKeeper and serves, but did not answer in time"
+    return "something listens there, and does not answer as ZooKeeper does"
 
 
 def _try(address: tuple[str, int], timeout_s: float) -> str | None:

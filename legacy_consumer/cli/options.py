@@ -152,7 +152,6 @@ def open_store(config: ClusterConfig) -> Iterator[KazooStore]:
 
 def _reasons(connect: str) -> str:
     """What a look at each server shows, for whoever wonders whether its name, the way to it or the server is wrong."""
-    from legacy_consumer.admin.reach import try_servers
+    from legacy_consumer.admin.reach import tell_zookeeper
 
-    silent = "something listens there, and does not answer as ZooKeeper does"
-    return ", ".join(f"{server}: {problem or silent}" for server, problem in try_servers(connect, _LOOK_S).items())
+    return ", ".join(f"{server}: {said}" for server, said in tell_zookeeper(connect, _LOOK_S).items())

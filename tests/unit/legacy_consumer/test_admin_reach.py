@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+import threading
 
-from legacy_consumer.admin.reach import try_servers
+import pytest
+
+from legacy_consumer.admin.reach import tell_zookeeper, try_servers
 
 
 def test_each_server_is_tried_and_what_is_wrong_with_it_said():
@@ -15,3 +18,30 @@ def test_each_server_is_tried_and_what_is_wrong_with_it_said():
     assert list(found) == [there, away, "no-such-host.invalid"]
     assert (found[there], found[away]) == (None, "Connection refused")
     assert found["no-such-host.invalid"].startswith("the name is not known")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"This ZooKeeper instance is not currently serving requests\n", "too few servers of its ensemble"),
+        (b"Zookeeper version: 3.4.10-39d3a4f\nMode: follower\n", "it is ZooKeeper and serves"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not answer as ZooKeeper does"),
+        (b"", "does not answer as ZooKeeper does"),
+    ],
+)
+def test_a_zookeeper_that_has_lost_its_quorum_is_told_from_another_server(answer, said):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            # the first only tries whether somebody listens
+            for _ in range(2):
+                link, _ = listening.accept()
+                with link:
+                    if link.recv(10) == b"srvr":
+                        link.sendall(answer)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        server = f"127.0.0.1:{listening.getsockname()[1]}"
+        assert said in tell_zookeeper(f"{server}/kafka", 5)[server]
+        thread.join(60)
