@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spark_source.messages.stream_offsets import reported_lag
+from spark_source.messages.source_progress import source_progress
 from spark_source.offset_write import old_offsets
 from spark_source.source import ZkMessages, ZkOffsets, register
 
-__all__ = ["ZkMessages", "ZkOffsets", "old_offsets", "register", "reported_lag"]
+__all__ = ["ZkMessages", "ZkOffsets", "old_offsets", "register", "source_progress"]

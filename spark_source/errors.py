@@ -7,6 +7,7 @@ LegacyConsumerError (zk_layout.errors)
     MissingOffsetsError             offsets are given for other partitions than there are
     NoTopicsError                   the option chooses no topic at all
     DataLossError                   the logs do not hold all that was to be read
+    CheckpointError                 the checkpoint of a query holds offsets that cannot be
     RangeReadError                  retriable; a task did not get all messages of its range
     LiveGroupError                  members of the group own partitions, and a stream would commit beside them
     OwnershipLostError              another member owns what a stream with claimOwnership had
@@ -149,6 +150,17 @@ class DataLossError(SparkSourceError):
 
     def __str__(self) -> str:
         return f"messages are lost: {_some(self.lost)}; set failOnDataLoss=false to read what is left"
+
+
+class CheckpointError(SparkSourceError):
+    """What stands in the checkpoint of a query is not where a stream of zk_messages can go on."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"the query's checkpoint {self.reason}; nothing was read or committed: start with another checkpoint"
 
 
 class RangeReadError(SparkSourceError):

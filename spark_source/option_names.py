@@ -7,6 +7,7 @@ whatever their case.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -126,3 +127,16 @@ def number(own: Mapping[str, str], name: str, *, maximum: int = 2**63 - 1) -> in
     if not (digits.isascii() and digits.isdecimal()) or not 1 <= int(digits) <= maximum:
         raise ConfigError(name, text, f"must be a whole number from 1 to {maximum}")
     return int(digits)
+
+
+_DURATION = re.compile(r"(\d{1,12}) *(ms|s|m|min|h|d)?")
+_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(own: Mapping[str, str], name: str, default: str) -> int:
+    """A time as Spark writes it, such as 15m, in milliseconds. Raises: ConfigError."""
+    text = own.get(name, default)
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None:
+        raise ConfigError(name, text, "must be a time such as 500ms, 30s, 15m or 2h")
+    return int(match[1]) * _UNIT_MS[match[2]]

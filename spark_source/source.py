@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from spark_source.batch import ZkOffsetsReader
     from spark_source.messages.batch import ZkMessagesReader
     from spark_source.messages.stream import ZkMessagesStreamReader
-    from spark_source.offset_stream import ZkOffsetsStreamReader
     from spark_source.offset_write import ZkOffsetsWriter
 
 
@@ -61,11 +61,14 @@ class ZkOffsets(DataSource):
 
         return ZkOffsetsReader(parse_options(self.options), request_columns(_fields(schema)))
 
-    def streamReader(self, schema: StructType) -> ZkOffsetsStreamReader:  # noqa: N802 - Spark's name
-        """Snapshot after snapshot; runs on the driver when a query starts. Raises: ConfigError, SchemaMismatchError."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Snapshot after snapshot; runs on the driver when a query starts. What cannot be, the reader says."""
         from spark_source.offset_stream import ZkOffsetsStreamReader
+        from spark_source.refused_stream import reader_or_refusal
 
-        return ZkOffsetsStreamReader(parse_options(self.options), request_columns(_fields(schema)))
+        return reader_or_refusal(
+            lambda: ZkOffsetsStreamReader(parse_options(self.options), request_columns(_fields(schema)))
+        )
 
     def writer(self, schema: StructType, overwrite: bool) -> ZkOffsetsWriter:
         """The write; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
@@ -105,13 +108,17 @@ class ZkMessages(DataSource):
         check_for_batch(options)
         return ZkMessagesReader(options, request_message_columns(_fields(schema)))
 
-    def streamReader(self, schema: StructType) -> ZkMessagesStreamReader:  # noqa: N802 - Spark's name
-        """The streaming read; runs on the driver when a query starts. Raises: ConfigError, SchemaMismatchError."""
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The streaming read; runs on the driver when a query starts. What cannot be, the reader says."""
         from spark_source.messages.stream import ZkMessagesStreamReader
+        from spark_source.refused_stream import reader_or_refusal
 
-        options = parse_message_options(self.options)
-        check_for_stream(options)
-        return ZkMessagesStreamReader(options, request_message_columns(_fields(schema)))
+        def make() -> ZkMessagesStreamReader:
+            options = parse_message_options(self.options)
+            check_for_stream(options)
+            return ZkMessagesStreamReader(options, request_message_columns(_fields(schema)))
+
+        return reader_or_refusal(make)
 
 
 def _fields(schema: StructType) -> Iterator[tuple[str, str, bool]]:

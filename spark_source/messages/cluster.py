@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Collection, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.store import refuse_unreadable
+from legacy_consumer.offsets.topic_lives import origin_paths, origins_in, read_topic_origins
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
+from rebalance.clock import Clock, SystemClock
+from spark_source.broker_access import check_access
 from spark_source.errors import NoTopicsError
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.options import MessageOptions
@@ -34,19 +39,33 @@ _LAST_VERSION_WITHOUT_TIMES = 2
 Answer = TypeVar("Answer")
 
 
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The partitions of the chosen topics, sorted, and where each topic that was looked at comes from."""
+
+    partitions: Sequence[TopicPartition]
+    origins: Mapping[str, TopicOrigin]
+
+
 class Cluster:
     """A connection to ZooKeeper and the brokers, for a plan or for as long as a stream runs. Used by one thread.
 
     open connects; every method may raise what a store and LogOffsets raise, each within the configured timeouts.
+    store, log_offsets, clock: of a cluster in memory; None = those that the options name.
     """
 
-    def __init__(self, options: MessageOptions) -> None:
+    def __init__(
+        self,
+        options: MessageOptions,
+        store: ZkStore | None = None,
+        log_offsets: LogOffsets | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._options = options
-        self.store: ZkStore = KazooStore(options.config.zk_settings())
+        self.store: ZkStore = store or KazooStore(options.config.zk_settings())
         self._answer_s = min(_ANSWER_S, options.config.socket_timeout_ms / 1000)
-        self._log_offsets = open_log_offsets(options.config, self.store, timeout_s=self._answer_s)
-        self.created: dict[str, int] = {}
-        """{topic: the transaction that created it}, as partitions() saw it last: another one is another topic."""
+        self._log_offsets = log_offsets or open_log_offsets(options.config, self.store, timeout_s=self._answer_s)
+        self.clock: Clock = clock or SystemClock()
 
     def open(self) -> None:
         """Connect. Raises: ConnectTimeoutError, AuthenticationError, MissingChrootError."""
@@ -57,6 +76,10 @@ class Cluster:
         self._log_offsets.close()
         self.store.close()
 
+    def check_access(self) -> None:
+        """Raises: BrokersUnavailableError, BrokerRefusedError, MissingListenerError."""
+        check_access(self._options.config, self.brokers())
+
     def brokers(self) -> tuple[Broker, ...]:
         """Those that are registered. Raises: BrokersUnavailableError if none is."""
         brokers = tuple(read_brokers(self.store))
@@ -64,50 +87,60 @@ class Cluster:
             raise BrokersUnavailableError("no broker is registered in ZooKeeper under /brokers/ids: is Kafka running?")
         return brokers
 
-    def partitions(self, *, must_exist: bool = True) -> list[TopicPartition]:
-        """The partitions of the chosen topics, sorted.
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions of the chosen topics, sorted. Raises: NoSuchTopicError, NoTopicsError."""
+        return list(self.topics().partitions)
+
+    def topics(self, beside: Collection[str] = (), *, must_exist: bool = True) -> Topics:
+        """The chosen topics as they are now, and where they and those beside them come from: all of one look.
 
         must_exist: whether topics that are named must be there. Raises: NoSuchTopicError, NoTopicsError.
         """
         choice = self._options.topics
         if choice.filter is None:
-            topics: Sequence[str] = choice.names
+            chosen: Sequence[str] = choice.names
         else:
             known = self._topics()
             internal_out = self._options.config.exclude_internal_topics
-            topics = [t for t in known if choice.filter.allows(t, exclude_internal_topics=internal_out)]
-            if not topics and must_exist:
+            chosen = [t for t in known if choice.filter.allows(t, exclude_internal_topics=internal_out)]
+            if not chosen and must_exist:
                 raise NoTopicsError(f"{choice.filter.pattern.value.replace('_', '')} {choice.filter.raw}", len(known))
+        names = [*chosen, *sorted(set(beside) - set(chosen))]
         found: list[TopicPartition] = []
-        paths = [TopicPath(topic).path for topic in topics]
-        for topic, path, znode in zip(topics, paths, self.store.get_data_many(paths), strict=True):
+        znodes = self.store.get_data_many(origin_paths(names))
+        for topic, znode in zip(chosen, znodes[1:], strict=False):
             if znode is not None:
                 try:
-                    numbers = decode_topic(path, znode.data).partitions
+                    numbers = decode_topic(TopicPath(topic).path, znode.data).partitions
                 except MalformedZnodeError:
                     if choice.filter is None:
                         raise
                     logger.warning("topic %s is left out, its znode cannot be read", topic)
                     continue
                 found += [TopicPartition(topic, number) for number in numbers]
-                self.created[topic] = znode.stat.czxid
             elif choice.filter is None and must_exist:
                 raise NoSuchTopicError(topic)
-        return sorted(found)
+        return Topics(sorted(found), origins_in(names, znodes))
 
-    def created_now(self, partitions: Collection[TopicPartition]) -> dict[str, int]:
-        """{topic: the transaction that created it} of the topics that there are, chosen or not."""
-        topics = sorted({tp.topic for tp in partitions})
-        znodes = self.store.get_data_many([TopicPath(topic).path for topic in topics])
-        return {topic: znode.stat.czxid for topic, znode in zip(topics, znodes, strict=True) if znode is not None}
+    def origins(self, partitions: Collection[TopicPartition]) -> dict[str, TopicOrigin]:
+        """{topic: where it comes from} of the topics that there are, chosen or not."""
+        return read_topic_origins(self.store, {tp.topic for tp in partitions})
 
     def still_there(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
-        """Those of these whose topics there are; all while ZooKeeper does not answer."""
+        """Those of these that there are; all while ZooKeeper does not answer."""
+        paths = {topic: TopicPath(topic).path for topic in sorted({tp.topic for tp in partitions})}
+        if not paths:
+            return []
         try:
-            topics = self.created_now(partitions) if partitions else {}
+            znodes = dict(zip(paths, self.store.get_data_many(list(paths.values())), strict=True))
         except (ConnectionLostError, ConnectTimeoutError):
             return partitions
-        return [tp for tp in partitions if tp.topic in topics]
+        numbers = {
+            topic: decode_topic(paths[topic], znode.data).partitions
+            for topic, znode in znodes.items()
+            if znode is not None
+        }
+        return [tp for tp in partitions if tp.partition in numbers.get(tp.topic, ())]
 
     def _topics(self) -> tuple[str, ...]:
         try:
@@ -115,18 +148,21 @@ class Cluster:
         except NoNodeError:
             return ()
 
-    def logs(self, partitions: Collection[TopicPartition], *, may_vanish: bool = False) -> Logs:
+    def logs(self, partitions: Collection[TopicPartition]) -> Logs:
         """Where these logs begin and end.
 
-        may_vanish: leave out topics that are deleted meanwhile. Raises: BrokersUnavailableError naming partitions
-        without an answer; NoSuchTopicError.
+        Raises: BrokersUnavailableError naming partitions without an answer; NoSuchTopicError.
         """
         latest = self.log_ends(partitions)
-        earliest = self._ask_all("begins", self._log_offsets.earliest, latest)
+        earliest = self.log_begins(latest)
         vanished = sorted(set(partitions) - earliest.keys())
-        if vanished and not may_vanish:
+        if vanished:
             raise NoSuchTopicError(vanished[0].topic)
-        return Logs(earliest=earliest, latest={tp: latest[tp] for tp in earliest})
+        return Logs(earliest=earliest, latest=latest)
+
+    def log_begins(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where these logs begin, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
+        return self._ask_all("begins", self._log_offsets.earliest, partitions)
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
@@ -177,11 +213,15 @@ class Cluster:
 
     def _repeat(self, ask: Callable[[], Answer]) -> Answer:
         """Ask until there is an answer: a partition may be without leader for a moment."""
-        deadline = time.monotonic() + self._answer_s
+        deadline = self.clock.monotonic() + self._answer_s
         while True:
             try:
                 return ask()
             except BrokersUnavailableError as error:
-                if isinstance(error, BrokerRefusedError) or time.monotonic() >= deadline:
+                if isinstance(error, BrokerRefusedError) or self.clock.monotonic() >= deadline:
                     raise
-            time.sleep(_AGAIN_S)
+            self.pause(_AGAIN_S)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.wait(threading.Event(), seconds)

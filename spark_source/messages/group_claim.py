@@ -16,20 +16,32 @@ from rebalance.errors import PartitionOwnedError
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from spark_source.errors import LiveGroupError, OwnershipLostError
-from zk_layout.errors import LegacyConsumerError, NoNodeError, SessionExpiredError
+from zk_layout.errors import (
+    ConnectionLostError,
+    ConnectTimeoutError,
+    LegacyConsumerError,
+    NoNodeError,
+    SessionExpiredError,
+)
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
 from zk_layout.paths import ConsumerIdsPath
 from zk_layout.store import WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
 
+_TRIES = 3
+"""To claim everything, while one session after the other expires."""
 
-def living_members(store: ZkStore, group: str) -> tuple[str, ...]:
-    """The registered members. Raises: ZooKeeperError."""
+
+def refuse_members(store: ZkStore, group: str, but: str | None = None) -> None:
+    """Raises: LiveGroupError if the group has registered members, other than the one named; ZooKeeperError."""
     try:
-        return store.get_children(ConsumerIdsPath(group).path)
+        members = store.get_children(ConsumerIdsPath(group).path)
     except NoNodeError:
-        return ()
+        return
+    others = tuple(member for member in members if member != but)
+    if others:
+        raise LiveGroupError(group, others)
 
 
 class GroupClaim:
@@ -47,12 +59,23 @@ class GroupClaim:
     def hold(self, partitions: Collection[TopicPartition]) -> None:
         """Be registered and own all of these, and no others; cheap when nothing changed.
 
-        Raises: LiveGroupError if the group has other members, OwnershipLostError if one owns a partition;
-        ZooKeeperError.
+        What an expired session took along is claimed again. Raises: LiveGroupError if the group has other members,
+        OwnershipLostError if one owns a partition; SessionExpiredError while an earlier session of this stream is not
+        over, or the new one does not last; other ZooKeeperErrors.
         """
-        topics = sorted({tp.topic for tp in partitions})
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self._hold(partitions)
+            except SessionExpiredError:
+                self._session_id = 0
+                if not tries_left:
+                    raise
+            else:
+                return
+
+    def _hold(self, partitions: Collection[TopicPartition]) -> None:
         if self._store.session_id != self._session_id:
-            self._register(topics)
+            self._register(sorted({tp.topic for tp in partitions}))
         wanted = set(partitions)
         lost = self._ownership.lost()
         if lost:
@@ -62,17 +85,23 @@ class GroupClaim:
         try:
             self._ownership.claim(dict.fromkeys(sorted(wanted - self._ownership.owned.keys()), thread))
         except PartitionOwnedError as error:
+            if set(error.owners.values()) == {str(thread)}:
+                raise self._not_over_yet() from error
             self.release()
             raise OwnershipLostError(self._group, dict(error.owners)) from error
-        except SessionExpiredError:
-            self._session_id = 0
-            raise
+
+    def _not_over_yet(self) -> SessionExpiredError:
+        return SessionExpiredError(f"an earlier session of {self.consumer_id} is not over yet")
 
     def release(self) -> None:
-        """Own nothing and leave the group; twice is harmless."""
-        if self._session_id:
+        """Own nothing and leave the group; twice is harmless. Without ZooKeeper the end of the session does it."""
+        if not self._session_id:
+            return
+        self._session_id = 0
+        try:
             self._ownership.leave()
-            self._session_id = 0
+        except (ConnectionLostError, ConnectTimeoutError, SessionExpiredError) as error:
+            logger.warning("group %s: not released, the session's end does it: %s", self._group, error)
 
     @property
     def session_id(self) -> int:
@@ -83,26 +112,21 @@ class GroupClaim:
         registration = ConsumerRegistration(
             SubscriptionPattern.STATIC, tuple((topic, 1) for topic in topics), self._now_ms
         )
-        self._refuse_others()
+        refuse_members(self._store, self._group, self.consumer_id)
         session_id = self._store.session_id
         registrar = Registrar(self._store, self._group, self.consumer_id, registration)
         if not registrar.register(session_id, _ignore):
-            raise OwnershipLostError(self._group, {})
+            raise self._not_over_yet()
         self._ownership.begin_session(session_id)
         self._session_id = session_id
         try:
             # two that came at once see each other here, and both step back
-            self._refuse_others()
+            refuse_members(self._store, self._group, self.consumer_id)
         except LegacyConsumerError:
             self.release()
             raise
         logger.info("group %s: registered as %s", self._group, self.consumer_id)
 
-    def _refuse_others(self) -> None:
-        others = tuple(member for member in living_members(self._store, self._group) if member != self.consumer_id)
-        if others:
-            raise LiveGroupError(self._group, others)
-
 
 def _ignore(_: WatchEvent) -> None:
-    """An own registration of a dead session is waited out by nobody: the id is made anew with each query."""
+    """What an earlier session of this stream holds is looked at again before the next batch."""

@@ -8,13 +8,13 @@ the stream's first commit is never moved back: then the stream is reading again 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from legacy_consumer.offsets.store import Commit, refuse_unreadable
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
 from spark_source.errors import OwnershipLostError
-from spark_source.messages.group_claim import GroupClaim
+from spark_source.messages.group_claim import GroupClaim, refuse_members
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
@@ -24,10 +24,15 @@ _TRIES = 3
 
 
 class GroupProgress:
-    """The committed offsets of one group, written by one stream."""
+    """The committed offsets of one group, written by one stream.
 
-    def __init__(self, store: ZkStore, group: str, claim: GroupClaim | None) -> None:
+    alone: nothing is written while the group has members.
+    """
+
+    def __init__(self, store: ZkStore, group: str, claim: GroupClaim | None, *, alone: bool = False) -> None:
+        self._store = store
         self._group = group
+        self._alone = alone
         self._claim = claim
         self._offsets = ZooKeeperOffsetStore(store, group)
         self._seen: dict[TopicPartition, Committed] = {}
@@ -37,9 +42,11 @@ class GroupProgress:
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """All before these offsets is done with. Offsets that are committed already cost nothing.
 
-        Raises: OwnershipLostError, ZooKeeperError; OffsetError for an offset that cannot be read.
+        Raises: LiveGroupError, OwnershipLostError, ZooKeeperError; OffsetError for an offset that cannot be read.
         """
         todo = {tp: offset for tp, offset in offsets.items() if self._done.get(tp) != offset}
+        if todo and self._alone:
+            refuse_members(self._store, self._group)
         unseen = [tp for tp in todo if tp not in self._seen]
         if unseen:
             read = self._offsets.read(unseen)
@@ -59,6 +66,13 @@ class GroupProgress:
                 return
             todo = self._try_commit(todo)
         logger.warning("group %s: %d offsets change faster than they can be committed", self._group, len(todo))
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """These are other logs from now on: nothing of them was done with or seen."""
+        for tp in partitions:
+            self._seen.pop(tp, None)
+            self._done.pop(tp, None)
+            self._begun.discard(tp)
 
     def _try_commit(self, todo: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Commit; returns what somebody else wrote in between."""

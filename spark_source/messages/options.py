@@ -20,6 +20,7 @@ from spark_source.option_names import (
     MESSAGES_FORMAT,
     RDKAFKA_OPTION,
     Option,
+    duration_ms,
     flag,
     number,
     property_options,
@@ -38,6 +39,7 @@ class LiveGroup(Enum):
 
 _MOST_TASKS = 100_000
 _FETCH_TIMEOUT_MS = 60_000
+_MAX_TRIGGER_DELAY = "15m"
 
 READ_OPTIONS = (
     Option("topics", "none", "topics to read, by name, separated by commas"),
@@ -64,6 +66,12 @@ READ_OPTIONS = (
 )
 STREAM_OPTIONS = (
     Option("maxOffsetsPerTrigger", "none", "most offsets of one trigger, shared among the partitions by their lag"),
+    Option("minOffsetsPerTrigger", "none", "wait with a batch until there are so many offsets to read"),
+    Option(
+        "maxTriggerDelay",
+        _MAX_TRIGGER_DELAY,
+        "but no longer than this after the batch before: a number and `ms`, `s`, `m` or `h`",
+    ),
     Option("commitOffsets", "true with group.id", "whether finished batches become the group's committed offsets"),
     Option("claimOwnership", "false", "register as the group's only member and own all partitions while it runs"),
     Option("liveGroup", LiveGroup.FAIL.value, "`allow` commits beside members of the group that own partitions"),
@@ -126,6 +134,8 @@ class MessageOptions:
     include_headers: bool
     fetch_timeout_ms: int
     max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
     commit_offsets: bool
     claim_ownership: bool
     live_group: LiveGroup
@@ -164,10 +174,15 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
         include_headers=flag(own, "includeHeaders", default=False),
         fetch_timeout_ms=number(own, "fetchTimeoutMs", maximum=2**31 - 1) or _FETCH_TIMEOUT_MS,
         max_offsets_per_trigger=number(own, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=number(own, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=duration_ms(own, "maxTriggerDelay", _MAX_TRIGGER_DELAY),
         commit_offsets=flag(own, "commitOffsets", default=group is not None),
         claim_ownership=flag(own, "claimOwnership", default=False),
         live_group=word(own, "liveGroup", LiveGroup.FAIL),
     )
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        raise ConfigError("minOffsetsPerTrigger", str(least), f"is more than maxOffsetsPerTrigger, {most}")
     for name, needs in (("commitOffsets", options.commit_offsets), ("claimOwnership", options.claim_ownership)):
         if needs and group is None:
             raise ConfigError(name, own.get(name), "needs the group: name it in group.id")
@@ -184,6 +199,8 @@ def check_for_batch(options: MessageOptions) -> None:
     """Refuse what only a stream can do. Raises: ConfigError."""
     if options.claim_ownership:
         raise ConfigError("claimOwnership", "true", "is for streams: a batch read owns nothing and commits nothing")
+    if options.min_offsets_per_trigger is not None:
+        raise ConfigError("minOffsetsPerTrigger", None, "is for streams: a batch read takes what there is")
     if options.max_offsets_per_trigger is not None:
         raise ConfigError("maxOffsetsPerTrigger", None, "is for streams: bound a batch read with endingOffsets")
     if options.starting == TO_LATEST:

@@ -7,6 +7,8 @@ before its end. What was deleted since the plan is a loss, and said like those t
 from __future__ import annotations
 
 import logging
+import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -23,13 +25,14 @@ from legacy_consumer.librdkafka.client import RdMessage
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
 from legacy_consumer.librdkafka.settings import fetcher_settings
+from rebalance.clock import Clock, SystemClock
 from spark_source.errors import DataLossError, Lost, RangeReadError
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.message_arrays import MOST_BATCH_BYTES, MessageArrays
 from spark_source.messages.options import MessageOptions
 from spark_source.messages.planned_znodes import PlannedStore, Znodes
 from spark_source.messages.ranges import OffsetRange
-from zk_layout.model import Broker
+from zk_layout.model import Broker, TopicPartition
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -38,6 +41,7 @@ _AT_ONCE = 1000
 _BATCH_ROWS = 10_000
 """As Spark's own spark.sql.execution.arrow.maxRecordsPerBatch."""
 _SLICE_S = 0.5
+_AGAIN_S = 0.5
 _END_OF_LOG = "_PARTITION_EOF"
 
 
@@ -64,17 +68,33 @@ def open_reader(
         return columnar_reader.read_columnar(options.config, new_store, part, columns, read_with_librdkafka, timeout_s)
 
     uses_librdkafka = choose_fetcher(options.config).fetcher == LIBRDKAFKA
-    read = read_with_librdkafka if uses_librdkafka else read_columnar
-    return _read_what_is_left(read, wanted, fail_on_data_loss=options.fail_on_data_loss)
+    return read_what_is_left(
+        read_with_librdkafka if uses_librdkafka else read_columnar,
+        wanted,
+        lambda: _ask_log(options.config, new_store(), wanted.partition),
+        fail_on_data_loss=options.fail_on_data_loss,
+        patience_s=options.fetch_timeout_ms / 1000,
+    )
 
 
-def _read_what_is_left(
-    read: Callable[[OffsetRange], Iterator[pa.RecordBatch]], wanted: OffsetRange, *, fail_on_data_loss: bool
+def read_what_is_left(
+    read: Callable[[OffsetRange], Iterator[pa.RecordBatch]],
+    wanted: OffsetRange,
+    ask_log: Callable[[], tuple[int, int] | None],
+    *,
+    fail_on_data_loss: bool,
+    patience_s: float,
+    clock: Clock | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Go on behind what was deleted since the plan. A log that is another one by now is left to the next plan.
+    """Read the whole range, or as much as there is if loss is allowed; go on behind what was deleted since the plan.
 
-    Raises: DataLossError unless failOnDataLoss=false; OffsetOutOfRangeError for an offset that turned out to be there.
+    A broker that was just started may say a lower end than the plan saw: what lies beyond the end counts as lost only
+    after patience_s. ask_log: where the log begins and ends, None if nobody says.
+    Raises: DataLossError unless failOnDataLoss=false; RangeReadError for messages that are there, or may come;
+    OffsetOutOfRangeError for an offset that turned out to be there.
     """
+    clock = clock or SystemClock()
+    deadline = math.inf
     left: OffsetRange | None = wanted
     while left is not None:
         try:
@@ -82,12 +102,24 @@ def _read_what_is_left(
         except OffsetOutOfRangeError as error:
             if error.earliest <= error.offset <= error.latest:
                 raise
+            left = replace(left, start=error.offset)
+            is_short = error.offset > error.latest
+            if is_short:
+                deadline = min(deadline, clock.monotonic() + patience_s)
+                if clock.monotonic() < deadline:
+                    clock.wait(threading.Event(), _AGAIN_S)
+                    continue
             lost = Lost(left.partition, error.offset, left.end, error.earliest, error.latest)
             if fail_on_data_loss:
                 raise DataLossError((lost,)) from error
             logger.warning("lost: %s", lost)
-            is_other_log = error.offset > error.latest
-            left = None if is_other_log or error.earliest >= left.end else replace(left, start=error.earliest)
+            left = None if is_short or error.earliest >= left.end else replace(left, start=error.earliest)
+        except RangeReadError as error:
+            log = None if fail_on_data_loss else ask_log()
+            if log is None or log[1] > error.position:
+                raise
+            logger.warning("lost: %s", Lost(left.partition, error.position, left.end, *log))
+            return
         else:
             return
 
@@ -113,14 +145,19 @@ def _read_with_librdkafka(
 
 def _out_of_range(config: ConsumerConfig, store: ZkStore, left: OffsetRange) -> OffsetOutOfRangeError | RangeReadError:
     """The error for a position that its log does not hold, with what it does hold."""
-    tp = left.partition
+    log = _ask_log(config, store, left.partition)
+    if log is None:
+        return RangeReadError(
+            left.partition, left.start, left.end, "the offset lies outside the log, and nobody says what is there"
+        )
+    return OffsetOutOfRangeError(left.partition, left.start, *log)
+
+
+def _ask_log(config: ConsumerConfig, store: ZkStore, tp: TopicPartition) -> tuple[int, int] | None:
+    """Where the log begins and ends; None if no broker says."""
     with closing(open_log_offsets(config, store)) as logs:
         earliest, latest = logs.earliest([tp]).get(tp), logs.latest([tp]).get(tp)
-    if earliest is None or latest is None:
-        return RangeReadError(
-            tp, left.start, left.end, "the offset lies outside the log, and nobody says what is there"
-        )
-    return OffsetOutOfRangeError(tp, left.start, earliest, latest)
+    return None if earliest is None or latest is None else (earliest, latest)
 
 
 def _settings(config: ConsumerConfig, brokers: Sequence[Broker]) -> dict[str, str | int | float | bool]:

@@ -1,53 +1,104 @@
-"""The offsets of a stream as Spark keeps them in its checkpoint. No I/O.
+"""How far a stream has come, as Spark keeps it in the checkpoint of a query. No I/O.
 
-    {"flights": {"0": 120, "1": 118}}
+    {"version": 2, "offsets": {"flights": {"0": 120, "1": 118}}, "topics": {"flights": "topic-czxid=0x2f"}}
 
-This is what startingOffsets takes, too. The latest offsets that the progress of a query reports say for each partition
-where its log ends and how far the batches up to now are behind: {"flights": {"0": {"end": 125, "lag": 5}}}.
+offsets: the next one to read. topics: which topic of its name each one is, said as a commit to Kafka says it, so that a
+topic made anew is recognised. begins, shaped as offsets, is there if the batch that ends here does not begin where the
+one before ended: in partitions that are new, or whose log has lost what was to be read next. So the offsets before and
+after a batch say all of what it reads, and a batch that Spark repeats reads the same. Before the first batch there is
+{"version": 2, "begun": false}; where it begins stands in its end.
+
+Version 1, which had no version, was {"flights": {"0": 120}}; it is read, and never written.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from spark_source.errors import CheckpointError
+from spark_source.messages.ranges import OffsetRange
 from zk_layout.model import TopicPartition
 
-JsonOffsets: TypeAlias = "dict[str, dict[str, int]]"
-Reported: TypeAlias = "dict[str, dict[str, dict[str, int]]]"
+VERSION = 2
+_MOST_OFFSET = 2**63 - 1
+
+JsonOffsets: TypeAlias = "dict[str, object]"
+ByPartition: TypeAlias = "dict[str, dict[str, int]]"
 
 
-def to_json(offsets: Mapping[TopicPartition, int]) -> JsonOffsets:
-    """As Spark keeps them; sorted, so that equal offsets are equal text."""
-    found: JsonOffsets = {}
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """Where each partition goes on; see the module for the rest. begun: whether a batch was planned at all."""
+
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    begun: bool = True
+
+
+NOT_BEGUN = StreamOffsets(begun=False)
+
+
+def ranges_between(start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
+    """What the batch between these reads, sorted, empty ranges left out."""
+    found = (
+        OffsetRange(tp, end.begins.get(tp, start.offsets.get(tp, 0)), stop) for tp, stop in sorted(end.offsets.items())
+    )
+    return [each for each in found if each.size > 0]
+
+
+def to_json(reached: StreamOffsets) -> JsonOffsets:
+    """As Spark keeps it; sorted, so that what is equal is equal text."""
+    if not reached.begun:
+        return {"version": VERSION, "begun": False}
+    document: JsonOffsets = {
+        "version": VERSION,
+        "offsets": by_partition(reached.offsets),
+        "topics": dict(sorted(reached.topics.items())),
+    }
+    if reached.begins:
+        document["begins"] = by_partition(reached.begins)
+    return document
+
+
+def by_partition(offsets: Mapping[TopicPartition, int]) -> ByPartition:
+    """{topic: {partition: offset}}, as Spark's own Kafka source writes offsets, sorted."""
+    found: ByPartition = {}
     for tp, offset in sorted(offsets.items()):
         found.setdefault(tp.topic, {})[str(tp.partition)] = offset
     return found
 
 
-def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Back again."""
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in offsets.items()
-        for partition, offset in partitions.items()
-    }
+def from_json(document: object) -> StreamOffsets:
+    """Back again. Raises: CheckpointError for what this version cannot have written."""
+    if not isinstance(document, dict):
+        raise CheckpointError(f"holds {document!r} where offsets should be")
+    version = document.get("version")
+    if version is None or isinstance(version, dict):  # a topic may be named so
+        return StreamOffsets(_offsets(document))
+    if type(version) is not int or version != VERSION:
+        raise CheckpointError(f"holds offsets of version {version!r}; this release reads versions 1 and {VERSION}")
+    if document.get("begun") is False:
+        return NOT_BEGUN
+    topics = document.get("topics")
+    if not isinstance(topics, dict) or not all(isinstance(mark, str) for mark in topics.values()):
+        raise CheckpointError(f"holds {topics!r} where topics should be")
+    return StreamOffsets(_offsets(document.get("offsets")), topics, _offsets(document.get("begins", {})))
 
 
-def report(ends: Mapping[TopicPartition, int], done: Mapping[TopicPartition, int]) -> Reported:
-    """What the progress of a query shows: log ends, and the lag that is left behind `done`."""
-    found: Reported = {}
-    for tp, end in sorted(ends.items()):
-        found.setdefault(tp.topic, {})[str(tp.partition)] = {"end": end, "lag": max(0, end - done.get(tp, 0))}
+def _offsets(document: object) -> dict[TopicPartition, int]:
+    if not isinstance(document, dict):
+        raise CheckpointError(f"holds {document!r} where offsets should be")
+    found: dict[TopicPartition, int] = {}
+    for topic, partitions in document.items():
+        if not isinstance(partitions, dict):
+            raise CheckpointError(f"holds {partitions!r} for topic {topic}, which is no offset of a partition")
+        for partition, offset in partitions.items():
+            if not (partition.isascii() and partition.isdecimal()) or int(partition) >= 2**31:
+                raise CheckpointError(f"names {partition!r} of topic {topic}, which is no partition")
+            if type(offset) is not int or not 0 <= offset <= _MOST_OFFSET:
+                raise CheckpointError(f"holds {offset!r} for {topic}/{partition}, which is no offset")
+            found[TopicPartition(topic, int(partition))] = offset
     return found
-
-
-def reported_lag(latest_offset: str) -> dict[TopicPartition, int]:
-    """The lag of each partition, out of `query.lastProgress.sources[0].latestOffset`."""
-    reported: Reported = json.loads(latest_offset)
-    return {
-        TopicPartition(topic, int(partition)): said["lag"]
-        for topic, partitions in reported.items()
-        for partition, said in partitions.items()
-    }

@@ -40,7 +40,7 @@ class SecondSignal:
 def plan_until_the_end(options, moment):
     reader = ZkMessages(options).streamReader(StructType().add("value", BinaryType()))
     try:
-        reader.initialOffset()
+        reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
         os.kill(os.getpid(), signal.SIGTERM)
         signal.pause()
     finally:

@@ -60,12 +60,13 @@ class Scene:
         except NoNodeError:
             return ()
 
-    def start(self, *, once=True, **options):
+    def reading(self, **options):
         given = {"zookeeper.connect": self.kafka.zookeeper_connect, "topics": self.topic, "group.id": self.group}
-        frame = self.spark.readStream.format("zk_messages").options(**{**given, **options})
+        return self.spark.readStream.format("zk_messages").options(**{**given, **options}).schema("value binary").load()
+
+    def start(self, *, once=True, **options):
         writer = (
-            frame.schema("value binary")
-            .load()
+            self.reading(**options)
             .selectExpr("cast(value as string)")
             .writeStream.format("json")
             .option("path", str(self.folder / "out"))

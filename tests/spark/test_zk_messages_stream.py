@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.embedded.waiting import wait_for
-from spark_source.messages.stream_offsets import reported_lag
+from spark_source import source_progress
 from tests.spark.conftest import child_environment
 from tests.spark.stream_scene import WAIT_S, failed, numbers
 
@@ -25,10 +25,10 @@ def test_a_stream_goes_on_where_the_group_stands_and_the_group_where_the_stream_
     batches = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
     assert batches == [6, 6, 6]
     # what the progress reports is what was left behind each batch
-    lags = [sum(reported_lag(p["sources"][0]["latestOffset"]).values()) for p in query.recentProgress]
-    assert lags[:3] == [12, 6, 0]
-    starts = [json.loads(p["sources"][0]["startOffset"]) for p in query.recentProgress[1:2]]
-    assert [sum(of_topic.values()) for of_topic in starts[0].values()] == [12 + 6]
+    progress = [source_progress(p["sources"][0]) for p in query.recentProgress[:3]]
+    assert [sum(p["endOffset"][scene.topic].values()) for p in progress] == [18, 24, 30]
+    assert [p["latestOffset"] for p in progress] == [{scene.topic: {"0": 20, "1": 10}}] * 3
+    assert [p["metrics"]["avgOffsetsBehindLatest"] for p in progress] == [6, 3, 0]
 
     # restarted, with a partition more: nothing twice, nothing lost
     scene.kafka.add_partitions(scene.topic, 3)
@@ -52,6 +52,14 @@ def test_progress_is_committed_while_the_stream_runs_unless_opted_out(scene):
     scene.run(commitOffsets="false")
     assert scene.output() == numbers((0, range(7)), (1, range(3)))
     assert scene.committed() == {"0": 5, "1": 3}
+
+
+def test_what_a_stream_refuses_reaches_the_user_and_so_does_trigger_once(scene):
+    scene.produce(0, 1)
+    assert failed(scene.start(endingOffsets="5")).startswith("endingOffsets: is for batch reads")
+    writer = scene.reading().writeStream.format("noop").option("checkpointLocation", str(scene.folder / "once"))
+    assert "use Trigger.AvailableNow, or set commitOffsets=false" in failed(writer.trigger(once=True).start())
+    assert scene.committed() == {}
 
 
 def test_ownership_is_claimed_while_the_stream_runs_and_released_when_it_stops(scene):

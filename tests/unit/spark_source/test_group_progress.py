@@ -5,6 +5,7 @@ import pytest
 from spark_source.errors import LiveGroupError, OwnershipLostError
 from spark_source.messages.group_claim import GroupClaim
 from spark_source.messages.group_progress import GroupProgress
+from zk_layout.errors import SessionExpiredError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
@@ -12,8 +13,13 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
-def store():
-    store = MemoryStore(MemoryZooKeeper())
+def server():
+    return MemoryZooKeeper()
+
+
+@pytest.fixture
+def store(server):
+    store = MemoryStore(server)
     store.start()
     store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}', make_parents=True)
     yield store
@@ -77,6 +83,60 @@ def test_a_claim_is_one_member_that_owns_every_partition(store):
     claim.release()
     claim.release()
     assert (store.get_children("/consumers/g/ids"), store.get_children("/consumers/g/owners/t")) == ((), ())
+
+
+def test_a_member_that_comes_later_ends_a_stream_that_wants_to_be_alone_before_it_commits(store):
+    progress = GroupProgress(store, "g", None, alone=True)
+    progress.commit({A: 5})
+    store.create("/consumers/g/ids/somebody", b"{}", ephemeral=True, make_parents=True)
+    progress.commit({A: 5})
+    with pytest.raises(LiveGroupError, match=r"has live members \(somebody\)"):
+        progress.commit({A: 6})
+    assert committed(store)[0] == 5
+
+
+def test_a_log_of_another_topic_is_committed_though_its_offset_is_the_same(store):
+    progress = GroupProgress(store, "g", None)
+    progress.commit({A: 5})
+    progress.forget([A])
+    store.delete("/brokers/topics/t")
+    store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
+    progress.commit({A: 5})
+    assert store.get_data("/consumers/g/offsets/t/0").stat.mzxid > store.exists("/brokers/topics/t").czxid
+
+
+def test_what_an_expired_session_took_along_is_claimed_again(server, store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A, B])
+    server.expire(store.session_id)
+    assert store.get_children("/consumers/g/ids") == ()
+    claim.hold([A, B])
+    assert store.get_children("/consumers/g/owners/t") == ("0", "1")
+    GroupProgress(store, "g", claim).commit({A: 5})
+
+
+def test_an_earlier_session_of_the_stream_is_nobody_else(server, store):
+    first, second = MemoryStore(server), MemoryStore(server)
+    first.start()
+    second.start()
+    GroupClaim(first, "g", "me").hold([A])
+    again = GroupClaim(second, "g", "me")
+    with pytest.raises(SessionExpiredError, match="an earlier session of g_me is not over yet"):
+        again.hold([A])
+    first.close()
+    again.hold([A])
+    second.close()
+
+
+def test_leaving_without_zookeeper_hides_no_error(server, store):
+    claim = GroupClaim(store, "g")
+    claim.hold([A])
+    server.suspend(store)
+    claim.release()
+    server.resume(store)
+    claim.hold([A])
+    server.expire(store.session_id)
+    claim.release()
 
 
 def test_a_group_with_members_is_not_claimed(store):

@@ -83,6 +83,7 @@ def test_topics_must_be_chosen_and_a_filter_must_compile():
     [
         ({"endingOffsets": "5"}, check_for_stream, "endingOffsets"),
         ({"maxOffsetsPerTrigger": "5"}, check_for_batch, "maxOffsetsPerTrigger"),
+        ({"minOffsetsPerTrigger": "5"}, check_for_batch, "minOffsetsPerTrigger"),
         ({"group.id": "g", "claimOwnership": "true"}, check_for_batch, "claimOwnership"),
         ({"startingOffsets": "latest"}, check_for_batch, "startingOffsets"),
     ],
@@ -105,9 +106,31 @@ def test_every_own_option_is_taken():
         "includeHeaders": "true",
         "fetchTimeoutMs": "5",
         "maxOffsetsPerTrigger": "6",
+        "minOffsetsPerTrigger": "6",
+        "maxTriggerDelay": "90s",
         "commitOffsets": "false",
         "claimOwnership": "true",
         "liveGroup": "allow",
     }
     parse_message_options({**GIVEN, **values})
     assert {option.name for option in OWN_OPTIONS} == values.keys() | {"topics", "whitelist", "blacklist"}
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("90s", 90_000), ("15m", 900_000), ("2 h", 7_200_000), ("500ms", 500), ("7", 7), ("1D", 86_400_000)],
+)
+def test_a_trigger_delay_is_a_time_as_spark_writes_it(text, ms):
+    assert parse_message_options({**GIVEN, "maxTriggerDelay": text}).max_trigger_delay_ms == ms
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"maxTriggerDelay": "soon"}, "must be a time such as 500ms, 30s, 15m or 2h"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "is more than maxOffsetsPerTrigger, 5"),
+    ],
+)
+def test_bounds_of_a_trigger_that_cannot_be_are_refused(given, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        parse_message_options({**GIVEN, **given})

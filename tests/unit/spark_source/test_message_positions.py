@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from legacy_consumer.fetcher import EARLIEST, LATEST
@@ -7,7 +5,6 @@ from spark_source.errors import MissingOffsetsError
 from spark_source.messages.offset_spec import COMMITTED, FROM_EARLIEST, TO_LATEST, OffsetKind, parse_offset_spec
 from spark_source.messages.positions import Logs, Stand, resolve, to_ranges
 from spark_source.messages.ranges import OffsetRange
-from spark_source.messages.stream_offsets import from_json, report, reported_lag, to_json
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 
@@ -105,15 +102,3 @@ def test_what_the_log_does_not_hold_is_said_exactly(start, end, range_read, loss
     ranges, lost = to_ranges({A: start}, {A: end}, LOGS)
     assert ranges == ([] if range_read is None else [OffsetRange(A, *range_read)])
     assert [str(each) for each in lost] == ([] if loss is None else [loss])
-
-
-def test_offsets_of_a_stream_are_what_starting_offsets_takes():
-    kept = to_json({B: 2, A: 1})
-    assert json.dumps(kept) == '{"t": {"0": 1, "1": 2}}'
-    assert from_json(kept) == {A: 1, B: 2}
-    assert dict(parse_offset_spec("startingOffsets", json.dumps(kept)).given) == {A: 1, B: 2}
-
-
-def test_lag_is_reported_behind_what_was_planned():
-    reported = report({A: 100, B: 50}, {A: 70, B: 60})
-    assert reported_lag(json.dumps(reported)) == {A: 30, B: 0}

@@ -44,6 +44,8 @@ OTHER_VALUES = {
         "includeHeaders": (MESSAGES, "true"),
         "fetchTimeoutMs": (MESSAGES, "9"),
         "maxOffsetsPerTrigger": (MESSAGES, "9"),
+        "minOffsetsPerTrigger": (MESSAGES, "9"),
+        "maxTriggerDelay": (MESSAGES, "9s"),
         "commitOffsets": (GROUP, "false"),
         "claimOwnership": (GROUP, "true"),
         "liveGroup": (GROUP, "allow"),

@@ -1,0 +1,237 @@
+"""What runs on the driver for a stream: looks at the cluster, decides by stream_plan, commits, and divides a batch.
+
+All before `start` of advance has been processed: this is where it becomes the group's committed offset, and nowhere
+else. What is committed is filtered by what ZooKeeper says of the topics in the same look. Spark's own call of commit
+names the same offsets later, after another look, and for the last batch never; it is not listened to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from spark_source.errors import LostLog
+from spark_source.messages.batch import log_notes, report_loss
+from spark_source.messages.cluster import Cluster, Topics
+from spark_source.messages.group_claim import GroupClaim, refuse_members
+from spark_source.messages.group_progress import GroupProgress
+from spark_source.messages.offset_spec import OffsetKind
+from spark_source.messages.options import LiveGroup, MessageOptions
+from spark_source.messages.planned_znodes import Znodes, read_znodes
+from spark_source.messages.positions import resolve
+from spark_source.messages.ranges import OffsetRange
+from spark_source.messages.stream_offsets import NOT_BEGUN, StreamOffsets, ranges_between
+from spark_source.messages.stream_plan import (
+    Found,
+    Standing,
+    is_of_earlier_topic,
+    may_commit,
+    plan_batch,
+    sort_partitions,
+)
+from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LOWER_END_S = 60.0
+"""So long a log end is asked for again that lies before where the stream goes on. A broker that was killed needs some
+seconds after its start until it says again how far its log reaches, and longer if a follower does not come back."""
+_AGAIN_S = 0.5
+_LEAST_WAIT_S = 0.1
+"""Without a trigger interval Spark asks every 10 ms for something new; ZooKeeper and brokers are asked less often."""
+_TRIES = 3
+"""Of a query that cannot wait for its next trigger, while ZooKeeper does not answer."""
+
+Offsets = dict[TopicPartition, int]
+_ZOOKEEPER_AWAY = (ConnectionLostError, ConnectTimeoutError, SessionExpiredError)
+
+
+class StreamDriver:
+    """All that is open for a stream, and what is remembered between two batches. Used by one thread.
+
+    cluster: another one than the options name, for tests.
+    """
+
+    def __init__(self, options: MessageOptions, cluster: Cluster | None = None) -> None:
+        self._options = options
+        self._cluster = cluster or Cluster(options)
+        self._claim: GroupClaim | None = None
+        self._progress: GroupProgress | None = None
+        self._target: tuple[StreamOffsets, Offsets] | None = None
+        self._ends: Offsets = {}
+        self._idle_from: StreamOffsets | None = None
+        self._asked_at = 0.0
+        self._planned_at: float | None = None
+
+    def open(self) -> None:
+        """Connect, and see to the group. Raises: LiveGroupError, ConfigError and what Cluster raises."""
+        options = self._options
+        log_notes(options)
+        try:
+            self._cluster.open()
+            self._cluster.check_access()
+            group = options.group
+            if group is not None:
+                alone = options.live_group is LiveGroup.FAIL and not options.claim_ownership
+                if options.claim_ownership:
+                    self._claim = GroupClaim(self._cluster.store, group, options.config.consumer_id)
+                    self._claim.hold(self._cluster.topics(must_exist=False).partitions)
+                elif options.commit_offsets and alone:
+                    refuse_members(self._cluster.store, group)
+                if options.commit_offsets:
+                    self._progress = GroupProgress(self._cluster.store, group, self._claim, alone=alone)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Leave the group and free everything; raises nothing that would hide why it is called."""
+        try:
+            if self._claim is not None:
+                self._claim.release()
+        finally:
+            self._cluster.close()
+
+    def stop_at_present(self) -> None:
+        """Read nothing that comes later than now."""
+        topics = self._cluster.topics(must_exist=False)
+        now = sort_partitions(NOT_BEGUN, topics.partitions, topics.origins)
+        ends = self._cluster.log_ends(topics.partitions)
+        self._target = StreamOffsets(dict.fromkeys(ends, 0), now.marks), ends
+
+    def advance(self, start: StreamOffsets, most: int | None) -> StreamOffsets:
+        """Where the next batch ends, whose start everything has been processed up to; start if there is nothing new.
+
+        Without ZooKeeper no batch is planned: a claim could be somebody else's by now. Raises: as a batch read;
+        DataLossError, by option; LiveGroupError, OwnershipLostError, CheckpointError.
+        """
+        clock = self._cluster.clock
+        if start == self._idle_from:
+            self._cluster.pause(max(0.0, self._asked_at + _LEAST_WAIT_S - clock.monotonic()))
+        self._asked_at = clock.monotonic()
+        end = self._advance_patiently(start, most)
+        self._idle_from = start if end == start else None
+        return end
+
+    def _advance_patiently(self, start: StreamOffsets, most: int | None) -> StreamOffsets:
+        waits_for_trigger = start.begun and self._target is None
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._plan(start, most)
+            except _ZOOKEEPER_AWAY as error:
+                if waits_for_trigger:
+                    logger.warning("no batch is planned now: %s", error)
+                    break
+                if not tries_left:
+                    raise
+                logger.warning("planning is tried again: %s", error)
+                self._cluster.pause(self._options.config.zookeeper_session_timeout_ms / 1000)
+        return start
+
+    def _plan(self, start: StreamOffsets, most: int | None) -> StreamOffsets:
+        standing, begins, latest, fallen = self._look(start)
+        if self._target is not None:
+            target = self._target[1]
+            # a target that was too low, as a broker said it, is what was there all the same
+            target.update({tp: end for tp, end in latest.items() if target[tp] < standing.going_on.get(tp, 0)})
+            latest = {tp: min(end, target[tp]) for tp, end in latest.items()}
+        goes_on = {**standing.going_on, **begins}
+        with_news = [tp for tp, end in latest.items() if end != goes_on.get(tp)]
+        found = Found(self._cluster.log_begins(with_news), latest, begins, fallen, dict(self._ends))
+        if start.begun and self._is_too_little(start, standing, found):
+            return start
+        end, lost = plan_batch(start, standing, found, most)
+        report_loss(self._options, lost)
+        self._ends.update(latest)
+        if end is not start:
+            self._planned_at = self._cluster.clock.monotonic()
+            if self._progress is not None:
+                self._progress.forget({**standing.anew, **standing.gone})
+        return end
+
+    def _look(self, start: StreamOffsets) -> tuple[Standing, Offsets, Offsets, Offsets]:
+        """What became of the partitions, where new ones begin, where logs end, and which logs have fallen short.
+
+        Commits what is done with. As long as a log ends before where it goes on everything is looked at again, up to
+        LOWER_END_S: the topic may have been made anew meanwhile.
+        """
+        clock = self._cluster.clock
+        lower_since: dict[TopicPartition, float] = {}
+        lowest: Offsets = {}
+        while True:
+            topics = self._cluster.topics({tp.topic for tp in start.offsets}, must_exist=not start.begun)
+            if self._claim is not None:
+                self._claim.hold(topics.partitions)
+            standing = sort_partitions(start, self._up_to_target(topics), topics.origins)
+            if self._progress is not None:
+                self._progress.commit(may_commit(start, standing))
+            begins = self._begins(start, standing)
+            latest = self._cluster.log_ends(standing.read)
+            goes_on = {**standing.going_on, **begins}
+            lower = {tp: end for tp, end in latest.items() if end < goes_on.get(tp, end)}
+            now = clock.monotonic()
+            for tp in lower.keys() - lower_since.keys():
+                logger.warning(
+                    "%s: its log ends at %d, before %d where it goes on: asked again for %g s",
+                    tp, lower[tp], goes_on[tp], LOWER_END_S,
+                )  # fmt: skip
+            lower_since = {tp: lower_since.get(tp, now) for tp in lower}
+            lowest = {tp: min(end, lowest.get(tp, end)) for tp, end in lower.items()}
+            if all(now - since >= LOWER_END_S for since in lower_since.values()):
+                return standing, begins, latest, lowest
+            self._cluster.pause(_AGAIN_S)
+
+    def _up_to_target(self, topics: Topics) -> Collection[TopicPartition]:
+        """Those to read: with a target no partition, and no topic of the same name, that came later."""
+        if self._target is None:
+            return topics.partitions
+        known = self._target[0]
+        return [
+            tp
+            for tp in topics.partitions
+            if tp in known.offsets and not is_of_earlier_topic(known, tp, topics.origins[tp.topic])
+        ]
+
+    def _begins(self, start: StreamOffsets, standing: Standing) -> Offsets:
+        """Where new partitions begin: at first where startingOffsets says, later where the group stands, if it does.
+
+        Those that are missing begin where their log does.
+        """
+        spec = self._options.starting
+        fresh = sorted(standing.fresh)
+        if not start.begun:
+            logs = self._cluster.logs(fresh)
+            return resolve("startingOffsets", spec, fresh, logs, self._cluster.stand(spec, fresh))
+        if not fresh or spec.kind is not OffsetKind.COMMITTED:
+            return {}
+        return dict(self._cluster.stand(spec, fresh).committed)
+
+    def _is_too_little(self, start: StreamOffsets, standing: Standing, found: Found) -> bool:
+        least, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms
+        if least is None or self._target is not None or self._planned_at is None:
+            return False
+        if (self._cluster.clock.monotonic() - self._planned_at) * 1000 >= delay_ms:
+            return False
+        return sum(each.size for each in ranges_between(start, plan_batch(start, standing, found, None)[0])) < least
+
+    def log_ends(self) -> Mapping[TopicPartition, int]:
+        """Where the logs ended when the last batch was planned."""
+        return self._ends
+
+    def tasks(self, start: StreamOffsets, end: StreamOffsets) -> tuple[list[OffsetRange], Znodes]:
+        """What a batch reads, and what executors need to know of ZooKeeper: all that was planned, whatever brokers say.
+
+        Only a topic that was deleted since has nothing left to read. Raises: DataLossError, by option; ZooKeeperError.
+        """
+        ranges = ranges_between(start, end)
+        origins = self._cluster.origins([each.partition for each in ranges])
+        lost = [
+            LostLog(each.partition, each.start, each.end, again=each.partition.topic in origins)
+            for each in ranges
+            if is_of_earlier_topic(end, each.partition, origins.get(each.partition.topic))
+        ]
+        report_loss(self._options, lost)
+        vanished = {each.partition for each in lost}
+        left = [each for each in ranges if each.partition not in vanished]
+        return left, read_znodes(self._cluster.store, [each.partition for each in left])

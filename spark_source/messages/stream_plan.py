@@ -1,0 +1,144 @@
+"""Decides what the next batch of a stream reads. No I/O, no clock.
+
+    sort_partitions    what became of each partition since the last batch: goes on, new, made anew, gone, not chosen
+    plan_batch         where each begins and ends, and what is lost
+
+A topic is another one only on evidence: its id or the zxid of its creation, see legacy_consumer.offsets.judgement. A
+log that ends before the offset where it goes on is no evidence: a broker that was just started may say less than there
+is. The driver asks again for a while; a log that is still short then goes on at the lowest end that was said, for
+messages after it were not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from legacy_consumer.offsets.judgement import TopicOrigin, Verdict, judge, metadata_of, written_in_kafka
+from spark_source.errors import CheckpointError, Lost, LostLog
+from spark_source.messages.ranges import limit_ends
+from spark_source.messages.stream_offsets import StreamOffsets
+from zk_layout.model import TopicPartition
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What became of the partitions of a stream.
+
+    going_on, anew, fresh: of the chosen topics. aside: of topics that are there and not chosen (any more).
+    gone: with their topics, or in a topic made anew with fewer. anew, gone: how far the earlier log was read.
+    marks: which topic of its name each one is now.
+    """
+
+    going_on: Offsets
+    anew: Offsets
+    fresh: Collection[TopicPartition]
+    aside: Offsets
+    gone: Offsets
+    marks: Mapping[str, str]
+
+    @property
+    def read(self) -> list[TopicPartition]:
+        """What there is to read, sorted."""
+        return sorted([*self.going_on, *self.anew, *self.fresh])
+
+
+def sort_partitions(
+    start: StreamOffsets, chosen: Collection[TopicPartition], origins: Mapping[str, TopicOrigin]
+) -> Standing:
+    """origins: of the chosen topics and of those in start, as far as they exist.
+
+    Raises: CheckpointError if start names a partition that its topic never had.
+    """
+    wanted = set(chosen)
+    chosen_topics = {tp.topic for tp in wanted}
+    going_on: dict[TopicPartition, int] = {}
+    anew: dict[TopicPartition, int] = {}
+    aside: dict[TopicPartition, int] = {}
+    gone: dict[TopicPartition, int] = {}
+    for tp, offset in start.offsets.items():
+        origin = origins.get(tp.topic)
+        if origin is None:
+            gone[tp] = offset
+        elif tp.topic not in chosen_topics:
+            aside[tp] = offset
+        elif is_of_earlier_topic(start, tp, origin):
+            (anew if tp in wanted else gone)[tp] = offset
+        elif tp in wanted:
+            going_on[tp] = offset
+        else:
+            raise CheckpointError(f"names {tp}, a partition that the topic does not have")
+    marks = {topic: metadata_of(origins[topic]) for topic in chosen_topics}
+    marks.update((tp.topic, start.topics[tp.topic]) for tp in aside if tp.topic in start.topics)
+    return Standing(going_on, anew, wanted - start.offsets.keys(), aside, gone, marks)
+
+
+def is_of_earlier_topic(reached: StreamOffsets, tp: TopicPartition, now: TopicOrigin | None) -> bool:
+    """Whether the offset in `reached` is of a topic that was deleted since, one of the same name created or not."""
+    written = written_in_kafka(reached.offsets[tp], reached.topics.get(tp.topic, ""))
+    return now is None or judge(written, now).verdict is Verdict.EARLIER_TOPIC
+
+
+def may_commit(start: StreamOffsets, standing: Standing) -> Offsets:
+    """What the group has done with and may be told: no offset of another topic, nor of one that is not read any more.
+
+    A checkpoint of version 1 does not say which topic its offsets are of; they wait for the end of the next batch.
+    """
+    return {tp: offset for tp, offset in standing.going_on.items() if tp.topic in start.topics}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What brokers and the group say of the partitions to read; one whose topic vanished meanwhile is missing.
+
+    earliest: at least of those whose log does not end where they go on. begins: where new ones begin, if not at
+    earliest. fallen: those whose log ends before where they go on, and the lowest end that was said; asked for long
+    enough. known_ends: where logs ended when they were seen last.
+    """
+
+    earliest: Offsets
+    latest: Offsets
+    begins: Offsets
+    fallen: Offsets
+    known_ends: Offsets
+
+
+def plan_batch(
+    start: StreamOffsets, standing: Standing, found: Found, most: int | None
+) -> tuple[StreamOffsets, list[Lost | LostLog]]:
+    """Where the next batch ends, start itself if there is nothing to do; and what is lost.
+
+    most: so many offsets at most, shared among the partitions by what there is to read of them.
+    """
+    lost: list[Lost | LostLog] = [
+        LostLog(tp, offset, found.known_ends.get(tp), again=tp.topic in standing.marks)
+        for tp, offset in sorted({**standing.gone, **standing.anew}.items())
+    ]
+    positions: dict[TopicPartition, int] = {}
+    for tp in standing.read:
+        if tp not in found.latest:
+            continue
+        earliest, latest = found.earliest.get(tp, 0), found.latest[tp]
+        position = standing.going_on.get(tp, found.begins.get(tp, earliest))
+        if tp in standing.anew:
+            position = earliest
+        elif tp in found.fallen:
+            lost.append(Lost(tp, position, position, earliest, found.fallen[tp]))
+            # whose offset nobody knows for this topic's, of a checkpoint of version 1 or given, is read from its begin
+            position = found.fallen[tp] if tp.topic in start.topics else earliest
+        if position < earliest:
+            lost.append(Lost(tp, position, earliest, earliest, latest))
+            position = earliest
+        positions[tp] = position
+    ends = {tp: max(at, found.latest[tp]) for tp, at in positions.items()}
+    reached = limit_ends(positions, ends, most) if most is not None else ends
+    kept = {**standing.aside, **{tp: offset for tp, offset in standing.going_on.items() if tp not in positions}}
+    end = StreamOffsets(
+        {**kept, **reached},
+        standing.marks,
+        {tp: at for tp, at in positions.items() if start.offsets.get(tp) != at},
+    )
+    is_unchanged = start.begun and (end.offsets, end.topics) == (start.offsets, start.topics)
+    return (start if is_unchanged else end), lost

@@ -1,0 +1,351 @@
+"""Batches of a stream as they are planned, one behaviour each; the worlds of tests/simulation mix them."""
+
+import json
+import logging
+
+import pytest
+
+from legacy_consumer.errors import OffsetOutOfRangeError
+from spark_source.errors import CheckpointError, DataLossError, LiveGroupError, RangeReadError
+from spark_source.messages.cluster import Cluster
+from spark_source.messages.options import parse_message_options
+from spark_source.messages.ranges import OffsetRange
+from spark_source.messages.reader import read_what_is_left
+from spark_source.messages.stream_driver import LOWER_END_S, StreamDriver
+from spark_source.messages.stream_offsets import NOT_BEGUN, StreamOffsets
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+A, B, U = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+class Brokers:
+    """Logs of (begin, end), and a clock on which waiting takes no time. later: {seconds: what happens then}."""
+
+    def __init__(self):
+        self.logs = {}
+        self.now = 0.0
+        self.later = {}
+
+    def monotonic(self):
+        return self.now
+
+    def wait(self, event, timeout_s):
+        self.now += timeout_s
+        for at in [at for at in self.later if at <= self.now]:
+            self.later.pop(at)()
+        return False
+
+    def earliest(self, partitions):
+        return {tp: self.logs[tp][0] for tp in partitions if tp in self.logs}
+
+    def latest(self, partitions):
+        return {tp: self.logs[tp][1] for tp in partitions if tp in self.logs}
+
+    def close(self):
+        pass
+
+
+class Reachable(Cluster):
+    def check_access(self):
+        pass
+
+
+class Scene:
+    def __init__(self):
+        self.server = MemoryZooKeeper()
+        self.operator = MemoryStore(self.server)
+        self.operator.start()
+        for path in ("/brokers/ids", "/brokers/topics", "/consumers"):
+            self.operator.ensure_path(path)
+        self.brokers = Brokers()
+
+    def topic(self, name, *logs):
+        document = {"version": 1, "partitions": {str(n): [0] for n in range(len(logs))}}
+        self.operator.create(f"/brokers/topics/{name}", json.dumps(document).encode())
+        self.brokers.logs.update({TopicPartition(name, n): log for n, log in enumerate(logs)})
+
+    def delete(self, name):
+        self.operator.delete(f"/brokers/topics/{name}")
+        for tp in [tp for tp in self.brokers.logs if tp.topic == name]:
+            del self.brokers.logs[tp]
+
+    def commit(self, tp, offset):
+        self.operator.create(f"/consumers/g/offsets/{tp.topic}/{tp.partition}", b"%d" % offset, make_parents=True)
+
+    def committed(self, tp):
+        path = f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
+        return int(self.operator.get_data(path).data) if self.operator.exists(path) else None
+
+    def driver(self, topics="t", **options):
+        given = {"zookeeper.connect": "m:1", "topics": topics, "group.id": "g", **options}
+        parsed = parse_message_options(given)
+        self.store = MemoryStore(self.server)
+        driver = StreamDriver(parsed, Reachable(parsed, self.store, self.brokers, self.brokers))
+        driver.open()
+        return driver
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+def planned(driver, start, end):
+    return [(each.partition, each.start, each.end) for each in driver.tasks(start, end)[0]]
+
+
+def test_the_first_batch_says_itself_where_it_begins(scene):
+    scene.topic("t", (10, 100), (0, 50))
+    scene.commit(A, 40)
+    driver = scene.driver()
+    end = driver.advance(NOT_BEGUN, 30)
+    assert planned(driver, NOT_BEGUN, end) == [(A, 40, 57), (B, 0, 13)]
+    # so it stays the same when it is repeated, whatever the group commits meanwhile
+    scene.operator.set_data("/consumers/g/offsets/t/0", b"90")
+    assert planned(scene.driver(), NOT_BEGUN, end) == [(A, 40, 57), (B, 0, 13)]
+
+
+def test_a_gap_that_retention_made_is_skipped_in_one_step_and_takes_no_share(scene, caplog):
+    scene.topic("t", (19_900, 20_000), (0, 1000))
+    scene.commit(A, 100)
+    driver = scene.driver(failOnDataLoss="false")
+    end = driver.advance(NOT_BEGUN, 110)
+    assert planned(driver, NOT_BEGUN, end) == [(A, 19_900, 19_910), (B, 0, 100)]
+    assert [record.message for record in caplog.records if "lost" in record.message] == [
+        "lost: t/0: 19800 offsets from 100 on are gone, the log holds 19900 to 20000"
+    ]
+    with pytest.raises(DataLossError, match="19800 offsets from 100 on are gone"):
+        scene.driver().advance(NOT_BEGUN, None)
+
+
+def test_an_added_topic_begins_where_its_log_does_or_where_the_group_stands(scene):
+    scene.topic("t", (0, 10))
+    scene.topic("u", (4000, 5000))
+    first = scene.driver().advance(NOT_BEGUN, None)
+    driver = scene.driver("t,u")
+    assert planned(driver, first, driver.advance(first, 1000)) == [(U, 4000, 5000)]
+    scene.commit(U, 4900)
+    driver = scene.driver("t,u")
+    assert planned(driver, first, driver.advance(first, 1000)) == [(U, 4900, 5000)]
+
+
+def test_a_topic_made_anew_while_the_query_is_stopped_is_read_from_its_begin_and_not_committed_before(scene):
+    scene.topic("t", (0, 1000))
+    end = scene.driver().advance(NOT_BEGUN, None)
+    scene.delete("t")
+    scene.topic("t", (0, 1500))
+    with pytest.raises(DataLossError, match="was deleted and created again: whatever it had from 1000 on was not read"):
+        scene.driver().advance(end, None)
+    driver = scene.driver(failOnDataLoss="false")
+    again = driver.advance(end, None)
+    assert planned(driver, end, again) == [(A, 0, 1500)]
+    assert scene.committed(A) is None
+    driver.advance(again, None)
+    assert scene.committed(A) == 1500
+
+
+def test_a_topic_that_is_not_read_any_more_is_left_alone_and_kept_in_mind(scene):
+    scene.topic("t", (0, 100))
+    scene.topic("u", (0, 100))
+    driver = scene.driver("t,u", claimOwnership="true")
+    both = driver.advance(NOT_BEGUN, None)
+    driver.close()
+    scene.commit(U, 20)
+    scene.brokers.logs[A] = (0, 105)
+    driver = scene.driver("t", claimOwnership="true")
+    end = driver.advance(both, None)
+    assert (scene.committed(A), scene.committed(U)) == (100, 20)
+    assert end.offsets == {A: 105, U: 100}
+    driver.close()
+
+
+def test_a_claiming_query_goes_on_without_a_topic_that_is_deleted(scene):
+    scene.topic("t", (0, 50))
+    scene.topic("u", (0, 50))
+    driver = scene.driver("t,u", claimOwnership="true", failOnDataLoss="false")
+    both = driver.advance(NOT_BEGUN, None)
+    scene.delete("u")
+    scene.brokers.logs[A] = (0, 60)
+    end = driver.advance(both, None)
+    assert planned(driver, both, end) == [(A, 50, 60)]
+    assert driver.advance(end, None) is end
+    assert (scene.committed(A), scene.committed(U)) == (60, None)
+    scene.topic("u", (0, 7))
+    assert planned(driver, end, driver.advance(end, None)) == [(U, 0, 7)]
+
+
+def test_a_log_end_that_is_lower_for_a_while_is_waited_for(scene, caplog):
+    scene.topic("t", (0, 20_500), (0, 10))
+    driver = scene.driver()
+    end = driver.advance(NOT_BEGUN, None)
+    scene.brokers.logs[A] = (0, 20_000)
+    scene.brokers.later[scene.brokers.now + LOWER_END_S - 5] = lambda: scene.brokers.logs.update({A: (0, 20_510)})
+    again = driver.advance(end, None)
+    assert planned(driver, end, again) == [(A, 20_500, 20_510)]
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "t/0: its log ends at 20000, before 20500 where it goes on: asked again for 60 s"
+    ]
+
+
+def test_a_log_that_stays_shorter_has_lost_messages_and_goes_on_at_the_lowest_end_seen(scene):
+    scene.topic("t", (0, 20_500))
+    end = scene.driver().advance(NOT_BEGUN, None)
+    scene.brokers.logs[A] = (0, 20_000)
+    scene.brokers.later[LOWER_END_S / 2] = lambda: scene.brokers.logs.update({A: (0, 20_300)})
+    driver = scene.driver(failOnDataLoss="false")
+    again = driver.advance(end, None)
+    assert planned(driver, end, again) == [(A, 20_000, 20_300)]
+    with pytest.raises(DataLossError, match="20500 lies beyond its end"):
+        scene.driver().advance(end, None)
+
+
+def test_available_now_reads_what_a_broker_did_not_say_at_once_and_nothing_later(scene):
+    scene.topic("t", (0, 100))
+    end = scene.driver().advance(NOT_BEGUN, None)
+    scene.brokers.logs[A] = (0, 90)
+    scene.brokers.later[10.0] = lambda: scene.brokers.logs.update({A: (0, 120)})
+    driver = scene.driver()
+    driver.stop_at_present()
+    again = driver.advance(end, None)
+    assert planned(driver, end, again) == [(A, 100, 120)]
+    scene.brokers.logs[A] = (0, 130)
+    scene.topic("u", (0, 5))
+    assert driver.advance(again, None) is again
+
+
+def test_a_checkpoint_of_version_1_is_gone_on_from_and_marked(scene):
+    scene.topic("t", (0, 100))
+    driver = scene.driver()
+    old = StreamOffsets({A: 60})
+    end = driver.advance(old, None)
+    assert scene.committed(A) is None  # it does not say which topic it is of
+    assert planned(driver, old, end) == [(A, 60, 100)]
+    assert list(end.topics) == ["t"]
+    driver.advance(end, None)
+    assert scene.committed(A) == 100
+
+
+def test_a_checkpoint_with_a_partition_that_the_topic_lacks_is_refused_and_nothing_is_committed(scene):
+    scene.topic("t", (0, 100), (0, 100))
+    with pytest.raises(CheckpointError, match="names t/9, a partition that the topic does not have"):
+        scene.driver().advance(StreamOffsets({A: 5, TopicPartition("t", 9): 5}), None)
+    assert scene.committed(A) is None
+
+
+def test_a_member_that_comes_beside_a_stream_ends_it_before_it_overwrites_anything(scene):
+    scene.topic("t", (0, 100))
+    driver = scene.driver()
+    end = driver.advance(NOT_BEGUN, 10)
+    end = driver.advance(end, 10)
+    assert scene.committed(A) == 10
+    scene.operator.create("/consumers/g/ids/somebody", b"{}", ephemeral=True, make_parents=True)
+    with pytest.raises(LiveGroupError):
+        driver.advance(end, 10)
+    assert scene.committed(A) == 10
+
+
+def test_without_zookeeper_no_batch_is_planned_and_with_it_the_group_is_claimed_again(scene):
+    scene.topic("t", (0, 100))
+    driver = scene.driver(claimOwnership="true")
+    end = driver.advance(NOT_BEGUN, 10)
+    scene.server.suspend(scene.store)
+    scene.server.expire(scene.store.session_id)
+    assert driver.advance(end, 10) is end
+    scene.server.resume(scene.store)
+    assert driver.advance(end, 10).offsets == {A: 20}
+    assert scene.committed(A) == 10
+    assert scene.operator.get_children("/consumers/g/owners/t") == ("0",)
+
+
+def test_available_now_does_not_end_unfinished_because_zookeeper_is_away(scene):
+    scene.topic("t", (0, 100))
+    driver = scene.driver()
+    end = driver.advance(NOT_BEGUN, 10)
+    driver = scene.driver()
+    driver.stop_at_present()
+    scene.server.suspend(scene.store)
+    scene.brokers.later[scene.brokers.now + 7] = lambda: scene.server.resume(scene.store)
+    assert driver.advance(end, None).offsets == {A: 100}
+    scene.server.suspend(scene.store)
+    with pytest.raises(ConnectionLostError):
+        driver.advance(end, None)
+
+
+def test_a_batch_waits_for_enough_to_read_and_not_for_ever(scene):
+    scene.topic("t", (0, 1))
+    driver = scene.driver(minOffsetsPerTrigger="100", maxTriggerDelay="10m")
+    end = driver.advance(NOT_BEGUN, None)
+    scene.brokers.logs[A] = (0, 50)
+    assert driver.advance(end, None) is end
+    scene.brokers.now += 599
+    assert driver.advance(end, None) is end
+    scene.brokers.now += 2
+    end = driver.advance(end, None)
+    assert end.offsets == {A: 50}
+    scene.brokers.logs[A] = (0, 151)
+    assert driver.advance(end, None).offsets == {A: 151}
+    # and with Trigger.AvailableNow for nothing
+    driver.stop_at_present()
+    assert driver.advance(end, None).offsets == {A: 151}
+
+
+# --- how a task goes on
+
+
+def read_all(read, brokers, *, fail=False, log=None):
+    wanted = OffsetRange(A, 0, 10)
+    return list(
+        read_what_is_left(
+            read, wanted, lambda: log, fail_on_data_loss=fail, patience_s=60.0, clock=brokers
+        )
+    )  # fmt: skip
+
+
+def test_a_task_waits_for_a_broker_that_says_less_than_was_planned():
+    brokers = Brokers()
+
+    def read(left):
+        if brokers.now < 50:
+            raise OffsetOutOfRangeError(A, 5, 0, 3)
+        yield from range(left.start, left.end)
+
+    assert read_all(read, brokers) == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_what_stays_beyond_the_end_is_lost_after_a_while(fail, caplog):
+    def read(left):
+        raise OffsetOutOfRangeError(A, 5, 0, 3)
+
+    if fail:
+        with pytest.raises(DataLossError):
+            read_all(read, Brokers(), fail=True)
+    else:
+        assert read_all(read, Brokers()) == []
+        assert "lost: t/0: 5 lies beyond its end, the log holds 0 to 3" in caplog.text
+
+
+def test_the_tail_of_a_range_is_given_up_only_if_it_is_not_there_and_loss_is_allowed(caplog):
+    def read(left):
+        yield 1
+        raise RangeReadError(A, 7, 10, "no message came")
+
+    assert read_all(read, Brokers(), log=(0, 7)) == [1]
+    assert "lost: t/0: 3 before 10 are not there, the log holds 0 to 7" in caplog.text
+    for fail, log in ((True, (0, 7)), (False, (0, 8)), (False, None)):
+        with pytest.raises(RangeReadError):
+            read_all(read, Brokers(), fail=fail, log=log)
+
+
+def test_a_topic_that_a_filter_chooses_later_is_read_from_its_begin(scene):
+    scene.topic("t", (0, 10))
+    given = {"zookeeper.connect": "m:1", "whitelist": "t|u", "startingOffsets": "latest"}
+    parsed = parse_message_options(given)
+    driver = StreamDriver(parsed, Reachable(parsed, MemoryStore(scene.server), scene.brokers, scene.brokers))
+    driver.open()
+    begin = driver.advance(NOT_BEGUN, None)
+    assert begin.offsets == {A: 10}
+    scene.topic("u", (0, 3))
+    assert planned(driver, begin, driver.advance(begin, None)) == [(U, 0, 3)]

@@ -1,0 +1,44 @@
+"""What Spark's worker is told by the readers of streams."""
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, StructType
+
+from spark_source.errors import SchemaMismatchError
+from spark_source.source import ZkMessages, ZkOffsets
+from zk_layout.errors import ConfigError
+
+CONNECT = {"zookeeper.connect": "h:1"}
+VALUE = StructType().add("value", BinaryType())
+
+
+@pytest.mark.parametrize(
+    ("source", "schema", "error", "reason"),
+    [
+        (ZkMessages({**CONNECT, "topics": "t", "endingOffsets": "5"}), VALUE, ConfigError, "a stream has no end"),
+        (ZkMessages({**CONNECT, "topics": "t", "maxOffsetPerTrigger": "5"}), VALUE, ConfigError, "did you mean"),
+        (ZkMessages({**CONNECT, "topics": "t"}), StructType().add("worth", BinaryType()), SchemaMismatchError, "worth"),
+        (ZkOffsets({**CONNECT, "mode": "x"}), VALUE, ConfigError, "mode"),
+    ],
+)
+def test_a_stream_that_cannot_be_says_why_at_whatever_spark_calls_first(source, schema, error, reason):
+    # an error of streamReader itself Spark's worker hides behind one of its own
+    reader = source.streamReader(schema)
+    for call in (
+        reader.initialOffset,
+        reader.getDefaultReadLimit,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: reader.partitions({}, {}),
+        lambda: reader.read(None),
+    ):
+        with pytest.raises(error, match=reason):
+            call()
+    reader.stop()
+
+
+def test_trigger_once_is_refused_where_its_batch_would_not_be_committed():
+    reader = ZkMessages({**CONNECT, "topics": "t", "group.id": "g"}).streamReader(VALUE)
+    # so that ReadAllAvailable can only be Trigger.Once
+    assert reader.getDefaultReadLimit() == ReadMaxRows(2**63 - 1)
+    with pytest.raises(ConfigError, match=r"use Trigger\.AvailableNow, or set commitOffsets=false"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
