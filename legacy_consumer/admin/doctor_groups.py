@@ -89,8 +89,7 @@ def examine_groups(
 
 
 def _of_group(found: GroupDescription, topics: set[str], *, is_quiet: bool) -> Iterator[Finding]:
-    for warning in found.warnings:
-        yield _of_warning(found.group, warning)
+    yield from _of_warnings(found)
     yield from _permanent_members(found)
     yield from _unreadable(found, topics)
     yield from _holds(found)
@@ -156,6 +155,19 @@ def _unreadable(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
             f"group {found.group}: owners cannot be read: {_some(owners, '; ')}",
             "an owner goes with its session; delete one that is not ephemeral with ZooKeeper's own client",
         )
+
+
+def _of_warnings(found: GroupDescription) -> Iterator[Finding]:
+    """A few of each kind: anybody may register thousands of members."""
+    by_code: dict[str, list[GroupWarning]] = {}
+    for warning in found.warnings:
+        by_code.setdefault(warning.code, []).append(warning)
+    for code, warnings in by_code.items():
+        for warning in warnings[:_SHOWN]:
+            yield _of_warning(found.group, warning)
+        if len(warnings) > _SHOWN:
+            more = f"{len(warnings) - _SHOWN} more members or topics of which the same is true"
+            yield _of_warning(found.group, GroupWarning(code, more))
 
 
 def _of_warning(group: str, warning: GroupWarning) -> Finding:

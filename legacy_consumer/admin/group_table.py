@@ -23,6 +23,7 @@ from zk_layout.store import ZkStore, Znode
 logger = logging.getLogger(__name__)
 
 _MAX_PARTITION = 2**31 - 1
+_SHOWN = 3
 _NOTHING = WrittenOffset(None)
 
 Key = tuple[str, str, int]
@@ -128,13 +129,20 @@ def _znodes(
         zip([*offset_dirs, *owner_dirs], parents, children, strict=True)
     ):
         is_owner = number >= len(offset_dirs)
+        odd: list[str] = []
         for name in names or ():
             partition = _partition_number(name)
             if partition is None:
-                logger.warning("%s/%s is left out: its name is no partition number", parent, name)
+                odd.append(name)
             elif partitions is None or partitions(partition):
                 keys.append((is_owner, (group, topic, partition)))
                 paths.append(f"{parent}/{name}")
+        if odd:
+            # one line, however many there are: anybody may write in there
+            some = ", ".join(odd[:_SHOWN]) + (", ..." if len(odd) > _SHOWN else "")
+            logger.warning(
+                "%s: %d znodes are left out, whose names are no partition numbers: %s", parent, len(odd), some
+            )
     return keys, paths
 
 

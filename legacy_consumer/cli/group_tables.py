@@ -21,6 +21,7 @@ GOOD = "green"
 _STYLES = {Kind.OK: GOOD, Kind.UNKNOWN: ODD, Kind.WARNING: ODD}
 _SAID = (Kind.OK, Kind.UNKNOWN, Kind.ERROR)
 _REASONS_SHOWN = 10
+_TOPICS_SHOWN = 20
 
 _PARTITIONS = (
     Column("TOPIC", folds=True),
@@ -94,12 +95,24 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
     if found.members or found.unreadable:
         parts += [Line(""), TableOf(MEMBER_COLUMNS, member_rows(found, now_ms))]
     below: list[Part] = [Line(note, ODD) for note in notes]
-    below += [Line(f"unreadable: {printable(bad.problem)}", BAD) for bad in found.unreadable]
+    below += unreadable_lines(found)
     below += _reasons(found, verdicts)
     if _is_telling(found.divides_by):
         below.append(Line(f"owners as divided by {', '.join(found.divides_by)}"))
-    below += [Line(f"warning: {printable(warning.text)}", ODD) for warning in found.warnings]
+    below += _some_lines([Line(f"warning: {printable(warning.text)}", ODD) for warning in found.warnings])
     return [*parts, Line(""), *below] if below else parts
+
+
+def unreadable_lines(found: GroupDescription) -> list[Line]:
+    """Why members cannot be read."""
+    return _some_lines([Line(f"unreadable: {printable(bad.problem)}", BAD) for bad in found.unreadable])
+
+
+def _some_lines(lines: list[Line]) -> list[Line]:
+    """Not more than people read: anybody may register thousands of members. JSON has them all."""
+    if len(lines) <= _REASONS_SHOWN:
+        return lines
+    return [*lines[:_REASONS_SHOWN], Line(f"and {len(lines) - _REASONS_SHOWN} more of these", lines[0].style)]
 
 
 def member_rows(found: GroupDescription, now_ms: int) -> list[list[Cell | str]]:
@@ -212,7 +225,10 @@ def _partition_row(
 
 
 def _member_row(member: GroupMember, now_ms: int) -> list[Cell | str]:
-    topics = ", ".join(f"{topic} x {streams}" if streams != 1 else topic for topic, streams in member.subscription)
+    some = member.subscription[:_TOPICS_SHOWN]
+    topics = ", ".join(f"{topic} x {streams}" if streams != 1 else topic for topic, streams in some)
+    if len(member.subscription) > _TOPICS_SHOWN:
+        topics += f" and {len(member.subscription) - _TOPICS_SHOWN} more"
     pattern = "" if member.pattern == "static" else f"{member.pattern} "
     return [
         printable(member.consumer_id),

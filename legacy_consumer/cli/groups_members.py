@@ -10,7 +10,16 @@ import click
 from legacy_consumer.admin.groups import GroupDescription, GroupMember, UnreadableMember, describe_groups
 from legacy_consumer.cli.group_documents import session
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
-from legacy_consumer.cli.group_tables import BAD, MEMBER_COLUMNS, Line, Part, TableOf, count, member_rows, unknown_group
+from legacy_consumer.cli.group_tables import (
+    MEMBER_COLUMNS,
+    Line,
+    Part,
+    TableOf,
+    count,
+    member_rows,
+    unknown_group,
+    unreadable_lines,
+)
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.showing import drawn, print_parts
@@ -128,5 +137,5 @@ def _parts(found: Sequence[GroupDescription]) -> list[Part]:
             parts += [Line(""), TableOf(MEMBER_COLUMNS, member_rows(one, now_ms))]
         if one.unreadable:
             parts.append(Line(""))
-        parts += [Line(f"unreadable: {printable(bad.problem)}", BAD) for bad in one.unreadable]
+        parts += unreadable_lines(one)
     return parts

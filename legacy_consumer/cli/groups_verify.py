@@ -16,6 +16,7 @@ from legacy_consumer.cli.tables import printable, say
 from rebalance.group_strategy import STRATEGIES
 
 _FIELDS = ("group", "code", "topic", "partition", "text")
+_SHOWN = 100
 _BY_NAME = {str(strategy): strategy for strategy in STRATEGIES}
 
 
@@ -90,5 +91,7 @@ def _show(found: Sequence[Verification]) -> None:
                 say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
             continue
         say(f"Group {printable(one.group)} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
-        for problem in one.problems:
+        for problem in one.problems[:_SHOWN]:
             say(f"  {printable(problem.text)}")
+        if len(one.problems) > _SHOWN:
+            say(f"  and {len(one.problems) - _SHOWN} more; --json has them all")

@@ -233,6 +233,10 @@ BAD = {
     "one offset closed": lambda c: (c.commit("bad", "t", 5), c.forbidden.append("/consumers/bad/offsets/t/0")),
     "unreadable offset": lambda c: c.commit("bad", "t", "7\n"),
     "unreadable member": lambda c: c.put("/consumers/bad/ids/x", "?"),
+    "absurd member": lambda c: c.put(
+        "/consumers/bad/ids/x", '{"version":1,"subscription":{"t":2147483647},"pattern":"static"}'
+    ),
+    "deep member": lambda c: c.put("/consumers/bad/ids/x", "[" * 100_000),
     "ghosts": lambda c: c.join("bad", "x", '{"t":1}', ("t", 0), ephemeral=False),
 }
 FAILING = {
@@ -242,6 +246,8 @@ FAILING = {
     "one offset closed": "list describe members verify doctor",
     "unreadable offset": "doctor",
     "unreadable member": "verify doctor",
+    "absurd member": "verify doctor",
+    "deep member": "verify doctor",
     "ghosts": "verify doctor",
 }
 ABOUT_ALL = (
@@ -282,6 +288,21 @@ def test_a_hundred_bad_groups_are_each_named(cluster):
     done = cluster.run("groups", "describe", "--all-groups")
     assert done.out.count("cannot be shown: /consumers/g") == 50
     assert done.out.count("1 partition") == 50
+
+
+def test_thousands_of_odd_znodes_are_a_few_lines(cluster):
+    cluster.topic("t", (0, 10))
+    subscription = json.dumps({f"t{number}": 1 for number in range(2000)})
+    cluster.join("bad", "big", subscription)
+    for number in range(1000):
+        cluster.put(f"/consumers/bad/offsets/t/x{number}", "1")
+        cluster.put(f"/consumers/bad/ids/x{number:03}", "?")
+    for args in (("groups", "describe", "bad"), ("groups", "members", "bad"), ("groups", "verify", "bad"), ("doctor",)):
+        done = cluster.run(*args)
+        assert done.err.count("\n") < 20, args
+        rows = len(re.findall("(?m)^x[0-9]{3} ", done.out))
+        assert done.out.count("\n") - rows < 150, args
+        assert max(map(len, done.out.splitlines())) < 2000, args
 
 
 # Text of strangers.
