@@ -120,8 +120,9 @@ bench-all: .venv/.dev ## every benchmark, about an hour
 simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000)
 	@exec $(bin)/python -m tests.simulation --seeds $(SEEDS) --processes 2
 
-mutants: .venv/.dev ## the code broken on purpose: does the simulation notice?
-	@exec $(bin)/python -m tests.simulation.mutants
+mutants: .venv/.dev ## the code broken on purpose: do the simulation and the tests of the message path notice?
+	@$(bin)/python -m tests.simulation.mutants
+	@exec $(bin)/python -m tests.unit.legacy_consumer.wire.mutants
 
 chaos: .venv/.dev ## a group on real servers and everything that can go wrong (CHAOS_ARGS='--seed 7 --minutes 30')
 	@mkdir -p build

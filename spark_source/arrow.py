@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 
 class ColumnType(Enum):
@@ -46,6 +48,19 @@ ARROW_TYPES = {
     ),
 }
 _MS = pa.timestamp("ms", tz="UTC")
+
+
+_MOST_MS = (2**63 - 1) // 1000
+
+
+def message_times(times_ms: NDArray[np.int64], absent: NDArray[np.bool_]) -> pa.Array:
+    """Times of messages as Spark has them, in us since 1970; null where there is none.
+
+    Null, too, where Spark's type has no room for it: a producer may write whatever it likes, nanoseconds for one.
+    """
+    absent = absent | (times_ms > _MOST_MS) | (times_ms < -_MOST_MS)
+    micros = np.where(absent, 0, times_ms) * 1000
+    return pa.array(micros, pa.int64(), mask=absent if absent.any() else None).cast(ARROW_TYPES[ColumnType.TIMESTAMP])
 
 
 def arrow_schema(columns: Sequence[ArrowColumn]) -> pa.Schema:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.wire import open_fetcher, open_log_offsets
 from legacy_consumer.wire.records import Columns
-from spark_source.arrow import ARROW_TYPES, ColumnType, arrow_schema
+from spark_source.arrow import ARROW_TYPES, ColumnType, arrow_schema, message_times
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.ranges import OffsetRange
 from zk_layout.store import ZkStore
@@ -83,14 +83,14 @@ def _until(run: Columns, end: int) -> Columns:
 
 
 def _as_batch(run: Columns, columns: Sequence[WantedColumn], schema: pa.Schema) -> pa.RecordBatch:
-    made = run.to_arrow([column.source for column in columns if column.source != "topic"])
+    made = run.to_arrow([column.source for column in columns if column.source not in {"topic", "timestamp"}])
     arrays = []
     for column in columns:
         if column.source == "topic":
             name = pa.scalar(run.topic_partition.topic, ARROW_TYPES[ColumnType.STRING])
             arrays.append(pa.repeat(name, len(run)))
         elif column.source == "timestamp":
-            arrays.append(made.column("timestamp").cast(ARROW_TYPES[ColumnType.TIMESTAMP]))
+            arrays.append(message_times(run.timestamps, run.timestamp_types == 0))
         elif column.source == "headers":
             arrays.append(made.column("headers").cast(ARROW_TYPES[ColumnType.HEADERS]))
         elif column.source == "timestampType":

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from legacy_consumer.fetcher import Message
-from spark_source.arrow import ARROW_TYPES, ColumnType, arrow_schema
+from spark_source.arrow import ARROW_TYPES, ColumnType, arrow_schema, message_times
 from spark_source.messages.columns import WantedColumn
 from zk_layout.model import TopicPartition
 
@@ -88,12 +88,7 @@ class MessageArrays:
         return _headers(self._headers)
 
     def _timestamps(self) -> pa.Array:
-        types = np.array(self._time_types, dtype=np.int32)
-        micros = np.array(self._times, dtype=np.int64) * 1000
-        absent = types < 0
-        return pa.array(micros, pa.int64(), mask=absent if absent.any() else None).cast(
-            ARROW_TYPES[ColumnType.TIMESTAMP]
-        )
+        return message_times(np.array(self._times, np.int64), np.array(self._time_types, np.int32) < 0)
 
 
 class _BytesBuilder:

@@ -33,6 +33,11 @@ def main() -> int:
     parser.add_argument(
         "--fetcher", choices=list(FETCHERS), help="with which the Python members fetch (default: drawn from the seed)"
     )
+    parser.add_argument(
+        "--transactions",
+        action=argparse.BooleanOptionalAction,
+        help="write some partitions in transactions, without JVM members (default: drawn from the seed)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw who owned which partition when")
     parser.add_argument("--history", type=Path, metavar="FOLDER", help="keep the history and the members' logs there")
@@ -49,9 +54,13 @@ def main() -> int:
         given.history.mkdir(parents=True, exist_ok=True)
         if list(given.history.glob("*.jsonl")):
             parser.error(f"{given.history} holds a history already: name another folder")
-        return report(given, given.history, run_chaos(given.history, given.seed, given.minutes, say, given.fetcher))
+        return report(given, given.history, _run(given, given.history))
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        return report(given, Path(folder), run_chaos(Path(folder), given.seed, given.minutes, say, given.fetcher))
+        return report(given, Path(folder), _run(given, Path(folder)))
+
+
+def _run(given: argparse.Namespace, folder: Path) -> dict:
+    return run_chaos(folder, given.seed, given.minutes, say, given.fetcher, given.transactions)
 
 
 def say(line: str) -> None:

@@ -23,6 +23,7 @@ FREEZE_S = SESSION_TIMEOUT_S + 1.0
 NO_QUORUM_S = 2.5
 CUT_S = SESSION_TIMEOUT_S + 0.5
 SLOW_S = 4.0
+POWER_OFF_S = 1.0
 BLINK_S = 1.2
 OPERATOR_WAITS_S = 3.0
 SKIPPED = 20
@@ -121,6 +122,16 @@ def controller_kill(world, random, strike):
     strike(broker.name)
     broker.kill()
     world.repair_later(broker.name, broker.start)
+
+
+def power_cut(world, random, strike):
+    """All brokers die at once, so that no replica of any partition is left."""
+    strike("all brokers")
+    for broker in world.kafka.brokers:
+        broker.kill()
+    world.pause(POWER_OFF_S)
+    for broker in world.kafka.brokers:
+        world.repair_later(broker.name, broker.start)
 
 
 def controlled_shutdown(world, random, strike):
@@ -255,6 +266,7 @@ FAULTS = {
         Fault("broker kill -9", "brokers", broker_kill, needs_full_replicas=True),
         Fault("controller kill", "brokers", controller_kill, needs_full_replicas=True),
         Fault("controlled shutdown", "brokers", controlled_shutdown, needs_full_replicas=True),
+        Fault("power cut", "brokers", power_cut, needs_full_replicas=True),
         Fault("more partitions", "brokers", more_partitions, needs_full_replicas=True),
         Fault("ZooKeeper cut off", "proxy", zookeeper_cut, 2),
         Fault("ZooKeeper silent", "proxy", zookeeper_silence, 2),
@@ -274,10 +286,13 @@ SHORT = (
     ("ZooKeeper silent", "operator rewinds"),
     ("no quorum",),
     ("more partitions", "Python member frozen"),
+    ("power cut",),
 )
 """The fixed faults of the short run; who is hit is drawn from the seed."""
 
 
+OF_THE_JVM = frozenset({"JVM member frozen"})
+"""Faults that need such a member."""
 NEEDS_ZOOKEEPER = {"more partitions", "operator rewinds", "operator skips"}
 """Whose own write must not be lost half-way."""
 
@@ -288,9 +303,9 @@ def may_meet(one, other):
     return one.room != other.room and not unsure
 
 
-def drawn(random, together=0.3):
+def drawn(random, together=0.3, without=()):
     """Faults without end, sometimes two of different rooms at once; more partitions only a few times."""
-    names = list(FAULTS)
+    names = [name for name in FAULTS if name not in without]
     weights = [FAULTS[name].weight for name in names]
     grown = 0
     while True:

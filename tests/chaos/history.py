@@ -11,20 +11,21 @@ for appending: what a process wrote before it was killed is there.
               read                offsets {partition: [offset, version]}: the committed ones, after a claim
               assigned            partitions
               revoked             partitions, how: released, dropped (lost with the session, or stolen)
-              delivered           partition, first, last, and seq, the sequence number of the first; asked: when the
-                                  user came for them; looked: when the last look at the lease before them began
+              delivered           partition, first, last, and seq, the sequence number of the first, none if it does
+                                  not hold what was produced; asked: when the user came for them; looked: when the
+                                  last look at the lease before them began
               commit              began, session, offsets {partition: [offset, version seen]}, committed {partition:
                                   [offset, version]}, foreign {the same}, unowned [partition], error
               failed, closed
     JVM       joined, delivered   noted by whoever reads its output
-    runner    member              name, kind; fetcher and how of a Python member: it is started
+    runner    member              name, kind; fetcher, how and isolation of a Python member: it is started
               killed, frozen, thawed          name
               ended               name, code: it left by itself
               fault               fault, target, phase: begin or end, number
               flows               all partitions do, after the faults before
               operator            partition, offset, version, before
               id, owner, offset   what ZooKeeper showed, whenever it changed
-              acked               partition, offset, seq
+              acked, aborted      partition, offset, seq; of a transaction when it is committed, or aborted
               final               owners, offsets: when everybody has left
 """
 
@@ -110,19 +111,19 @@ class Tail:
                 yield from (event_of(line) for line in whole.decode().splitlines())
 
 
-def runs_of(messages: Iterable[tuple[int, int, int]]) -> Iterator[tuple[int, int, int, int]]:
+def runs_of(messages: Iterable[tuple[int, int, int | None]]) -> Iterator[tuple[int, int, int, int | None]]:
     """(partition, first offset, last offset, first number) of each run in which both go up by one.
 
-    messages: (partition, offset, number), in the order in which they were handed out.
+    messages: (partition, offset, number), in the order in which they were handed out; one without a number is a run.
     """
-    runs: dict[int, list[int]] = {}
+    runs: dict[int, tuple[int, int, int | None]] = {}
     for partition, offset, number in messages:
-        run = runs.get(partition)
-        if run is not None and offset == run[1] + 1 and number == run[2] + offset - run[0]:
-            run[1] = offset
-            continue
-        if run is not None:
+        if (run := runs.get(partition)) is not None:
+            first, last, begun = run
+            if number is not None and begun is not None and offset == last + 1 and number == begun + offset - first:
+                runs[partition] = first, offset, begun
+                continue
             yield partition, *run
-        runs[partition] = [offset, offset, number]
+        runs[partition] = offset, offset, number
     for partition, run in runs.items():
         yield partition, *run

@@ -108,6 +108,9 @@ class Story:
         self.writes: dict[int, dict[int, Write]] = defaultdict(dict)
         self.acked: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
         """{partition: {offset: (number, when)}}."""
+        self.aborted: dict[int, dict[int, int]] = defaultdict(dict)
+        """{partition: {offset: number}}."""
+        self.reads_committed: set[str] = set()
         self.resets: list[Event] = []
         self.freezes: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self.faults: list[FaultSpan] = []
@@ -154,6 +157,8 @@ class Story:
 
     def _on_member(self, event: Event) -> None:
         self.kinds[event["name"]] = event["kind"]
+        if event.details.get("isolation") == "read_committed":
+            self.reads_committed.add(event["name"])
         self._names[event["id"]] = event["name"]
 
     def _on_joined(self, event: Event) -> None:
@@ -230,6 +235,9 @@ class Story:
         return next((life for life in reversed(self.lives[partition]) if life.who == who), None)
 
     # Messages and offsets.
+
+    def _on_aborted(self, event: Event) -> None:
+        self.aborted[event["partition"]][event["offset"]] = event["seq"]
 
     def _on_acked(self, event: Event) -> None:
         self.acked[event["partition"]][event["offset"]] = (event["seq"], event.at)

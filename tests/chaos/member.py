@@ -14,6 +14,7 @@ from pathlib import Path
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
 from tests.chaos.history import HistoryFile, runs_of
+from tests.chaos.producing import number_of
 from zk_layout.kazoo_store import KazooStore
 
 COMMIT_EVERY_S = 0.7
@@ -106,12 +107,12 @@ class Looks:
 
 
 def _facts(message):
-    return message.partition(), message.offset(), int(message.value()[:20])
+    return message.partition(), message.offset(), number_of(message.value())
 
 
 def _rows(batch):
     columns = (batch.column(name).to_pylist() for name in ("partition", "offset", "value"))
-    return [(partition, offset, int(value[:20])) for partition, offset, value in zip(*columns, strict=True)]
+    return [(partition, offset, number_of(value)) for partition, offset, value in zip(*columns, strict=True)]
 
 
 def consume(stream, how, history, connector):

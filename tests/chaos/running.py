@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.checker import Rules, check
-from tests.chaos.faults import SHORT, drawn, strike_all
+from tests.chaos.faults import OF_THE_JVM, SHORT, drawn, strike_all
 from tests.chaos.history import load_history
 from tests.chaos.timeline import draw
 from tests.chaos.world import AUDIT_S, FETCHERS, SESSION_TIMEOUT_S, NoFlowError, Plan, World
@@ -19,13 +19,26 @@ QUIET_S = 1.0
 """Between two rounds of faults: what a fault has broken late shows here."""
 
 
-def run_chaos(folder: Path, seed: int, minutes: float | None = None, say=print, fetchers: str | None = None) -> dict:
+def run_chaos(
+    folder: Path,
+    seed: int,
+    minutes: float | None = None,
+    say=print,
+    fetchers: str | None = None,
+    transactions: bool | None = None,
+) -> dict:
     """One run; figures with the violations found.
 
-    minutes: faults drawn for so long; None: the short list, once. fetchers: one of FETCHERS; None: drawn from the seed.
+    minutes: faults drawn for so long; None: the short list, once. fetchers: one of FETCHERS; transactions: see Plan;
+    None: drawn from the seed.
     """
     chosen = random.Random(seed)
     plan = Plan(conflict=chosen.choice(["adopt", "keep"]), fetchers=chosen.choice(list(FETCHERS)))
+    plan = replace(plan, codec=chosen.choice(["gzip", "snappy", "lz4"]), transactions=chosen.random() < 0.5)
+    if transactions is not None:
+        plan = replace(plan, transactions=transactions)
+    if plan.transactions:
+        plan = replace(plan, python=plan.python + plan.jvm, jvm=0)
     if fetchers is not None:
         plan = replace(plan, fetchers=fetchers)
     began = time.monotonic()
@@ -35,7 +48,7 @@ def run_chaos(folder: Path, seed: int, minutes: float | None = None, say=print, 
         world.await_flow(time.monotonic())
         world.pause(WARM_UP_S)
         up = time.monotonic()
-        rounds = iter(SHORT) if minutes is None else drawn(chosen)
+        rounds = iter(SHORT) if minutes is None else drawn(chosen, without=OF_THE_JVM if plan.jvm == 0 else ())
         try:
             for names in rounds:
                 say(f"{time.monotonic() - began:6.1f} s  {', '.join(names)}")

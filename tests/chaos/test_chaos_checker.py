@@ -6,6 +6,7 @@ import pytest
 
 from tests.chaos.checker import Rules, check
 from tests.chaos.history import Event, HistoryFile, Tail, load_history, runs_of
+from tests.chaos.producing import number_of, value_of
 from tests.chaos.timeline import draw
 
 RULES = Rules(audit_s=1.0, session_timeout_s=3.0, settle_s=20.0)
@@ -327,11 +328,60 @@ def test_member_that_ends_with_an_error_is_found(code, names):
     assert names_of(told.judged()) == names
 
 
-def test_message_that_the_brokers_replaced_is_told_apart():
-    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0)
-    told.note(5.5, "p2", "delivered", partition=0, first=5, last=9, seq=4, asked=5.5)
-    figures = told.commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10).judged()
-    assert figures["changed_in_the_log"] == 1
+@pytest.mark.parametrize("number", [5, None], ids=["another message's", "none that can be read"])
+@pytest.mark.parametrize("first", [0, 3], ids=["all", "the last two"])
+def test_wrong_bytes_are_a_violation(first, number):
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None)
+    if first:
+        told.takes(1.9, "p1", 0, first - 1)
+    told.note(2.0, "p1", "delivered", partition=0, first=first, last=4, seq=number, asked=2.0, looked=2.0)
+    figures = second_half(told.commits(2.5, "p1", 5, 0).gives_up(3.0, "p1")).judged()
+    assert names_of(figures) == ["wrong"]
+    assert figures["wrong"] == 5 - first
+
+
+def test_one_wrong_message_in_the_midst_is_a_violation():
+    told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0).takes(5.5, "p2", 5, 6)
+    told.note(5.6, "p2", "delivered", partition=0, first=7, last=7, seq=8, asked=5.6, looked=5.6).takes(5.7, "p2", 8, 9)
+    assert names_of(told.commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10).judged()) == ["wrong"]
+
+
+def in_transactions():
+    """0 to 4 are committed, 5 is a marker, 6 and 7 are aborted, 8 is the marker, 9 is committed."""
+    told = Told().member("p1").acked(0, 4, 1.0).acked(9, 9, 1.0).claims(1.5, "p1", None, None)
+    for offset in (6, 7):
+        told.note(1.0, "producer", "aborted", partition=0, offset=offset, seq=offset)
+    return told
+
+
+def test_ends_of_transactions_and_what_was_aborted_are_no_gaps():
+    told = in_transactions().takes(2.0, "p1", 0, 4).commits(2.1, "p1", 5, 0).takes(2.2, "p1", 9, 9)
+    figures = told.commits(2.5, "p1", 10, 1).gives_up(3.0, "p1").final(4.0, 10).judged()
+    assert figures["violations"] == []
+    assert (figures["acknowledged"], figures["delivered"], figures["aborted"]) == (6, 6, 2)
+
+
+def test_what_was_acknowledged_behind_the_end_of_a_transaction_is_missed():
+    told = in_transactions().takes(2.0, "p1", 0, 3).takes(2.2, "p1", 9, 9)
+    figures = told.commits(2.5, "p1", 10, 0).gives_up(3.0, "p1").final(4.0, 10).judged()
+    assert names_of(figures) == ["lost", "order"]
+
+
+@pytest.mark.parametrize(("isolation", "names"), [("read_committed", ["aborted"]), ("read_uncommitted", [])])
+def test_what_was_aborted_is_for_nobody_that_reads_committed_messages(isolation, names):
+    told = in_transactions().takes(2.0, "p1", 0, 4).takes(2.1, "p1", 6, 7).takes(2.2, "p1", 9, 9)
+    told.note(0.0, "runner", "member", name="p1", kind="python", id="g_p1", isolation=isolation)
+    figures = told.commits(2.5, "p1", 10, 0).gives_up(3.0, "p1").final(4.0, 10).judged()
+    assert names_of(figures) == names
+    assert figures["aborted_handed_out"] == 2 * len(names)
+
+
+def test_a_message_holds_its_number_only_if_every_byte_is_as_it_was_produced():
+    whole = value_of(1234)
+    assert number_of(whole) == 1234
+    spoilt = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in range(len(whole))]
+    assert {number_of(value) for value in spoilt} <= {None, *(int(value[:20]) for value in spoilt[:20])}
+    assert [number_of(value) for value in (*spoilt[20:], whole[:-1], b"", b"-" + whole[1:])] == [None] * 83
 
 
 # What the history is made of.

@@ -46,6 +46,8 @@ PROPERTIES = {
 COLUMNAR, LIBRDKAFKA, BOTH = "columnar", "librdkafka", "both"
 FETCHERS = {COLUMNAR: (COLUMNAR,), LIBRDKAFKA: (LIBRDKAFKA,), BOTH: (COLUMNAR, LIBRDKAFKA)}
 """With which Python members fetch, in turns."""
+ISOLATION = ("read_committed", "read_uncommitted")
+"""What Python members read, in turns."""
 HOW = ("each", "batches", "arrow")
 """In which form Python members take messages, in turns; see member.py."""
 THROUGH = ({"zookeeper"}, {"brokers"}, {"brokers"}, set())
@@ -73,7 +75,8 @@ class Plan:
     """What a run consists of besides its faults.
 
     conflict: commit.conflict of the Python members. fetchers: one of FETCHERS. rate: messages a second for each
-    partition.
+    partition. codec: of the partitions that are compressed. transactions: some partitions are written in transactions;
+    Kafka's Scala consumer cannot read these (its fetcher thread ends at a marker), so there are no JVM members then.
     """
 
     partitions: int = 12
@@ -82,6 +85,8 @@ class Plan:
     rate: float = 25.0
     conflict: str = "adopt"
     fetchers: str = BOTH
+    codec: str = "lz4"
+    transactions: bool = False
 
 
 @dataclass
@@ -94,6 +99,7 @@ class Member:
     through: frozenset[str] = field(default_factory=frozenset)
     fetcher: str = ""
     how: str = ""
+    isolation: str = ""
     frozen: bool = False
 
     @property
@@ -159,7 +165,13 @@ class World:
             stack.callback(self.observer.close)
             self.observer.start()
             self.producer = NumberingProducer(
-                self.kafka.bootstrap_servers, TOPIC, self.partitions, self.acks, self.plan.rate
+                self.kafka.bootstrap_servers,
+                TOPIC,
+                self.partitions,
+                self.acks,
+                self.plan.rate,
+                self.plan.codec,
+                transactions=self.plan.transactions,
             )
             stack.callback(self.producer.end, 1.0)
             self.producer.start()
@@ -194,20 +206,22 @@ class World:
             member = self.members[name] = Member(name, kind, self._start_jvm(name))
             return member
         if instead_of is not None:
-            traits = {"through": instead_of.through, "fetcher": instead_of.fetcher, "how": instead_of.how}
+            traits = {name: getattr(instead_of, name) for name in ("through", "fetcher", "how", "isolation")}
         else:
             fetchers = FETCHERS[self.plan.fetchers]
             traits = {
-                "through": frozenset(THROUGH[number - 1]),
+                "through": frozenset(THROUGH[number - 1] if number <= len(THROUGH) else ()),
                 "fetcher": fetchers[(number - 1) % len(fetchers)],
                 "how": HOW[(number - 1) % len(HOW)],
+                # two after the other alike, so that each kind fetches in each way
+                "isolation": ISOLATION[(number - 1) // 2 % len(ISOLATION)],
             }
-        told = {"fetcher": traits["fetcher"], "how": traits["how"]}
+        told = {name: traits[name] for name in ("fetcher", "how", "isolation")}
         self.history.write("member", name=name, kind=kind, id=f"{GROUP}_{name}", **told)
         member = self.members[name] = Member(name, kind, self._start_python(name, **traits), **traits)
         return member
 
-    def _start_python(self, name, through, fetcher, how):
+    def _start_python(self, name, through, fetcher, how, isolation):
         properties = {
             **PROPERTIES,
             "consumer.id": name,
@@ -215,6 +229,7 @@ class World:
             "audit.interval.ms": round(1000 * AUDIT_S),
             "commit.conflict": self.plan.conflict,
             "fetcher": fetcher,
+            "isolation.level": isolation,
         }
         if "zookeeper" in through:
             properties["zookeeper.connect"] = self.servers.proxied_ensemble

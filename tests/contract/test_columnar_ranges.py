@@ -6,8 +6,11 @@ from contextlib import closing
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
-from spark_source.messages.columnar_reader import read_columnar
+from legacy_consumer.wire.records import decode_records
+from spark_source.arrow import arrow_schema
+from spark_source.messages.columnar_reader import _as_batch, read_columnar
 from spark_source.messages.columns import WantedColumn
+from spark_source.messages.message_arrays import MessageArrays
 from spark_source.messages.ranges import OffsetRange
 from tests.support.record_encoder import Written, batch, marker
 from tests.support.scripted_broker import ScriptedBroker
@@ -17,6 +20,39 @@ from zk_layout.model import TopicPartition
 TP = TopicPartition("t", 0)
 RECORDS = batch([Written(n, None, b"%d" % n, 7) for n in range(3)], producer_id=7, is_transactional=True)
 LOG = RECORDS + marker(3, 7, is_abort=False)
+
+
+class Message:
+    def __init__(self, time_ms):
+        self._time_ms = time_ms
+
+    def timestamp(self):
+        return 1, self._time_ms
+
+
+LAST_MS = (2**63 - 1) // 1000
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "micros"),
+    [
+        (1_700_000_000_000, 1_700_000_000_000_000),
+        (1_700_000_000_000_000_000, None),
+        (LAST_MS, LAST_MS * 1000),
+        (LAST_MS + 1, None),
+        (-LAST_MS, -LAST_MS * 1000),
+        (2**63 - 1, None),
+        (-(2**63), None),
+    ],
+)
+def test_a_time_that_spark_has_no_room_for_is_null_whatever_fetches(time_ms, micros):
+    columns = [WantedColumn("timestamp", "timestamp", True)]
+    arrays = MessageArrays(TP, columns)
+    arrays.add([Message(time_ms)])
+    run = decode_records(batch([Written(0, None, b"x", time_ms)]), TP, 0)
+    as_columns = _as_batch(run, columns, arrow_schema([column.arrow for column in columns]))
+    for made in (arrays.batch(), as_columns):
+        assert made.column(0).cast("int64").to_pylist() == [micros]
 
 
 @pytest.fixture

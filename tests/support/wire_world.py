@@ -13,6 +13,7 @@ import select
 import selectors
 import struct
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -91,6 +92,7 @@ class Pipe:
         if not data:
             return 0
         taken = data[: min(size, len(into))]
+        self._world.received_bytes += len(taken)
         into[: len(taken)] = taken
         if len(taken) < len(data):
             self.incoming[0] = (at, data[len(taken) :])
@@ -409,7 +411,7 @@ class Store:
 class World:
     """brokers lead partitions in turn. fault(broker, call): what goes wrong with this call, "" for nothing."""
 
-    def __init__(self, random, *, brokers=2, partitions=4, messages=30, read_committed=False):
+    def __init__(self, random, *, brokers=2, partitions=4, messages=30, read_committed=False, **settings):
         self.random = random
         self.now = 1000.0
         self.fault = lambda broker, call: ""
@@ -417,6 +419,7 @@ class World:
         self.stable = lambda tp: random.randrange(len(self.logs[tp]) + 1)
         self.openings = []
         self.zookeeper_reads = 0
+        self.received_bytes = 0
         self.brokers = [Broker(self, number) for number in range(brokers)]
         self.partitions = [TopicPartition("t", number) for number in range(partitions)]
         self.leaders = {tp: self.brokers[tp.partition % brokers] for tp in self.partitions}
@@ -429,7 +432,7 @@ class World:
         for tp in self.partitions:
             self.lead(tp, self.leaders[tp])
         self.log_offsets = LogOffsets(self)
-        self._settings = FetchSettings.of(
+        self.settings = FetchSettings.of(
             ConsumerConfig.load(
                 zookeeper_connect="nowhere:1",
                 group_id="g",
@@ -439,6 +442,7 @@ class World:
                 isolation_level="read_committed" if read_committed else "read_uncommitted",
             )
         )
+        self.settings = replace(self.settings, **settings)
 
     def __enter__(self):
         self._patch = pytest.MonkeyPatch()
@@ -455,7 +459,7 @@ class World:
         self._finder = SteppedPositionFinder(self)
         by_address = {broker.address: broker for broker in self.brokers}
         self.fetcher = ColumnarFetcher(
-            self._settings,
+            self.settings,
             begin_opening=lambda address, on_done: Opening(self, by_address[address], on_done),
             make_leader_finder=lambda on_news: self._leader_finder,
             finder=self._finder,

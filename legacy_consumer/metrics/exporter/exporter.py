@@ -1,8 +1,7 @@
 """Refreshes a picture of the cluster on a thread of its own, and answers scrapes from it without waiting.
 
-While ZooKeeper is away the last data is served on; how old it is, and that its source is away, are metrics of their
-own, made anew for each scrape. Log ends are served only of the refresh in which a broker told them: an old end beside a
-newer offset would say that there is no lag.
+When ZooKeeper or the brokers are away, the last data is served on; how old it is, and that its source is away, are
+metrics of their own, made anew for each scrape.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.metrics import catalogue
 from legacy_consumer.metrics.exporter.cluster_reader import ClusterReader, ReadCluster
 from legacy_consumer.metrics.exporter.counted_reads import CountedReads, Pace
-from legacy_consumer.metrics.exporter.judging import ClusterJudge, Logs
+from legacy_consumer.metrics.exporter.judging import ClusterJudge
 from legacy_consumer.metrics.exporter.rendering import render_groups, render_samples
 from legacy_consumer.metrics.health import Judgement
 from legacy_consumer.metrics.http_server import Page, Pages
@@ -32,7 +31,6 @@ logger = logging.getLogger(__name__)
 
 _ZOOKEEPER, _BROKERS = "zookeeper", "brokers"
 _STUCK_AFTER_S = 300.0
-_GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +53,6 @@ class _State:
     """The cached part, as it is and packed; Prometheus asks for it packed."""
     groups: Mapping[str, int] = field(default_factory=dict)
     partitions: int = 0
-    unknown_ends: int = 0
     up: dict[str, bool] = field(default_factory=lambda: {_ZOOKEEPER: False, _BROKERS: False})
     read_at: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -89,7 +86,7 @@ class Exporter:
         self._settings = settings or ExporterSettings()
         self._clock = clock or SystemClock()
         self._state = _State()
-        self._complained = ""
+        self._ends: dict[TopicPartition, int] = {}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure: LegacyConsumerError | None = None
@@ -155,16 +152,11 @@ class Exporter:
             self._state.busy_since = None
         self._state.busy_since = self._clock.monotonic()
         try:
-            logs = self._read_logs(cluster)
-            self._show(cluster, logs)
+            fresh = self._read_ends(cluster)
+            self._show(cluster, fresh=fresh)
         finally:
             self._state.busy_since = None
-        self._state.refreshes["done" if self._state.up[_BROKERS] else "failed"] += 1
-
-    def _complain(self, text: str) -> None:
-        """A warning, once until a refresh has gone well: refreshes go on, and so does what is wrong."""
-        logger.log(logging.DEBUG if text == self._complained else logging.WARNING, "%s", text)
-        self._complained = text
+        self._state.refreshes["done" if fresh else "failed"] += 1
 
     def _wait(self, seconds: float) -> None:
         self._clock.wait(self._ended, seconds)
@@ -181,8 +173,7 @@ class Exporter:
                     # a wrong chroot or wrong credentials from the start: nobody will mend that by waiting
                     self.failure = error
                     return
-                served = "the last data is served" if self._state.read_at else "there is no data to serve yet"
-                self._complain(f"ZooKeeper cannot be read, {served}: {error}")
+                logger.warning("ZooKeeper cannot be read, the last data is served: %s", error)
             except Exception:
                 # a defect must not leave a page that is served for ever and never changes
                 logger.exception("a refresh failed")
@@ -202,39 +193,36 @@ class Exporter:
         self._state.seconds["zookeeper"] = self._clock.monotonic() - began
         return cluster
 
-    def _read_logs(self, cluster: ReadCluster) -> Logs:
-        """Where logs end, and where those begin of which some group has not read all."""
-        rows = [
-            (tp, row.committed)
-            for group in cluster.groups
-            for row in group.partitions
-            if (tp := TopicPartition(row.topic, row.partition)) in cluster.existing
-        ]
-        wanted = sorted({tp for tp, _ in rows})
+    def _read_ends(self, cluster: ReadCluster) -> bool:
+        """Whether the brokers told where the logs end; those that they did not tell are forgotten."""
+        wanted = sorted(
+            {
+                tp
+                for group in cluster.groups
+                for row in group.partitions
+                if (tp := TopicPartition(row.topic, row.partition)) in cluster.existing
+            }
+        )
         began = self._clock.monotonic()
-        logs = Logs()
+        fresh = True
         try:
-            if wanted:
-                ends = dict(self._log_offsets.latest(wanted))
-                behind = sorted({tp for tp, committed in rows if (committed or 0) < ends.get(tp, 0)})
-                logs = Logs(dict(self._log_offsets.earliest(behind)) if behind else {}, ends)
+            self._ends = dict(self._log_offsets.latest(wanted)) if wanted else {}
         except LegacyConsumerError as error:
-            self._complain(f"no broker tells where logs end, lags are unknown: {error}")
+            logger.warning("no broker tells where logs end, lags are those to the last known ends: %s", error)
             self._state.problem = str(error)
-            self._state.up[_BROKERS] = False
+            fresh = False
         else:
             self._state.read_at[_BROKERS] = self._clock.monotonic()
-            self._state.problem = self._complained = ""
-            self._state.up[_BROKERS] = True
-        self._state.unknown_ends = len(wanted) - len(logs.ends)
+            self._state.problem = ""
+        self._state.up[_BROKERS] = fresh
         self._state.seconds["brokers"] = self._clock.monotonic() - began
-        return logs
+        return fresh
 
-    def _show(self, cluster: ReadCluster, logs: Logs) -> None:
+    def _show(self, cluster: ReadCluster, *, fresh: bool) -> None:
         began = self._clock.monotonic()
-        groups = self._judge.judge(cluster, logs, self._clock.wall_ms())
+        groups = self._judge.judge(cluster, self._ends, self._clock.wall_ms(), ends_are_fresh=fresh)
         judged = self._clock.monotonic()
-        body = render_groups(groups, logs.ends, with_partitions=self._settings.with_partitions)
+        body = render_groups(groups, self._ends, with_partitions=self._settings.with_partitions)
         state = self._state
         active = sum(one.read.members > 0 for one in groups)
         state.groups = {"active": active, "idle": len(groups) - active}
@@ -249,12 +237,8 @@ class Exporter:
         return "".join(
             (
                 render_samples(catalogue.EXPORTER_INFO, [((_version(),), 1)]),
-                render_samples(
-                    catalogue.EXPORTER_UP,
-                    [((name,), up and self._is_recent(name, now)) for name, up in sorted(state.up.items())],
-                ),
+                render_samples(catalogue.EXPORTER_UP, [((name,), up) for name, up in sorted(state.up.items())]),
                 render_samples(catalogue.EXPORTER_AGE, ages),
-                render_samples(catalogue.EXPORTER_UNKNOWN_ENDS, [((), state.unknown_ends)] if state.read_at else []),
                 render_samples(
                     catalogue.EXPORTER_REFRESHES,
                     [((outcome,), state.refreshes[outcome]) for outcome in ("done", "failed")],
@@ -271,11 +255,6 @@ class Exporter:
                 render_samples(catalogue.EXPORTER_PAGE_BYTES, [((), len(state.body[0]))]),
             )
         )
-
-    def _is_recent(self, source: str, now: float) -> bool:
-        """A refresh that hangs makes nothing fail: its source is away when the next answer is overdue."""
-        overdue_s = max(2 * self._settings.interval_s, sum(self._state.seconds.values()) * 2) + _GRACE_S
-        return now - self._state.read_at.get(source, float("-inf")) < overdue_s
 
 
 def _version() -> str:

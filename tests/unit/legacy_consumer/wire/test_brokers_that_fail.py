@@ -60,10 +60,10 @@ class Reader:
         self.complaints = []
         world.fetcher.assign(dict.fromkeys(world.partitions, 0))
 
-    def poll(self):
+    def poll(self, most=100):
         self.world.now += 1e-5
         try:
-            batch = self.world.fetcher.poll(100, 1.0)
+            batch = self.world.fetcher.poll(most, 1.0)
         except KafkaError as error:
             self.raised[type(error).__name__] += 1
             self.complaints.append(error)
@@ -192,6 +192,24 @@ def test_a_log_that_stays_shorter_than_the_position_is_told_and_reset():
             moved += [batch.next_offsets] if batch is not None else []
         assert moved == [{tp: 0}]
         assert world.now > begun + 2.0
+
+
+def test_of_a_user_that_takes_little_no_more_is_received_than_the_backlog_may_hold():
+    bound = 2000
+    with World(random.Random(4), messages=3000, backlog_bytes=bound) as world:
+        whole = sum(len(data) for batches in world.batches.values() for _, _, data in batches)
+        largest = 3 * max(len(data) for batches in world.batches.values() for _, _, data in batches)
+        reader = Reader(world)
+        for _ in range(300):
+            reader.poll(most=1)
+            world.now += 0.1  # what the user does with a message
+            taken = sum(reader.counts().values())
+            # what was taken has at most so many bytes, and one response a broker may come on top
+            per_message = 200
+            assert world.received_bytes <= bound + per_message * taken + len(world.brokers) * 4 * largest
+        assert world.received_bytes < whole / 2
+        reader.until(lambda: reader.has_all(world.partitions), 60.0)
+        reader.check(world.partitions)
 
 
 def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():

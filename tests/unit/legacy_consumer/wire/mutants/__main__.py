@@ -1,0 +1,61 @@
+"""Which deliberate breakages of the message path its tests notice; `make mutants` runs this, too."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.simulation.mutation import PACKAGES, ROOT, apply_patch
+
+PATCHES = Path(__file__).parent
+JUDGES = ("test_brokers_that_fail.py", "test_trust_in_brokers.py", "records/test_records_formats.py")
+ROOM = Path("tests/unit/legacy_consumer/wire")
+
+
+def all_patches():
+    """Sorted by name."""
+    return sorted(PATCHES.glob("*.patch"))
+
+
+def noticed_by(patch):
+    """The first test that fails on the broken code, in a copy of the tree; None if none does."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        folder = Path(name)
+        for package in PACKAGES:
+            # with what is compiled already: only a file that is broken is compiled anew
+            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc"))
+        shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__", "data", "spark"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+        apply_patch(patch, folder)
+        judges = [str(ROOM / judge) for judge in JUDGES]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *judges]
+        environment = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "HOME": name}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    found = re.search(r"^(?:FAILED|ERROR) \S+::(\S+)", done.stdout, re.MULTILINE)
+    if found is None and done.returncode != 0:
+        raise RuntimeError(f"{patch.name}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return found and found[1]
+
+
+def main():
+    """Prints a table; the exit code is 1 if a mutant went unnoticed."""
+    parser = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
+    parser.add_argument("names", nargs="*", help="only these (default: all)")
+    chosen = parser.parse_args()
+    patches = [patch for patch in all_patches() if not chosen.names or patch.stem in chosen.names]
+    missed = 0
+    for patch in patches:
+        test = noticed_by(patch)
+        missed += test is None
+        print(f"{patch.stem:<38} {test or 'NOT CAUGHT'}", flush=True)
+    print(f"{len(patches) - missed} of {len(patches)} mutants of the message path caught")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
