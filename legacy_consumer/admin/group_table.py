@@ -140,9 +140,7 @@ def _znodes(
         if odd:
             # one line, however many there are: anybody may write in there
             some = ", ".join(odd[:_SHOWN]) + (", ..." if len(odd) > _SHOWN else "")
-            logger.warning(
-                "%s: %d znodes are left out, whose names are no partition numbers: %s", parent, len(odd), some
-            )
+            logger.warning("%s: %d names are no partition numbers and left out: %s", parent, len(odd), some)
     return keys, paths
 
 

@@ -134,7 +134,8 @@ def test_names_that_are_no_partitions_are_logged_and_left_out(store, caplog):
         put(store, f"/consumers/g/offsets/t/{name}", b"1")
     commit(store, "g", "t", 0, 1)
     assert brief(read_group_partitions(store, ["g"])) == [("g", "t", 0, 1, None)]
-    assert sum("is no partition number" in record.getMessage() for record in caplog.records) == 5
+    [record] = caplog.records
+    assert "5 names are no partition numbers" in record.getMessage()
 
 
 def test_pruned_groups_topics_and_partitions_are_never_read(store):

@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_cluster import REGISTRATION, MemoryCluster
 
 
 @pytest.fixture
@@ -233,9 +233,7 @@ BAD = {
     "one offset closed": lambda c: (c.commit("bad", "t", 5), c.forbidden.append("/consumers/bad/offsets/t/0")),
     "unreadable offset": lambda c: c.commit("bad", "t", "7\n"),
     "unreadable member": lambda c: c.put("/consumers/bad/ids/x", "?"),
-    "absurd member": lambda c: c.put(
-        "/consumers/bad/ids/x", '{"version":1,"subscription":{"t":2147483647},"pattern":"static"}'
-    ),
+    "absurd member": lambda c: c.put("/consumers/bad/ids/x", REGISTRATION % ('{"t":2147483647}', "static")),
     "deep member": lambda c: c.put("/consumers/bad/ids/x", "[" * 100_000),
     "ghosts": lambda c: c.join("bad", "x", '{"t":1}', ("t", 0), ephemeral=False),
 }
@@ -362,7 +360,7 @@ ABOUT_STRANGE = [
     ("topics",),
     ("brokers",),
     ("doctor",),
-    ("offsets", "export", "free"),
+    ("offsets", "export", "free", "--json"),
     ("offsets", "reset", "evil", "--to-latest"),
     ("offsets", "reset", "free", "--to-latest", "--topic", "t"),
     ("offsets", "reset", "free", "--to-latest", "--topic", STRANGE),
