@@ -9,12 +9,22 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import cast
 
+from legacy_consumer.admin.topic_partitions import read_topic_lives
+from legacy_consumer.arguments import (
+    check_config,
+    check_count,
+    check_filter,
+    check_listener,
+    check_offsets,
+    check_partition,
+    check_topic_counts,
+)
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.consumer_id import make_consumer_id
@@ -23,7 +33,9 @@ from legacy_consumer.errors import (
     ConsumerClosedError,
     GroupOffsetsUnavailableError,
     MessageStreamsExistError,
-    OffsetError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    NotJoinedError,
 )
 from legacy_consumer.fetcher import FetcherFactory
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
@@ -39,6 +51,7 @@ from legacy_consumer.offsets import (
     ZooKeeperOffsetStore,
 )
 from legacy_consumer.offsets.retries import coordinator_answer
+from legacy_consumer.owning_process import OwningProcess
 from legacy_consumer.progress import PartitionProgress, Progress
 from legacy_consumer.reset_requests import ResetFollower
 from legacy_consumer.stream import KafkaStream
@@ -58,10 +71,10 @@ from rebalance.precedence import precedence_in
 from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
 from rebalance.subscription import TopicFilter, subscribed_topics
-from zk_layout.errors import AuthenticationError, ConfigError, NoNodeError
+from zk_layout.errors import AuthenticationError, LegacyConsumerError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
-from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicsPath
+from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicPath, TopicsPath
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):
@@ -95,9 +108,11 @@ class ConsumerConnector:
         clock: Clock | None = None,
         **properties: Value,
     ) -> None:
+        check_config(config)
         if config is not None and properties:
             msg = "give either a ConsumerConfig or properties"
             raise TypeError(msg)
+        self._process = OwningProcess()
         self._config = config or ConsumerConfig.load(None, None, **properties)
         self._clock = clock or SystemClock()
         self._store = store or KazooStore(self._config.zk_settings())
@@ -148,10 +163,10 @@ class ConsumerConnector:
         partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
         Raises: MessageStreamsExistError the second time; StrategyMismatchError, MissingListenerError,
         BrokerRefusedError and GroupOffsetsUnavailableError (offsets.storage=kafka) before anything is registered;
-        errors of ZooKeeper; ConfigError for a count below 1.
+        errors of ZooKeeper; ConfigError for what is no topic or no number of streams. After a retriable error before
+        anything is registered it may be called again; after any other the connector is shut down.
         """
-        for topic, count in topic_counts.items():
-            _check_count(count, f"streams of topic {topic}")
+        check_topic_counts(topic_counts)
         subscription = tuple(topic_counts.items())
         self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
         return {topic: [self._streams[topic, n] for n in range(count)] for topic, count in topic_counts.items()}
@@ -161,12 +176,15 @@ class ConsumerConnector:
 
         Raises: as create_message_streams.
         """
-        _check_count(streams, "streams")
+        check_filter(topic_filter)
+        check_count(streams, "streams")
         self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
         return [self._streams[None, n] for n in range(streams)]
 
     def set_rebalance_listener(self, listener: RebalanceListener) -> None:
-        """Hook into rebalances. Raises: MessageStreamsExistError when the streams exist already."""
+        """Hook into rebalances. Raises: MessageStreamsExistError when the streams exist already; ConfigError."""
+        self._check_open()
+        check_listener(listener)
         if self._coordinator is not None:
             raise MessageStreamsExistError
         self._delivery.listener = listener
@@ -184,17 +202,16 @@ class ConsumerConnector:
         anywhere, over its owner.
 
         Returns: what became of each partition. Raises: OffsetsNotCommittedError naming the offsets that were not
-        written, if any was given or nothing could be committed; OffsetError for what is no offset or no partition of
-        the cluster; ZooKeeperError; with offsets.storage=kafka CommitFailedError after all tries. What was written
-        before an error stands. ConsumerClosedError once the member has left.
+        written, if any was given or nothing could be committed; OffsetError for what is no offset; NoSuchTopicError,
+        NoSuchPartitionError; ZooKeeperError; with offsets.storage=kafka CommitFailedError after all tries. What was
+        written before an error stands. NotJoinedError before the streams exist, ConsumerClosedError once the member has
+        left.
         """
-        self._check_may_commit()
+        self._check_has_joined()
         if offsets is None:
             return self._delivery.committer.commit_consumed(threading.get_ident())
-        for tp, offset in offsets.items():
-            if offset < 0:
-                msg = f"{tp}: {offset} is no offset to commit"
-                raise OffsetError(msg)
+        check_offsets(offsets)
+        self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
         return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
 
     # Looking.
@@ -251,8 +268,11 @@ class ConsumerConnector:
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last message of each, as the brokers tell; takes up to 5 s, and some may be missing.
 
-        Raises: BrokersUnavailableError, MissingListenerError.
+        Raises: BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError.
         """
+        for tp in partitions:
+            check_partition(tp)
+        self._check_has_joined()
         return self._fetchers.log_offsets().latest(partitions)
 
     def at_shutdown(self, close: Callable[[], None]) -> None:
@@ -280,8 +300,10 @@ class ConsumerConnector:
         timeout: seconds for doing it in order; default: drain.timeout.ms and a margin. It returns within 5 seconds more
         in any state: what cannot be done in order by then is done in haste, or left to the end of the session. What the
         calling thread itself has in hand is not waited for: it is delivered again, unless commit_offsets() was called.
-        A listener's hook may call it too.
+        A listener's hook may call it too. In a forked child it does nothing: the member is the parent's.
         """
+        if self._process.is_elsewhere:
+            return
         with self._lock:
             first = not self._closed
             self._closed = True
@@ -333,7 +355,8 @@ class ConsumerConnector:
             self._coordinator.post(Doubted())
 
     def _may_hand_out(self) -> bool:
-        """Raises: AuthenticationError, to a consuming thread that would wait for ever."""
+        """Raises: AuthenticationError, to a consuming thread that would wait for ever; ForkedConsumerError."""
+        self._process.check()
         if self._lease.holds():
             return True
         refusal = self._coordinator.refusal if self._coordinator is not None else None
@@ -355,10 +378,14 @@ class ConsumerConnector:
             raise MessageStreamsExistError
         for warning in self._config.warnings:
             logger.warning("%s: %s", self.consumer_id, warning)
+        for note in self._config.notes:
+            logger.info("%s: %s", self.consumer_id, note)
         self._precedence.begin_arriving(self.consumer_id)
         try:
             self._store.start()
             self._fetchers.check_access()
+            if pattern is SubscriptionPattern.STATIC:
+                self._warn_of_missing(topic for topic, _ in subscription)
             self._check_strategy()
             registration = ConsumerRegistration(pattern, subscription, self._clock.wall_ms())
             self._check_offsets(registration)
@@ -372,6 +399,13 @@ class ConsumerConnector:
             coordinator.start()
             self._follower.start()
             self._await_first_share(coordinator)
+        except LegacyConsumerError as error:
+            if self._coordinator is None and error.retriable and not self._closed:
+                # nothing was written: as if it had not been tried, so it can be tried again
+                self._precedence.end_arriving(self.consumer_id)
+            else:
+                self.shutdown(timeout=1.0)
+            raise
         except BaseException:
             self.shutdown(timeout=1.0)
             raise
@@ -542,21 +576,46 @@ class ConsumerConnector:
         )
 
     def _check_open(self) -> None:
+        self._process.check()
         if self._closed:
             raise ConsumerClosedError
 
-    def _check_may_commit(self) -> None:
+    def _check_has_joined(self) -> None:
         """A member that is being shut down waits for its users, and what they are done with meanwhile counts."""
-        if self._closed and (self._coordinator is None or self._coordinator.is_closed):
+        if self._coordinator is None:
+            self._check_open()
+            raise NotJoinedError
+        self._process.check()
+        if self._closed and self._coordinator.is_closed:
             raise ConsumerClosedError
+
+    def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
+        """An offset of what does not exist would stay for ever, and be some later topic's.
+
+        Raises: NoSuchTopicError, NoSuchPartitionError.
+        """
+        if not partitions:
+            return
+        lives = read_topic_lives(self._store, {tp.topic for tp in partitions})
+        for tp in sorted(partitions):
+            if tp.topic not in lives:
+                raise NoSuchTopicError(tp.topic)
+            if tp.partition not in lives[tp.topic].partitions:
+                raise NoSuchPartitionError(tp, len(lives[tp.topic].partitions))
+
+    def _warn_of_missing(self, topics: Iterable[str]) -> None:
+        names = sorted(topics)
+        for topic, stat in zip(names, self._store.exists_many([TopicPath(t).path for t in names]), strict=True):
+            if stat is None:
+                logger.warning(
+                    "%s: topic %s does not exist, its streams wait for it: check its name and the chroot of "
+                    "zookeeper.connect",
+                    self.consumer_id,
+                    topic,
+                )
 
 
 def _first_share_is_decided(status: Status) -> bool:
     if status.error is not None and not status.error.retriable:
         return True
     return status.phase in (Phase.STABLE, Phase.DEGRADED, Phase.CLOSED)
-
-
-def _check_count(count: int, what: str) -> None:
-    if count < 1:
-        raise ConfigError(what, count, "must be at least 1")

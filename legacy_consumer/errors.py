@@ -5,6 +5,8 @@ LegacyConsumerError (zk_layout.errors)
     ConsumerTimeoutError            no message within consumer.timeout.ms; the stream can be used again
     MessageStreamsExistError        streams can be created once per connector, listeners set only before
     ConsumerClosedError             the connector was shut down
+    NotJoinedError                  no message streams were created yet
+    ForkedConsumerError             the consumer was made in another process, which forked this one
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
       BrokerRefusedError            the brokers do not let us in with these credentials or certificates
@@ -69,6 +71,20 @@ class ConsumerClosedError(StreamError):
 
     def __str__(self) -> str:
         return "this consumer was shut down"
+
+
+class NotJoinedError(StreamError):
+    """The connector is no member yet."""
+
+    def __str__(self) -> str:
+        return "no message streams were created yet: call create_message_streams first"
+
+
+class ForkedConsumerError(StreamError):
+    """The consumer was made in another process, and lives there."""
+
+    def __str__(self) -> str:
+        return "this consumer belongs to the process that made it: make another one in the forked process"
 
 
 class KafkaError(LegacyConsumerError):

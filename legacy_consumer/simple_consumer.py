@@ -16,9 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from types import TracebackType
 
+from legacy_consumer.arguments import check_config
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.errors import (
@@ -32,6 +34,7 @@ from legacy_consumer.errors import (
 from legacy_consumer.fetcher import EARLIEST, LATEST, Fetcher, LogOffsets, Message
 from legacy_consumer.fetchers import open_fetcher, open_log_offsets
 from legacy_consumer.librdkafka import read_brokers
+from legacy_consumer.owning_process import OwningProcess
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -90,13 +93,18 @@ class SimpleConsumer:
         config: ClusterConfig | None = None,
         *,
         store: ZkStore | None = None,
-        fetcher: Fetcher | None = None,
+        fetcher: Fetcher | str | None = None,
         log_offsets: LogOffsets | None = None,
         **properties: Value,
     ) -> None:
+        if isinstance(fetcher, str):
+            # the property of that name, not the object behind the seam
+            properties, fetcher = {**properties, "fetcher": fetcher}, None
+        check_config(config, ClusterConfig)
         if config is not None and properties:
             msg = "give either a configuration or properties"
             raise TypeError(msg)
+        self._process = OwningProcess()
         if config is None:
             config = ConsumerConfig.load(None, None, **{"group_id": _CLIENT, **properties})
         settings = _with_fetch_settings(config)
@@ -208,12 +216,19 @@ class SimpleConsumer:
     # Leaving.
 
     def close(self) -> None:
-        """Free the connections; twice is harmless, any thread may call, and a fetch in another thread ends."""
+        """Free the connections; twice is harmless, any thread may call, and a fetch in another thread ends.
+
+        In a forked child it does nothing: the connections are the parent's.
+        """
+        if self._process.is_elsewhere:
+            return
         self._closed.set()
-        self._fetcher.wake()
-        self._fetcher.close()
-        self._log_offsets.close()
-        self._store.close()
+        with ExitStack() as closing:
+            # the last one first; an error of one leaves none of the others open
+            closing.callback(self._store.close)
+            closing.callback(self._log_offsets.close)
+            closing.callback(self._fetcher.close)
+            closing.callback(self._fetcher.wake)
 
     def __enter__(self) -> Self:
         return self
@@ -226,6 +241,7 @@ class SimpleConsumer:
     # Inside.
 
     def _start(self) -> None:
+        self._process.check()
         if self._closed.is_set():
             raise ConsumerClosedError
         if not self._started:

@@ -7,6 +7,7 @@ line's leading blanks. `\t \n \r \f` and `\uXXXX` are escapes; a backslash befor
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 
@@ -15,6 +16,20 @@ _SEPARATORS = "=:"
 _ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+
+
+def decode_java_properties(data: bytes) -> str:
+    """The text of a file. UTF-8 where it is that, with a byte order mark or without; else Latin-1, as Java has it.
+
+    Raises: ValueError for UTF-16, which would be read as nonsense.
+    """
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        msg = "it is written in UTF-16: save it as UTF-8"
+        raise ValueError(msg)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def parse_java_properties(text: str) -> dict[str, str]:

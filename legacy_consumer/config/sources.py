@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from legacy_consumer.config.java_properties import parse_java_properties
+from legacy_consumer.config.java_properties import decode_java_properties, parse_java_properties
 from legacy_consumer.config.properties import BY_NAME, HINTS, IGNORED, RDKAFKA_PREFIX, Kind, Property
 from zk_layout.errors import ConfigError
 
 Value: TypeAlias = str | int | bool
 
+_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 
@@ -42,9 +44,13 @@ def gather(
     """
     values = Values()
     if properties_file is not None:
-        for name, text in _read(Path(properties_file)).items():
-            if not _take(values, name, text):
+        for name, text in _read(properties_file).items():
+            if name in IGNORED:
+                # a file may be shared with members of the JVM, which use it
+                values.notes.append(_no_effect(name))
+            elif not _take(values, name, text):
                 values.warnings.append(f"{name} in {properties_file}: {_unknown(name)}; it has no effect")
+    _check_mapping(overrides)
     by_keyword = {_name_of_keyword(keyword): value for keyword, value in keywords.items()}
     for name, value in {**(overrides or {}), **by_keyword}.items():
         if not _take(values, name, value):
@@ -52,9 +58,18 @@ def gather(
     return values
 
 
-def _read(path: Path) -> dict[str, str]:
+def _check_mapping(overrides: object) -> None:
+    if overrides is not None and not isinstance(overrides, Mapping):
+        raise ConfigError("overrides", type(overrides).__name__, "must be {property: value}")
+
+
+def _read(where: object) -> dict[str, str]:
+    if not isinstance(where, (str, PathLike)):
+        what = "must be the path of a .properties file; properties go into overrides or keywords"
+        raise ConfigError("properties file", type(where).__name__, what)
+    path = Path(where)
     try:
-        return parse_java_properties(path.read_text(encoding="utf-8"))
+        return parse_java_properties(decode_java_properties(path.read_bytes()))
     except OSError as error:
         raise ConfigError("properties file", str(path), f"cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -75,9 +90,13 @@ def _take(values: Values, name: str, value: Value) -> bool:
         values.rdkafka[name.removeprefix(RDKAFKA_PREFIX)] = _plain(value)
         return True
     if name in IGNORED:
-        values.notes.append(f"{name} has no effect: {IGNORED[name]}")
+        values.warnings.append(_no_effect(name))
         return True
     return False
+
+
+def _no_effect(name: str) -> str:
+    return f"{name} has no effect: {IGNORED[name]}"
 
 
 def _unknown(name: str) -> str:
@@ -109,11 +128,8 @@ def _integer(known: Property, value: object) -> int:
     number: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
-    elif isinstance(value, str):
-        try:
-            number = int(value)
-        except ValueError:
-            number = None
+    elif isinstance(value, str) and _INTEGER.fullmatch(value):
+        number = int(value)
     if number is None:
         raise ConfigError(known.name, value, "must be a whole number")
     if not known.minimum <= number <= known.maximum:

@@ -79,6 +79,8 @@ SAMPLES = [
     consumer.ConsumerTimeoutError(500),
     consumer.MessageStreamsExistError(),
     consumer.ConsumerClosedError(),
+    consumer.NotJoinedError(),
+    consumer.ForkedConsumerError(),
     consumer.KafkaError("broker at fault"),
     consumer.ProduceError("t", 1, 2, "timed out"),
     consumer.BrokersUnavailableError("no broker is registered"),

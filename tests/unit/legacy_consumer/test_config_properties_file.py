@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legacy_consumer.config import parse_java_properties
+from legacy_consumer.config import ConsumerConfig, parse_java_properties
+from legacy_consumer.config.java_properties import decode_java_properties
+from zk_layout.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,24 @@ _PLAIN = st.text(string.ascii_letters + string.digits + "=: #!\\.,-/äß", min_s
 def test_what_is_escaped_comes_back(properties):
     text = "\n".join(f"{_escaped(k, is_key=True)}={_escaped(v, is_key=False)}" for k, v in properties.items())
     assert parse_java_properties(text) == properties
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "note=Grüße".encode(),
+        "note=Grüße".encode("latin-1"),
+        b"\xef\xbb\xbf" + "note=Grüße".encode(),
+    ],
+    ids=["UTF-8", "Latin-1, as Java has it", "UTF-8 with a byte order mark"],
+)
+def test_a_file_is_read_in_the_encodings_that_people_have(data):
+    assert parse_java_properties(decode_java_properties(data)) == {"note": "Grüße"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-16-le"])
+def test_a_file_in_utf_16_is_refused(tmp_path, encoding):
+    path = tmp_path / "consumer.properties"
+    path.write_bytes("\ufeffgroup.id=g".encode(encoding))
+    with pytest.raises(ConfigError, match="save it as UTF-8"):
+        ConsumerConfig.load(path)

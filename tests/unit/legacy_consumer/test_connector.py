@@ -1,5 +1,7 @@
 """Whole connectors with their threads, over an in-memory ZooKeeper and in-memory logs."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -10,7 +12,7 @@ from rebalance.errors import AssignmentRefusedError
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import ConfigError
+from zk_layout.errors import ConfigError, ConnectTimeoutError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
 
@@ -162,6 +164,7 @@ def test_given_offsets_are_committed_and_move_no_position(cluster):
     connector = cluster.connector(auto_commit_enable=False)
     (stream,) = connector.create_message_streams({"t": 1})["t"]
     assert next(stream).offset() == 0
+    cluster.create_topic("other", 4)
     elsewhere = TopicPartition("other", 3)
     connector.commit_offsets({TPS[0]: 8, elsewhere: 5})
     assert (cluster.committed(TPS[0]), cluster.committed(elsewhere)) == (8, 5)
@@ -363,3 +366,91 @@ def test_offsets_that_were_copied_before_their_topic_was_made_are_where_a_member
     cluster.kafka.produce(TopicPartition("u", 0), 1000)
     (stream,) = cluster.connector(auto_offset_reset="largest").create_message_streams({"u": 1})["u"]
     assert next(stream).offset() == 500
+
+
+class UnreachableStore(MemoryStore):
+    """No server answers the first tries to connect."""
+
+    tries = 2
+
+    def start(self):
+        if self.tries:
+            self.tries -= 1
+            raise ConnectTimeoutError("memory", 300)
+        super().start()
+
+
+def test_joining_can_be_tried_again_after_an_error_that_passes(cluster):
+    cluster.kafka.produce(TPS[0], 1)
+    connector = ConsumerConnector(
+        store=UnreachableStore(cluster.zookeeper),
+        fetchers=FakeFetchers(cluster.kafka),
+        zookeeper_connect="memory",
+        group_id="g",
+        auto_offset_reset="smallest",
+    )
+    cluster.connectors.append(connector)
+    for _ in range(2):
+        with pytest.raises(ConnectTimeoutError):
+            connector.create_message_streams({"t": 1})
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    assert next(stream).offset() == 0
+
+
+def test_a_topic_that_does_not_exist_is_warned_of(cluster, caplog):
+    cluster.connector().create_message_streams({"t": 1, "nope": 1})
+    said = [record for record in caplog.records if "topic nope does not exist" in record.getMessage()]
+    assert [record.levelname for record in said] == ["WARNING"]
+    assert "topic t does not exist" not in caplog.text
+
+
+def test_a_property_without_effect_is_warned_of(cluster, caplog):
+    connector = cluster.connector(bootstrap_servers="b:9092", value_deserializer=str.upper.__name__)
+    connector.create_message_streams({"t": 1})
+    said = {record.getMessage().split(": ", 1)[1] for record in caplog.records if record.levelname == "WARNING"}
+    assert "bootstrap.servers has no effect: brokers are found in ZooKeeper" in said
+    assert "value.deserializer has no effect: keys and values are bytes here" in said
+
+
+def test_a_forked_child_does_nothing_to_its_parents_connector():
+    done = subprocess.run([sys.executable, "-c", _FORKING], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout.splitlines() == [
+        "child: ForkedConsumerError ForkedConsumerError ForkedConsumerError",
+        "child left with 7",
+        "parent: 3 4 Phase.STABLE",
+    ], done.stderr
+
+
+_FORKING = """
+import os, sys
+from itertools import islice
+from legacy_consumer import ConsumerConnector
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+zookeeper, kafka = MemoryZooKeeper(), FakeKafka()
+admin = MemoryStore(zookeeper)
+admin.start()
+admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})), make_parents=True)
+kafka.produce(TopicPartition("t", 0), 5)
+
+def error_of(call):
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+
+with ConsumerConnector(store=MemoryStore(zookeeper), fetchers=FakeFetchers(kafka), zookeeper_connect="memory",
+                       group_id="g", auto_offset_reset="smallest", consumer_timeout_ms=60000) as connector:
+    [stream] = connector.create_message_streams({"t": 1})["t"]
+    list(islice(stream, 3))
+    child = os.fork()
+    if child == 0:
+        calls = (lambda: next(stream), connector.commit_offsets, lambda: connector.log_ends([]))
+        print("child:", *map(error_of, calls), flush=True)
+        sys.exit(7)
+    print("child left with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print("parent:", *(message.offset() for message in islice(stream, 2)), connector.status.phase)
+"""

@@ -14,6 +14,7 @@ from legacy_consumer import (
 )
 from legacy_consumer.errors import NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
@@ -204,3 +205,26 @@ def test_what_cannot_be_configured_is_refused_before_anything_is_connected():
     config = ConsumerConfig.load(None, {"rdkafka.fetch.max.bytes": "1"}, zookeeper_connect="z", group_id="g")
     with pytest.raises(ConfigError, match=r"rdkafka\.fetch\.max\.bytes"):
         SimpleConsumer(config)
+
+
+def test_the_property_that_chooses_the_fetcher_is_not_taken_for_one():
+    with SimpleConsumer(zookeeper_connect="z:2181", store=MemoryStore(MemoryZooKeeper()), fetcher="librdkafka") as one:
+        assert isinstance(one._fetcher, LibrdkafkaFetcher)
+    with pytest.raises(ConfigError, match="fetcher=fastest"):
+        SimpleConsumer(zookeeper_connect="z:2181", fetcher="fastest")
+
+
+def test_whatever_raises_while_it_closes_the_connection_to_zookeeper_is_closed(world):
+    class Broken(FakeFetcher):
+        def close(self):
+            raise RuntimeError("cannot close")
+
+    store = MemoryStore(world.zookeeper)
+    consumer = SimpleConsumer(
+        zookeeper_connect="z:2181", store=store, fetcher=Broken(world.kafka), log_offsets=LogOffsets(world.kafka)
+    )
+    assert consumer.partitions("t")
+    assert store.session_id
+    with pytest.raises(RuntimeError, match="cannot close"):
+        consumer.close()
+    assert not store.session_id

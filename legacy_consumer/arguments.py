@@ -1,0 +1,86 @@
+"""What users hand to a connector, checked before anything is done with it: one clear error in one line.
+
+A value that looks right is not guessed at: 3.7 is no offset, True is no number of streams, "0" is no partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from legacy_consumer.admin.topic_partitions import is_topic_name
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.errors import OffsetError
+from rebalance.subscription import TopicFilter
+from zk_layout.errors import ConfigError
+from zk_layout.model import TopicPartition
+
+_LARGEST_OFFSET = 2**63 - 1
+_LARGEST_PARTITION = 2**31 - 1
+_HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
+
+
+def check_config(config: object, kind: type[ClusterConfig] = ConsumerConfig) -> None:
+    """Raises: TypeError for anything but a configuration of that kind."""
+    if config is not None and not isinstance(config, kind):
+        name = kind.__name__
+        what = f"{name}.load(path) reads a file, and {name}.load(None, {{...}}) takes properties"
+        raise TypeError(f"config must be a {name}, not {type(config).__name__}: {what}")
+
+
+def check_topic_counts(topic_counts: object) -> None:
+    """Raises: ConfigError unless it is {topic: number of streams}."""
+    if not isinstance(topic_counts, Mapping):
+        raise ConfigError("topic_counts", topic_counts, "must be {topic: number of streams}")
+    for topic, count in topic_counts.items():
+        if not (isinstance(topic, str) and is_topic_name(topic)):
+            raise ConfigError("topic", repr(topic), "is no name of a topic: letters, digits, '.', '_' and '-'")
+        check_count(count, f"streams of topic {topic}")
+
+
+def check_count(count: object, what: str) -> None:
+    """Raises: ConfigError for what is no number of streams."""
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise ConfigError(what, repr(count), "must be a whole number")
+    if count < 1:
+        raise ConfigError(what, count, "must be at least 1")
+
+
+def check_filter(topic_filter: object) -> None:
+    """Raises: ConfigError for what is no filter."""
+    if not isinstance(topic_filter, TopicFilter):
+        raise ConfigError("topic_filter", repr(topic_filter), "must be a Whitelist or a Blacklist")
+
+
+def check_listener(listener: object) -> None:
+    """Raises: ConfigError for an object without the hooks."""
+    missing = [hook for hook in _HOOKS if listener is not None and not callable(getattr(listener, hook, None))]
+    if missing:
+        raise ConfigError("listener", repr(listener), f"has no method {missing[0]}")
+
+
+def check_offsets(offsets: object) -> None:
+    """Raises: OffsetError unless it is {TopicPartition: next offset to read}."""
+    if not isinstance(offsets, Mapping):
+        msg = f"offsets must be {{TopicPartition: next offset to read}}, not {type(offsets).__name__}"
+        raise OffsetError(msg)
+    for tp, offset in offsets.items():
+        check_partition(tp)
+        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= _LARGEST_OFFSET:
+            msg = f"{tp}: {offset!r} is no offset to commit: give the next one to read, a whole number from 0 on"
+            raise OffsetError(msg)
+
+
+def check_partition(tp: object) -> None:
+    """Raises: OffsetError for what names no partition."""
+    if isinstance(tp, TopicPartition):
+        topic, number = _parts(tp)
+        if not (isinstance(topic, str) and is_topic_name(topic)):
+            number = None
+        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _LARGEST_PARTITION:
+            return
+    msg = f"{tp!r} is no partition: write TopicPartition('orders', 0)"
+    raise OffsetError(msg)
+
+
+def _parts(tp: tuple[object, ...]) -> tuple[object, ...]:
+    return tp

@@ -1,0 +1,195 @@
+"""Every public call of a connector with every wrong value, before, during and after its life: one clear error.
+
+And nothing is written: a wrong value leaves no znode behind, and the connector does its work afterwards.
+"""
+
+import math
+
+import pytest
+
+from legacy_consumer import ClusterConfig, ConsumerConfig, ConsumerConnector, SimpleConsumer
+from legacy_consumer.errors import (
+    ConsumerClosedError,
+    MessageStreamsExistError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    NotJoinedError,
+    OffsetError,
+)
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from zk_layout.codecs import encode_topic
+from zk_layout.errors import ConfigError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+P0 = TopicPartition("t", 0)
+NO_COUNTS = [True, False, 0, -1, 2.5, "1", None, math.inf, [1]]
+NO_OFFSETS = [-1, -(10**30), 2**63, 3.7, 2.0, math.nan, "5", b"5", None, True, [5]]
+NO_TOPICS = ["", ".", "..", "a/b", "/", "ü", "a b", "a\n", "a\0", 7, None, b"t"]
+NO_PARTITIONS = [-1, 2**31, None, "0", 1.0, True]
+
+
+class Listener:
+    def before_releasing_partitions(self, partitions):
+        pass
+
+
+class World:
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        self.admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})), make_parents=True)
+        self.kafka = FakeKafka()
+        self.kafka.produce(P0, 3)
+
+    def connector(self, **properties):
+        properties = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 20_000, **properties}
+        return ConsumerConnector(
+            store=MemoryStore(self.zookeeper),
+            fetchers=FakeFetchers(self.kafka),
+            zookeeper_connect="memory",
+            group_id="g",
+            **properties,
+        )
+
+    def znodes(self):
+        return self.zookeeper.tree.zxid
+
+
+BEFORE = {
+    **{f"streams={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams({"t": v})) for v in NO_COUNTS},
+    **{f"topic={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams({v: 1})) for v in NO_TOPICS},
+    **{
+        f"counts={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams(v)) for v in ("t", ["t"], None, 1, {"t"})
+    },
+    **{
+        f"filter={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams_by_filter(v))
+        for v in ("t.*", None, ["t"], object)
+    },
+    **{
+        f"listener={v!r}": (ConfigError, lambda c, v=v: c.set_rebalance_listener(v))
+        for v in (Listener(), object(), print, "listener")
+    },
+    "commit": (NotJoinedError, lambda c: c.commit_offsets()),
+    "commit of offsets": (NotJoinedError, lambda c: c.commit_offsets({P0: 1})),
+    "log ends": (NotJoinedError, lambda c: c.log_ends([P0])),
+}
+DURING = {
+    **{f"offset={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({P0: v})) for v in NO_OFFSETS},
+    **{f"topic={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({TopicPartition(v, 0): 1})) for v in NO_TOPICS},
+    **{
+        f"partition={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({TopicPartition("t", v): 1}))
+        for v in NO_PARTITIONS
+        # a tuple that is equal to the owned partition's is that partition
+    },
+    **{
+        f"key={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({v: 1}))
+        for v in ("t", ("t", 0), ("t", 1, 2), None, 7)
+    },
+    **{f"offsets={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets(v)) for v in ([P0], "t/0", 5, {P0}, (P0, 5))},
+    "unknown topic": (NoSuchTopicError, lambda c: c.commit_offsets({TopicPartition("nope", 0): 1})),
+    "unknown topic, unfenced": (
+        NoSuchTopicError,
+        lambda c: c.commit_offsets({TopicPartition("nope", 0): 1}, unfenced=True),
+    ),
+    "unknown partition": (NoSuchPartitionError, lambda c: c.commit_offsets({TopicPartition("t", 99): 1})),
+    "one of two": (OffsetError, lambda c: c.commit_offsets({P0: 1, TopicPartition("t", 1): "x"})),
+    **{f"log end of {v!r}": (OffsetError, lambda c, v=v: c.log_ends([v])) for v in ("t", ("t", 0), None)},
+    "streams again": (MessageStreamsExistError, lambda c: c.create_message_streams({"t": 1})),
+    "listener": (MessageStreamsExistError, lambda c: c.set_rebalance_listener(None)),
+}
+AFTER = {
+    "streams": lambda c: c.create_message_streams({"t": 1}),
+    "listener": lambda c: c.set_rebalance_listener(None),
+    "commit": lambda c: c.commit_offsets(),
+    "commit of offsets": lambda c: c.commit_offsets({P0: 1}),
+    "log ends": lambda c: c.log_ends([P0]),
+}
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    world = World()
+    return world, world.connector()
+
+
+@pytest.fixture(scope="module")
+def joined():
+    world = World()
+    with world.connector(auto_commit_enable=False) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        assert next(stream).offset() == 0
+        yield world, connector
+        connector.commit_offsets({P0: 1})
+        assert world.admin.get_data("/consumers/g/offsets/t/0").data == b"1", "it does its work all the same"
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["never joined", "joined"])
+def closed(request):
+    connector = World().connector()
+    if request.param:
+        connector.create_message_streams({"t": 1})
+    connector.shutdown()
+    return connector
+
+
+def refuses(world, connector, error, call):
+    before = world.znodes()
+    with pytest.raises(error) as caught:
+        call(connector)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) > 15
+    assert world.znodes() == before, "nothing was written"
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_before_it_has_joined(fresh, name):
+    refuses(*fresh, *BEFORE[name])
+
+
+@pytest.mark.parametrize("name", DURING)
+def test_while_it_is_a_member(joined, name):
+    refuses(*joined, *DURING[name])
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_after_it_has_left(closed, name):
+    with pytest.raises(ConsumerClosedError, match="was shut down"):
+        AFTER[name](closed)
+
+
+def test_what_is_harmless_after_it_has_left_does_nothing(closed):
+    closed.shutdown()
+    closed.end_streams()
+    called = []
+    closed.at_shutdown(lambda: called.append(1))
+    assert called == [1]
+    assert closed.counters.commits == 0
+    assert closed.status.owned == {}
+
+
+@pytest.mark.parametrize("config", ["consumer.properties", {"group.id": "g"}, 7, b"x", object()])
+@pytest.mark.parametrize("consumer", [ConsumerConnector, SimpleConsumer])
+def test_what_is_no_configuration_is_said_to_be_none(consumer, config):
+    with pytest.raises(TypeError, match=r"config must be a \w+, not .*: \w+\.load\(path\) reads a file"):
+        consumer(config)
+
+
+@pytest.mark.parametrize("path", [{"group.id": "g"}, 7, b"x", ["a"]])
+@pytest.mark.parametrize("kind", [ConsumerConfig, ClusterConfig])
+def test_what_is_no_path_is_no_properties_file(kind, path):
+    with pytest.raises(ConfigError, match=r"properties file=.*must be the path"):
+        kind.load(path)
+
+
+@pytest.mark.parametrize("overrides", ["group.id=g", [("group.id", "g")], 7])
+def test_what_is_no_mapping_is_no_properties(overrides):
+    with pytest.raises(ConfigError, match=r"overrides=.*must be \{property: value\}"):
+        ConsumerConfig.load(None, overrides)
+
+
+@pytest.mark.parametrize("value", [True, 3.7, "3.7", "1_000", "٣", "", None, [], math.nan, -1, 10**12])
+def test_what_is_no_number_of_milliseconds_is_refused(value):
+    with pytest.raises(ConfigError, match=r"auto.commit.interval.ms"):
+        ConsumerConfig.load(zookeeper_connect="a", group_id="g", auto_commit_interval_ms=value)
