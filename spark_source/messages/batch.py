@@ -14,7 +14,7 @@ from spark_source.errors import DataLossError, Lost, LostLog
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.options import MessageOptions
-from spark_source.messages.planned_znodes import Znodes, for_partition, read_znodes
+from spark_source.messages.planned_znodes import Znodes, by_partition, read_znodes
 from spark_source.messages.positions import resolve, to_ranges
 from spark_source.messages.ranges import OffsetRange, split_ranges
 from spark_source.messages.reader import open_reader
@@ -34,7 +34,8 @@ class RangePartition(InputPartition):
 def plan_tasks(options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Znodes) -> list[RangePartition]:
     """A task for each range or piece of one."""
     pieces = split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
-    return [RangePartition(piece, for_partition(znodes, piece.partition)) for piece in pieces]
+    needed = by_partition(znodes, (piece.partition for piece in pieces))
+    return [RangePartition(piece, own) for piece, own in zip(pieces, needed, strict=True)]
 
 
 def report_loss(options: MessageOptions, lost: Sequence[Lost | LostLog]) -> None:

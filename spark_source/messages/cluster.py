@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
-from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
-from legacy_consumer.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
 from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in, read_topic_origins
@@ -33,8 +34,6 @@ logger = logging.getLogger(__name__)
 _ANSWER_S = 30.0
 """How long a question to the brokers is repeated while a partition has no leader, at most."""
 _AGAIN_S = 0.2
-_LAST_VERSION_WITHOUT_TIMES = 2
-"""Registration version of brokers to 0.9, which find a time by segment."""
 
 Answer = TypeVar("Answer")
 
@@ -58,7 +57,7 @@ class Cluster:
         self,
         options: MessageOptions,
         store: ZkStore | None = None,
-        log_offsets: LogOffsets | None = None,
+        log_offsets: LibrdkafkaLogOffsets | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._options = options
@@ -172,7 +171,7 @@ class Cluster:
         """Whatever of the group or of a time the spec needs. Raises: OffsetError for a committed offset."""
         reset_to = EARLIEST if self._options.config.auto_offset_reset == "smallest" else LATEST
         if spec.kind is OffsetKind.TIME:
-            return Stand(reset_to=reset_to, at_time={tp: self._at_time(tp, spec.time_ms) for tp in partitions})
+            return Stand(reset_to=reset_to, at_time=self._at_time(partitions, spec.time_ms))
         if spec.kind is not OffsetKind.COMMITTED or self._options.group is None:
             return Stand(reset_to=reset_to)
         read = ZooKeeperOffsetStore(self.store, self._options.group).read(sorted(partitions))
@@ -183,15 +182,13 @@ class Cluster:
             reset_to=reset_to,
         )
 
-    def _at_time(self, tp: TopicPartition, time_ms: int) -> int:
-        """The first offset at the time or later; where the log ends if all is older.
-
-        Brokers before 0.10.1 know times of segments only: then it is the begin of the segment that may hold it.
-        """
-        offset = self._repeat(lambda: self._log_offsets.at_time(tp, time_ms))
-        if offset is not None:
-            return offset
-        return EARLIEST if min(b.version for b in self.brokers()) <= _LAST_VERSION_WITHOUT_TIMES else LATEST
+    def _at_time(self, partitions: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """The first offset at the time or later, in each log; see BrokerLogTimes."""
+        times = BrokerLogTimes(self._log_offsets, self.brokers())
+        found = self._ask_all("holds a time", lambda rest: times.at_times(dict.fromkeys(rest, time_ms)), partitions)
+        for tp in sorted(set(partitions) - found.keys()):
+            raise NoSuchTopicError(tp.topic)
+        return found
 
     def _ask_all(
         self,

@@ -18,7 +18,7 @@ from spark_source.messages.columns import WantedColumn
 from zk_layout.model import TopicPartition
 
 MOST_BATCH_BYTES = 32 << 20
-"""Of keys and values in a batch, about; an Arrow array counts them in 32 bits."""
+"""Of keys, values and headers in a batch, about; an Arrow array counts them in 32 bits."""
 
 _Bytes: TypeAlias = "list[bytes | None]"
 _TO_SPARK = 1
@@ -61,7 +61,9 @@ class MessageArrays:
                 self._time_types.append(time_type - _TO_SPARK)
                 self._times.append(time_ms)
         if "headers" in self._wanted:
-            self._headers += [message.headers() for message in messages]
+            headers = [message.headers() for message in messages]
+            self._headers += headers
+            self.bytes += sum(len(key) + len(value or b"") for own in headers if own for key, value in own)
 
     def batch(self) -> pa.RecordBatch:
         """What was added, as a batch; and begin the next one."""

@@ -6,7 +6,7 @@ a leader moved, the brokers themselves tell.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from zk_layout.errors import ConnectionLostError
@@ -32,11 +32,13 @@ def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[st
     }
 
 
-def for_partition(znodes: Znodes, tp: TopicPartition) -> dict[str, bytes]:
-    """What a task needs that reads this partition."""
-    own = PartitionStatePath(*tp).path
-    brokers = f"{BrokerIdsPath().path}/"
-    return {path: data for path, data in znodes.items() if path == own or path.startswith(brokers)}
+def by_partition(znodes: Znodes, partitions: Iterable[TopicPartition]) -> Iterator[dict[str, bytes]]:
+    """What each task needs that reads one of these partitions: all brokers, and the state of its own."""
+    prefix = f"{BrokerIdsPath().path}/"
+    brokers = {path: data for path, data in znodes.items() if path.startswith(prefix)}
+    for tp in partitions:
+        own = PartitionStatePath(*tp).path
+        yield {**brokers, own: znodes[own]} if own in znodes else brokers
 
 
 class PlannedStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -49,12 +50,14 @@ def _at_least(tasks: int, ranges: Sequence[OffsetRange], pieces: Sequence[int]) 
     counts = [
         min(each.size, max(count, each.size * tasks // total)) for each, count in zip(ranges, pieces, strict=True)
     ]
-    while sum(counts) < tasks:
-        # one more for whoever has the largest pieces now
-        open_to_more = [index for index, each in enumerate(ranges) if counts[index] < each.size]
-        if not open_to_more:
-            break
-        counts[max(open_to_more, key=lambda index: ranges[index].size / counts[index])] += 1
+    # one more for whoever has the largest pieces now
+    largest = [(-each.size / count, index) for index, (each, count) in enumerate(zip(ranges, counts, strict=True))]
+    heapq.heapify(largest)
+    for _ in range(min(tasks, total) - sum(counts)):
+        _, index = heapq.heappop(largest)
+        counts[index] += 1
+        if counts[index] < ranges[index].size:
+            heapq.heappush(largest, (-ranges[index].size / counts[index], index))
     return counts
 
 

@@ -60,3 +60,8 @@ def test_a_trigger_takes_no_more_than_it_may_and_no_less_than_it_can(ranges, mos
 
 def test_a_partition_whose_log_ends_before_its_start_stays_where_it_is():
     assert limit_ends({A: 50, B: 0}, {A: 10, B: 5}, 100) == {A: 50, B: 5}
+
+
+def test_more_tasks_than_offsets_are_as_many_as_offsets():
+    ranges = [OffsetRange(TopicPartition("t", n), 0, 40) for n in range(10)]
+    assert len(split_ranges(ranges, min_partitions=401)) == 400

@@ -27,6 +27,7 @@ class Brokers:
         self.logs = {}
         self.now = 0.0
         self.later = {}
+        self.questions = 0
 
     def monotonic(self):
         return self.now
@@ -42,6 +43,10 @@ class Brokers:
 
     def latest(self, partitions):
         return {tp: self.logs[tp][1] for tp in partitions if tp in self.logs}
+
+    def at_times(self, times):
+        self.questions += 1
+        return {tp: None if time_ms > 500 else 3 for tp, time_ms in times.items()}
 
     def close(self):
         pass
@@ -105,6 +110,15 @@ def test_the_first_batch_says_itself_where_it_begins(scene):
     # so it stays the same when it is repeated, whatever the group commits meanwhile
     scene.operator.set_data("/consumers/g/offsets/t/0", b"90")
     assert planned(scene.driver(), NOT_BEGUN, end) == [(A, 40, 57), (B, 0, 13)]
+
+
+@pytest.mark.parametrize(("time_ms", "begins"), [("500", [3] * 50), ("501", list(range(5, 55)))])
+def test_where_a_time_begins_is_asked_for_all_partitions_at_once(scene, time_ms, begins):
+    scene.topic("t", *((0, 5 + n) for n in range(50)))
+    scene.operator.create("/brokers/ids/0", b'{"version":4,"host":"h","port":1,"endpoints":["PLAINTEXT://h:1"]}')
+    end = scene.driver(startingOffsets=time_ms).advance(NOT_BEGUN, None)
+    assert [end.begins[tp] for tp in sorted(end.begins)] == begins
+    assert scene.brokers.questions == 1
 
 
 def test_a_gap_that_retention_made_is_skipped_in_one_step_and_takes_no_share(scene, caplog):

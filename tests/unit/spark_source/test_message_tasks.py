@@ -1,0 +1,63 @@
+"""What tasks are given, and how they batch what they read."""
+
+import json
+
+from spark_source.messages.batch import plan_tasks
+from spark_source.messages.columns import request_message_columns
+from spark_source.messages.message_arrays import MessageArrays
+from spark_source.messages.options import parse_message_options
+from spark_source.messages.ranges import OffsetRange
+from zk_layout.model import TopicPartition
+from zk_layout.paths import BrokerIdPath, PartitionStatePath
+
+A = TopicPartition("t", 0)
+
+
+class CountedZnodes(dict):
+    """Counts how often everything is gone through."""
+
+    times = 0
+
+    def items(self):
+        self.times += 1
+        return super().items()
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_plan_of_many_partitions_goes_through_the_znodes_once():
+    options = parse_message_options({"zookeeper.connect": "h:1", "topics": "t"})
+    partitions = [TopicPartition("t", number) for number in range(1000)]
+    brokers = {BrokerIdPath(0).path: b"broker"}
+    znodes = CountedZnodes({**brokers, **{PartitionStatePath(*tp).path: json.dumps(tp).encode() for tp in partitions}})
+    tasks = plan_tasks(options, [OffsetRange(tp, 0, 5) for tp in partitions], znodes)
+    assert [task.wanted.partition for task in tasks] == partitions
+    for task in tasks:
+        own = PartitionStatePath(*task.wanted.partition).path
+        assert task.znodes == {**brokers, own: znodes[own]}
+    assert znodes.times == 1
+
+
+class Headed:
+    """A message with one header."""
+
+    def __init__(self, headers):
+        self._headers = headers
+
+    def value(self):
+        return b"v"
+
+    def headers(self):
+        return self._headers
+
+
+def test_headers_count_in_the_size_of_a_batch():
+    columns = request_message_columns(
+        [("value", "binary", True), ("headers", "array<struct<key:string,value:binary>>", True)]
+    )
+    arrays = MessageArrays(A, columns)
+    arrays.add([Headed([("key", b"x" * 1000), ("none", None)]), Headed(None)])
+    assert arrays.bytes == 2 + len("key") + 1000 + len("none")
+    assert arrays.batch().num_rows == 2
