@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         MessageStreamsExistError,
         MissingListenerError,
         OffsetOutOfRangeError,
+        StreamInUseError,
     )
     from legacy_consumer.fetcher import Message
     from legacy_consumer.listener import RebalanceListener
@@ -63,6 +64,7 @@ __all__ = [
     "RebalanceListener",
     "SimpleConsumer",
     "Status",
+    "StreamInUseError",
     "TopicPartition",
     "Whitelist",
     "ZooKeeperError",

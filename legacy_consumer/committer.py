@@ -98,14 +98,14 @@ class Committer:
 
     # For users.
 
-    def commit_consumed(self, thread_id: int) -> CommitResult:
-        """Commit what was consumed, and what thread_id has in hand: to ask for a commit is to say it is done.
+    def commit_consumed(self, holder: object) -> CommitResult:
+        """Commit what was consumed, and what the holder has in hand: to ask for a commit is to say it is done.
 
         Raises: OffsetsNotCommittedError if some are refused, or none could be written; ZooKeeperError;
         CommitFailedError when Kafka did not take it with any of the tries.
         """
         result: CommitResult = explicit_commit(self._settings.retries, self._closing)(
-            self._commit, None, with_in_hand_of=thread_id
+            self._commit, None, with_in_hand_of=holder
         )
         reasons = {tp: str(error) for tp, error in result.refused.items()}
         if result.unowned and not result.committed:
@@ -169,13 +169,13 @@ class Committer:
         self,
         partitions: Collection[TopicPartition] | None,
         *,
-        with_in_hand_of: int | None = None,
+        with_in_hand_of: object | None = None,
         timeout_s: float | None = None,
     ) -> CommitResult:
         """Try once. Raises: the failure."""
         with self._lock:
             for stream in self._streams():
-                if with_in_hand_of is not None and stream.is_consumed_by(with_in_hand_of):
+                if with_in_hand_of is not None and stream.is_held_by(with_in_hand_of):
                     stream.acknowledge()
                 else:
                     stream.note_progress()

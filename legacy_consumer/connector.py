@@ -54,7 +54,7 @@ from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.owning_process import OwningProcess
 from legacy_consumer.progress import PartitionProgress, Progress
 from legacy_consumer.reset_requests import ResetFollower
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import KafkaStream, this_thread
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS, Dialect
 from rebalance.assignors.once import assign_once
@@ -209,7 +209,7 @@ class ConsumerConnector:
         """
         self._check_has_joined()
         if offsets is None:
-            return self._delivery.committer.commit_consumed(threading.get_ident())
+            return self._delivery.committer.commit_consumed(this_thread())
         check_offsets(offsets)
         self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
         return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
@@ -312,7 +312,7 @@ class ConsumerConnector:
         self._precedence.end_arriving(self.consumer_id)
         self._follower.close()
         self._delivery.begin_closing(timeout)
-        self._delivery.let_go(threading.get_ident())
+        self._delivery.let_go(this_thread())
         if self._coordinator is not None:
             self._coordinator.close(timeout)
         if not first:

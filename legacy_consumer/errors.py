@@ -7,6 +7,7 @@ LegacyConsumerError (zk_layout.errors)
     ConsumerClosedError             the connector was shut down
     NotJoinedError                  no message streams were created yet
     ForkedConsumerError             the consumer was made in another process, which forked this one
+    StreamInUseError                another thread waits for messages of this stream
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
       BrokerRefusedError            the brokers do not let us in with these credentials or certificates
@@ -85,6 +86,20 @@ class ForkedConsumerError(StreamError):
 
     def __str__(self) -> str:
         return "this consumer belongs to the process that made it: make another one in the forked process"
+
+
+class StreamInUseError(StreamError):
+    """Another thread waits for messages of this stream. Nothing is lost."""
+
+    def __init__(self, thread: str) -> None:
+        super().__init__(thread)
+        self.thread = thread
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread!r} uses this stream at the same time: let one thread take the messages, or join with "
+            "a stream for each thread"
+        )
 
 
 class KafkaError(LegacyConsumerError):

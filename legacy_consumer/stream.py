@@ -1,30 +1,38 @@
 """KafkaStream: the messages of one stream, as batches or one by one, behind a gate that a rebalance can shut.
 
-One thread consumes a stream; the coordinator opens and shuts it for single partitions. What the consuming thread was
-given and has not come back from is *in hand*. A message counts as consumed when the thread comes back for the next one
+One thread at a time consumes a stream; the coordinator opens and shuts it for single partitions. A *chunk* is what a
+poll of the fetcher brought, or a part of it. Chunks wait until the user asks for messages; then one is the *hand*, and
+its messages are handed out. A message counts as consumed when the user comes back for the next one
 (delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM does it).
 
-Iterating costs no bookkeeping per message: how far the user has come is what the iterator over the messages in hand has
-left, and a loop's turn runs no code of ours at all (portions). What shuts the gate takes away what lets messages
-through, so that the loop ends where it stands. To look at the lease (rebalance.lease) would cost more than all else
-that a message costs, so it is looked at before each run of messages that are iterated over. A run is one message; for a
-user who is done with many in a moment it is as many as that.
+The ledger holds both, and every change of it is one assignment. So an exception may strike the consuming thread
+anywhere (Ctrl-C, a soft time limit, no memory): a change is made or not made, and what was not handed out is handed out
+later. A poll that was struck is undone: the partitions are fetched again from behind what is in hand.
 
-Shutting the gate for a partition takes effect before the next message is handed out. If some of the partition may be
-in hand, the consuming thread must come back once; then it acknowledges what it had, drops what is left of the
-partition, and the partition is drained.
+Handing out is one step of the interpreter as well. A loop's turn runs no code of ours: it takes from an iterator in C
+(portions), and what that iterator has left says what was handed out. A batch is handed out as one message is. What
+shuts the gate takes away what lets messages through, so that the loop ends where it stands. To look at the lease
+(rebalance.lease) would cost more than all else that a message costs, so it is looked at before each run of messages
+that are iterated over. A run is one message; for a user who is done with many in a moment it is as many as that.
+
+Shutting the gate for a partition takes effect before the next message is handed out. If the user has messages of the
+partition in hand, the consuming thread must come back once; then they count as consumed, and the partition is drained.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
-from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.errors import ConsumerTimeoutError, StreamInUseError
 from legacy_consumer.fetcher import Fetcher, Message
+from legacy_consumer.message_batch import MessageBatch
 from legacy_consumer.portions import ListPortion, Portion, left
 from legacy_consumer.progress import Progress
 from rebalance.clock import Clock
@@ -34,54 +42,124 @@ from zk_layout.model import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Handed = TypeVar("Handed")
+
 _SLICE_S = 0.1
 """How long one poll may wait, so that a pause or the end of the stream is noticed."""
 _LEASE_SLICE_S = 0.01
 """How long to wait before the lease is looked at again; the next heartbeat renews it."""
 _TAKEN_AT_ONCE = 10_000
-"""So many are taken from the fetcher for a loop that comes back for each, and where columns come for any: to part them
-costs less than to poll."""
+"""Messages per poll for a loop that comes back for each, and where columns come for any: to part them costs less than
+to poll."""
 _RUN = 256
 _RUN_S = 100e-6
 """A run has at most so many messages, and no more than took the user about so long at his last pace."""
 
+_tokens = threading.local()
+
+
+def this_thread() -> object:
+    """A token of the calling thread. Its ident will not do: the system gives that to the next thread."""
+    try:
+        return _tokens.mine
+    except AttributeError:
+        _tokens.mine = object()
+        return _tokens.mine
+
+
+class _Life:
+    """A partition as it is being fetched; a new one whenever fetching begins elsewhere. Compared by identity."""
+
+    __slots__ = ("epoch", "start")
+
+    def __init__(self, epoch: int, start: int) -> None:
+        self.epoch = epoch
+        self.start = start
+
+
+@dataclass(slots=True)  # frozen ones take three times as long to make
+class _Chunk:
+    """Messages that were fetched, and the lives that partitions had as their poll began. Never changed.
+
+    next_offsets: the position of each partition once all are consumed; it may name partitions without any message here.
+    """
+
+    messages: Sequence[Message]
+    next_offsets: Mapping[TopicPartition, int]
+    lives: Mapping[TopicPartition, _Life]
+
+    def offsets(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
+        """The positions after the messages from start to before stop."""
+        if stop == len(self.messages):
+            return self.next_offsets
+        some = self.messages[start:stop]
+        return some.next_offsets if isinstance(some, LazyMessages) else _next_offsets(some)
+
+    def first(self, count: int) -> _Chunk:
+        """The first messages of it."""
+        if count == len(self.messages):
+            return self
+        return _Chunk(self.messages[:count], self.offsets(0, count), self.lives)
+
+    def after(self, count: int) -> _Chunk:
+        """All but the first messages of it."""
+        return _Chunk(self.messages[count:], self.next_offsets, self.lives) if count else self
+
+    def without(self, gone: Collection[TopicPartition]) -> _Chunk:
+        """All but the messages of these partitions."""
+        if isinstance(self.messages, LazyMessages):
+            kept = self.messages.columns.without(gone)
+            return _Chunk(LazyMessages(kept), kept.next_offsets, self.lives)
+        messages = [message for message in self.messages if _partition_of(message) not in gone]
+        ends = {tp: offset for tp, offset in self.next_offsets.items() if tp not in gone}
+        return _Chunk(messages, ends, self.lives)
+
+    def columns(self) -> Sequence[Message]:
+        """The messages as what record_batch is quickest with."""
+        return self.messages.columns if isinstance(self.messages, LazyMessages) else self.messages
+
 
 class _Hand:
-    """Messages that were taken from the fetcher for the user."""
+    """A chunk that is being handed out: one message after the other, or as a whole."""
 
-    __slots__ = ("barred", "credited", "epochs", "messages", "next_offsets", "noted", "portion", "portions", "whole")
+    __slots__ = ("barred", "chunk", "holder", "noted", "portion", "portions", "whole")
 
-    def __init__(
-        self,
-        messages: Sequence[Message],
-        next_offsets: Mapping[TopicPartition, int],
-        epochs: Mapping[TopicPartition, int],
-        *,
-        whole: bool = False,
-    ) -> None:
-        """whole: not handed out one by one; nobody may see them in hand and not know it."""
-        self.messages = messages
+    def __init__(self, chunk: _Chunk, holder: object, *, whole: bool) -> None:
+        self.chunk = chunk
+        self.holder = holder
         self.whole = whole
         self.portions: Sequence[Portion] | None = None
         self.portion = 0
-        self.next_offsets = next_offsets
-        self.epochs = epochs
-        self.credited = epochs
         self.barred: set[TopicPartition] = set()
         self.noted = 0
 
     def pulled(self) -> int:
         """How many messages were handed out."""
-        return len(self.messages) if self.whole else len(self.messages) - self.left()
+        count = len(self.chunk.messages)
+        if self.portions is None:
+            return 0
+        still = sum(map(left, self.portions))
+        return count - still if not self.whole else 0 if still else count
 
-    def left(self) -> int:
-        """How many are still to be handed out, one by one."""
-        return len(self.messages) if self.portions is None else sum(map(left, self.portions))
+    def left_in_portion(self) -> int:
+        """How many are left of the messages that the last run is of."""
+        return left(self.portions[self.portion]) if self.portions is not None else 0
+
+    def given(self) -> int:
+        """How many of them the user is done with for sure: not the last one, or the batch, which is in hand."""
+        return 0 if self.whole else max(0, self.pulled() - 1)
+
+    def partitions_out(self) -> Collection[TopicPartition]:
+        """The partitions of the message or the batch that is in hand; only while the gate is shut."""
+        pulled = self.pulled()
+        if not pulled:
+            return ()
+        return self.chunk.next_offsets.keys() if self.whole else (_partition_of(self.chunk.messages[pulled - 1]),)
 
     def run(self, most: int) -> tuple[list[object], Iterator[Message]] | None:
         """A gate, and the next messages, at most so many, as far as it lets them through; None if none is left."""
         if self.portions is None:
-            messages = self.messages
+            messages = self.chunk.messages
             self.portions = messages.portions() if isinstance(messages, LazyMessages) else (ListPortion(messages),)
         while self.portion < len(self.portions):
             portion = self.portions[self.portion]
@@ -92,18 +170,21 @@ class _Hand:
             self.portion += 1
         return None
 
-    def offsets_up_to(self, count: int) -> Mapping[TopicPartition, int]:
-        """The positions after the first `count` messages, as far as not noted before."""
-        if count == len(self.messages):
-            return self.next_offsets
-        new = self.messages[self.noted : count]
-        if isinstance(new, LazyMessages):
-            return new.next_offsets
-        return {_partition_of(message): message.offset() + 1 for message in new}
+
+@dataclass(slots=True)
+class _Ledger:
+    """What was fetched and is not consumed yet: what is being handed out, and what waits. Never changed."""
+
+    hand: _Hand | None = None
+    waiting: tuple[_Chunk, ...] = ()
 
 
 class KafkaStream:
-    """The messages of one consumer thread id. Iterate over it, or over batches(); from one thread at a time."""
+    """The messages of one consumer thread id. Iterate over it, or over batches().
+
+    One thread at a time: a second one that asks while the first waits for messages is given a StreamInUseError. Threads
+    may take turns; whoever comes back for the next message says that the former one is done.
+    """
 
     def __init__(
         self,
@@ -115,7 +196,9 @@ class KafkaStream:
         at_next: bool,
         on_drained: Callable[[], None],
         may_hand_out: Callable[[], bool] = lambda: True,
+        holder: Callable[[], object] = this_thread,
     ) -> None:
+        """holder: a token of the caller, to which what it takes belongs until somebody comes back for more."""
         self._fetcher = fetcher
         self._progress = progress
         self._clock = clock
@@ -123,22 +206,26 @@ class KafkaStream:
         self._at_next = at_next
         self._on_drained = on_drained
         self._may_hand_out = may_hand_out
-        self._lock = threading.Lock()
+        self._holder = holder
+        # a signal handler may find its own thread inside: no change is half made, so it may go in too
+        self._lock = threading.RLock()
         self._opened = threading.Event()
         self._opened.set()
         self._never = threading.Event()
-        # replaced, never changed: whoever holds one knows whether it still stands
-        self._live: Mapping[TopicPartition, int] = {}
-        self._consumed: dict[TopicPartition, int] = {}
-        self._consumed_epochs: Mapping[TopicPartition, int] = self._live
-        self._hand: _Hand | None = None
-        self._left: _Hand | None = None
+        # replaced, never changed: a poll notes the one that stood as it began
+        self._live: Mapping[TopicPartition, _Life] = {}
+        self._lives: dict[TopicPartition, _Life] = {}
+        """The last life of each partition that the fetcher was ever told of."""
+        self._ledger = _Ledger()
+        self._is_poll_open = False
+        self._is_drained_due = False
         self._least = 1
         self._interrupted = False
         self._gate: list[object] = []
         self._paused = False
         self._ended = False
-        self._thread_id: int | None = None
+        self._user: threading.Thread | None = None
+        self._rival: threading.Thread | None = None
         self.fetch_errors = 0
         """How often a user was given an error instead of messages."""
 
@@ -147,7 +234,8 @@ class KafkaStream:
     def __iter__(self) -> Iterator[Message]:
         """The messages, one by one, until the connector is shut down.
 
-        Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError.
+        Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError;
+        StreamInUseError if another thread is waiting for messages of this stream.
 
         The stream is sound after an error, but the iterator that raised it is over: go on with another `for` over the
         stream, or with next(stream), which may be called again after any error as the next() of a Java iterator may.
@@ -156,47 +244,49 @@ class KafkaStream:
 
     def _runs(self) -> Iterator[Iterator[Message]]:
         run, looked_at = 1, self._clock.monotonic()
-        while True:
-            hand = self._advance(_TAKEN_AT_ONCE, None)
-            if hand is None:
-                return
-            while self._goes_on(hand) and (taken := hand.run(run)) is not None:
-                # there to be emptied before the look at what would have emptied it
-                self._gate, messages = taken
-                if self._interrupted:
-                    break
+        while (hand := self._advance(_TAKEN_AT_ONCE, None)) is not None:
+            while (messages := self._through_gate(hand, run)) is not None:
                 yield messages
                 now = self._clock.monotonic()
                 run = min(_RUN, int(run * _RUN_S / max(now - looked_at, 1e-9)) or 1)
                 looked_at = now
 
     def __next__(self) -> Message:
-        """The next message; see __iter__."""
-        hand = self._hand
-        taken = hand.run(1) if hand is not None and not hand.whole and self._goes_on(hand) else None
-        if taken is None:
-            hand = self._advance(_TAKEN_AT_ONCE, None)
-            taken = hand.run(1) if hand is not None else None
-            if taken is None:
-                raise StopIteration
-        return next(taken[1])
+        """The next message; see __iter__.
+
+        A call that waits while another thread asks too raises as well: after asyncio.wait_for(to_thread(next, stream))
+        timed out nobody takes the answer of the thread that still waits.
+        """
+        while True:
+            hand = self._ledger.hand
+            messages = self._through_gate(hand, 1) if hand is not None and not hand.whole else None
+            if hand is None or messages is None:
+                hand = self._advance(_TAKEN_AT_ONCE, None)
+                if hand is None:
+                    raise StopIteration
+                if self._rival is not None:
+                    raise StreamInUseError(self._rival.name)
+                continue
+            hand.holder = self._holder()
+            before = hand.left_in_portion()
+            try:
+                for message in messages:
+                    return message
+            except BaseException:
+                # it may be taken from the iterator, and the caller never gets it
+                self._put_back(hand, hand.pulled() - (before - hand.left_in_portion()))
+                raise
 
     def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
         """Sequences of up to max_messages messages, until the connector is shut down.
 
+        A batch is the user's own: it may be changed, and counts as a whole whatever becomes of it.
+
         timeout: seconds to wait for a batch; when none came an empty one is handed out, so that the caller can see to
         other things. None = consumer.timeout.ms decides.
-        Raises: as __iter__.
+        Raises: as __iter__; at the call TypeError and ValueError.
         """
-        if max_messages < 1:
-            msg = f"max_messages must be at least 1, not {max_messages}"
-            raise ValueError(msg)
-        while True:
-            hand = self._advance(max_messages, timeout)
-            if hand is None:
-                return
-            hand.whole = True
-            yield hand.messages
+        return self._wholes(_checked_count(max_messages), _checked_timeout(timeout), _own_messages, as_columns=False)
 
     def arrow_batches(
         self,
@@ -212,95 +302,133 @@ class KafkaStream:
         fetcher fetches: see docs/fetching.md.
 
         timeout: as for batches; then a batch without rows is handed out.
-        Raises: as __iter__; ValueError for an unknown column; ConfigError if pyarrow is not installed.
+        Raises: as batches; ValueError for an unknown column; ConfigError if pyarrow is not installed.
         """
-        check_columns(columns)
-        if max_messages < 1:
-            msg = f"max_messages must be at least 1, not {max_messages}"
-            raise ValueError(msg)
-        while True:
-            hand = self._advance(max_messages, timeout, as_columns=True)
-            if hand is None:
-                return
-            hand.whole = True
-            yield record_batch(hand.messages, columns)
+        wanted = tuple(columns)
+        check_columns(wanted)
+
+        def make(chunk: _Chunk) -> pa.RecordBatch:
+            return record_batch(chunk.columns(), wanted)
+
+        return self._wholes(_checked_count(max_messages), _checked_timeout(timeout), make, as_columns=True)
+
+    def _wholes(
+        self, most: int, timeout: float | None, make: Callable[[_Chunk], Handed], *, as_columns: bool
+    ) -> Iterator[Handed]:
+        # a generator, so that users can close it
+        yield from chain.from_iterable(self._whole_runs(most, timeout, make, as_columns=as_columns))
+
+    def _whole_runs(
+        self, most: int, timeout: float | None, make: Callable[[_Chunk], Handed], *, as_columns: bool
+    ) -> Iterator[Iterator[Handed]]:
+        while (hand := self._advance(most, timeout, whole=True, as_columns=as_columns)) is not None:
+            made = make(hand.chunk)
+            if not hand.chunk.messages:
+                yield iter((made,))
+                continue
+            hand.portions = (ListPortion((made,)),)  # type: ignore[arg-type]
+            if (run := self._through_gate(hand, 1)) is not None:
+                yield run  # type: ignore[misc]
 
     # For the coordinator and whoever commits, from any thread.
 
     def begin(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Hand out messages of these partitions from their positions on."""
         with self._lock:
-            self._live = {**self._live, **epochs}
-            self._fetcher.assign(positions)
+            self._open({tp: _Life(epochs[tp], position) for tp, position in positions.items()})
 
-    def go_on(
-        self,
-        positions: Mapping[TopicPartition, int],
-        epochs: Mapping[TopicPartition, int],
-        stopped: Mapping[TopicPartition, int],
-    ) -> None:
-        """As begin, after a stop that is taken back: what is in hand of the stopped epochs counts in the new ones.
-
-        What is in hand of an epoch before those, as of a session that was lost, counts no more than it did.
-        """
+    def go_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Take a stop back: hand out again, from behind what is in hand, which counts as if nothing had been."""
         with self._lock:
-            hand = self._hand
-            if hand is not None:
-                same = {tp: epoch for tp, epoch in epochs.items() if hand.credited.get(tp) == stopped[tp]}
-                hand.credited = {**hand.credited, **same}
-            self._live = {**self._live, **epochs}
-            self._fetcher.assign(positions)
+            self._fetch_again(self._lives.keys() & partitions)
 
     def restart(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Hand out from elsewhere; what is stopped stays so, and what is in hand does not count any more."""
         with self._lock:
-            flowing = self._live.keys() & positions.keys()
+            lives = {tp: _Life(epochs[tp], position) for tp, position in positions.items()}
+            self._lives.update(lives)
+            flowing = self._live.keys() & lives.keys()
             self._shut(flowing)
-            self._live = {**self._live, **{tp: epochs[tp] for tp in flowing}}
-            self._fetcher.assign({tp: positions[tp] for tp in flowing})
+            self._open({tp: lives[tp] for tp in flowing})
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing more of these; see undrained for what is in hand."""
         with self._lock:
-            self._shut(partitions)
+            self._shut(self._live.keys() & partitions)
 
-    def _shut(self, partitions: Collection[TopicPartition]) -> None:
-        going = self._live.keys() & partitions
+    # A poll applies what the fetcher was told before it began, and its messages belong to the lives that stood then. So
+    # the fetcher is told of an end before the life is over, and of a beginning when the life is there: what is polled
+    # between the two is nothing, or of a life that is over.
+
+    def _shut(self, going: Collection[TopicPartition]) -> None:
         if not going:
             return
-        self._live = {tp: epoch for tp, epoch in self._live.items() if tp not in going}
         self._fetcher.unassign(going)
-        hand = self._hand
+        self._live = {tp: life for tp, life in self._live.items() if tp not in going}
+        hand = self._ledger.hand
+        if hand is not None and not hand.chunk.next_offsets.keys().isdisjoint(going):
+            self._interrupt()
+            hand.barred.update(tp for tp in hand.partitions_out() if tp in going)
+
+    def _open(self, lives: Mapping[TopicPartition, _Life]) -> None:
+        self._lives.update(lives)
+        self._live = {**self._live, **lives}
+        self._fetcher.assign({tp: life.start for tp, life in lives.items()})
+
+    def _fetch_again(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch from behind what is in hand; what was fetched and not handed out is dropped, for it will come again."""
+        hand = self._ledger.hand
         if hand is not None:
-            touched = hand.next_offsets.keys() & going
-            if touched:
-                hand.barred |= touched
-                self._interrupt()
+            self._interrupt()
+            self._note(hand, hand.given())
+        in_hand = hand.chunk.offsets(hand.noted, hand.pulled()) if hand is not None else {}
+        lives: dict[TopicPartition, _Life] = {}
+        for tp in partitions:
+            known = self._progress.get(tp)
+            if known is None:
+                continue
+            start = self._lives[tp].start if known.consumed is None else known.consumed
+            if hand is not None and tp in in_hand and hand.chunk.lives[tp].epoch == known.epoch:
+                start = in_hand[tp]
+                hand.barred.discard(tp)
+            lives[tp] = _Life(known.epoch, start)
+        self._fetcher.unassign(lives.keys())
+        self._open(lives)
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Which of these stopped partitions may have messages in hand."""
+        """Which of these stopped partitions have messages in hand."""
         with self._lock:
-            return frozenset(self._hand.barred & set(partitions)) if self._hand is not None else frozenset()
-
-    def handed_out(self, tp: TopicPartition, epoch: int) -> int | None:
-        """The position after the last message of this life of the partition that is in hand; None if none is."""
-        with self._lock:
-            hand = self._hand
-            if hand is None or hand.credited.get(tp) != epoch:
-                return None
-            return hand.offsets_up_to(hand.pulled()).get(tp)
+            hand = self._ledger.hand
+            return frozenset(hand.barred & set(partitions)) if hand is not None else frozenset()
 
     def note_progress(self) -> None:
         """Tell Progress what was consumed so far."""
         with self._lock:
-            if self._hand is not None:
-                self._note(self._hand, with_in_hand=self._at_next)
-            self._tell_progress()
+            hand = self._ledger.hand
+            if hand is not None:
+                self._note(hand, hand.pulled() if self._at_next else hand.given())
+
+    def is_held_by(self, holder: object) -> bool:
+        """Whether this is who took what is in hand."""
+        hand = self._ledger.hand
+        return hand is not None and hand.holder == holder
+
+    def is_inside(self) -> bool:
+        """Whether the calling thread waits for messages here: it is a signal handler that asks. Takes no lock."""
+        return self._user is threading.current_thread()
 
     def acknowledge(self) -> None:
         """The user says that what is in hand is done; what was not handed out yet goes back to the gate."""
         self._come_back()
-        self.note_progress()
+
+    def let_go(self) -> None:
+        """Wait no longer for what is in hand, and do not count it as consumed: its user is the one who waits."""
+        with self._lock:
+            hand = self._ledger.hand
+            if hand is not None:
+                self._interrupt()
+                self._put_back(hand, hand.pulled() if self._at_next else hand.given())
+        self._tell_drained()
 
     def pause(self) -> None:
         """Hand out nothing until resume."""
@@ -315,27 +443,13 @@ class KafkaStream:
             self._paused = False
             self._opened.set()
 
-    def let_go(self) -> None:
-        """Wait no longer for what is in hand, and do not count it as consumed: its user is the one who waits."""
-        with self._lock:
-            if self._hand is not None:
-                self._note(self._hand, with_in_hand=self._at_next)
-                self._hand = None
-                self._interrupt()
-            self._tell_progress()
-
     def end(self) -> None:
         """Hand out nothing any more; the consuming thread's loop ends when it comes back, or within a poll's slice.
 
-        Takes no lock, so that a signal handler may call it: it could be held by the thread that the signal interrupts.
+        Takes no lock, so that a signal handler may call it.
         """
         self._ended = True
         self._interrupt()
-
-    def _interrupt(self) -> None:
-        """End a loop over what is in hand before the next message; from any thread."""
-        self._interrupted = True
-        self._gate.clear()
 
     def close(self) -> None:
         """End, and free the fetcher. Twice is harmless."""
@@ -344,17 +458,39 @@ class KafkaStream:
         self._fetcher.wake()
         self._fetcher.close()
 
-    def is_consumed_by(self, thread_id: int) -> bool:
-        """Whether this thread was the last one to ask for messages."""
-        return self._thread_id == thread_id
+    def _interrupt(self) -> None:
+        """Shut the gate: a loop over what is in hand ends before the next message; from any thread."""
+        self._interrupted = True
+        self._gate.clear()
 
     # The consuming thread.
 
-    def _advance(self, max_messages: int, timeout: float | None, *, as_columns: bool = False) -> _Hand | None:
+    def _advance(
+        self, most: int, timeout: float | None, *, whole: bool = False, as_columns: bool = False
+    ) -> _Hand | None:
         """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
-        self._thread_id = threading.get_ident()
+        me = threading.current_thread()
+        try:
+            self._enter(me)
+            return self._next_hand(most, timeout, whole=whole, as_columns=as_columns)
+        finally:
+            if self._user is me:
+                self._user = None
+
+    def _enter(self, me: threading.Thread) -> None:
+        with self._lock:
+            user = self._user
+            if user is not None and user is not me:
+                self._rival = me
+                raise StreamInUseError(user.name)
+            self._rival = None
+            self._user = me
+
+    def _next_hand(self, most: int, timeout: float | None, *, whole: bool, as_columns: bool) -> _Hand | None:
         self._come_back()
-        hand = self._take(max_messages, as_columns)
+        if self._is_poll_open:
+            self._undo_poll()
+        hand = self._take(most, whole=whole, as_columns=as_columns)
         if hand is not None:
             return hand
         self._fetcher.prepare()
@@ -366,9 +502,9 @@ class KafkaStream:
                 self._clock.wait(self._opened, slice_s)
             elif not self._may_hand_out():
                 self._clock.wait(self._never, min(slice_s, _LEASE_SLICE_S))
-            elif self._left is None:
-                self._left = self._poll(max_messages, slice_s)
-            hand = self._take(max_messages, as_columns)
+            elif not self._ledger.waiting:
+                self._poll(most, slice_s)
+            hand = self._take(most, whole=whole, as_columns=as_columns)
             if hand is not None:
                 return hand
             if limit is None:
@@ -377,136 +513,158 @@ class KafkaStream:
             slice_s = max(0.0, min(_SLICE_S, limit - waited))
             if waited >= limit:
                 if timeout is not None:
-                    return _Hand((), {}, {})
+                    return _Hand(_Chunk((), {}, {}), None, whole=whole)
                 raise ConsumerTimeoutError(self._consumer_timeout_ms)
         return None
-
-    def _goes_on(self, hand: _Hand) -> bool:
-        """Whether the next of these may be handed out."""
-        # The lease first: what was lost with a session is interrupted before the next one can be leased.
-        return self._may_hand_out() and not self._interrupted and hand is self._hand
 
     def _patience(self, timeout: float | None) -> float | None:
         if timeout is not None:
             return timeout
         return None if self._consumer_timeout_ms < 0 else self._consumer_timeout_ms / 1000
 
+    def _goes_on(self, hand: _Hand) -> bool:
+        """Whether the next of these may be handed out."""
+        # The lease first: what was lost with a session is interrupted before the next one can be leased.
+        return self._may_hand_out() and not self._interrupted and hand is self._ledger.hand
+
+    def _through_gate(self, hand: _Hand, most: int) -> Iterator[Message] | None:
+        """The next of these, at most so many, until the gate is shut; None if it is, or if none is left."""
+        if not self._goes_on(hand) or (taken := hand.run(most)) is None:
+            return None
+        # there to be emptied before the look at what would have emptied it
+        self._gate, messages = taken
+        return None if self._interrupted else messages
+
     def _come_back(self) -> None:
         """The user is back: what was in hand is consumed, what was not handed out of it waits at the gate again."""
         with self._lock:
-            hand = self._hand
-            if hand is None:
-                return
-            self._note(hand, with_in_hand=True)
-            self._hand = None
-            # a loop over these messages must take the rest from the gate
-            self._interrupt()
-            count = hand.pulled()
-            if count < len(hand.messages):
-                # behind it may wait what a smaller hand left of the same poll
-                behind = self._left.messages if self._left is not None else ()
-                ends = self._left.next_offsets if self._left is not None else hand.next_offsets
-                self._left = _Hand([*hand.messages[count:], *behind], ends, hand.epochs)
-        if hand.barred:
-            self._on_drained()
+            hand = self._ledger.hand
+            if hand is not None:
+                # first, so that a loop over these messages takes the rest from the gate
+                self._interrupt()
+                self._put_back(hand, hand.pulled())
+        self._tell_drained()
 
-    def _poll(self, max_messages: int, slice_s: float) -> _Hand | None:
-        # A poll applies what was handed in before it began, and nothing later: so whatever it returns was fetched for
-        # the lives that the partitions have now.
-        epochs = self._live
+    def _put_back(self, hand: _Hand, consumed: int) -> None:
+        """So many of the messages in hand are consumed; nothing is in hand any more, and the rest waits."""
+        with self._lock:
+            if hand is not self._ledger.hand:
+                return
+            self._note(hand, consumed)
+            waiting = self._ledger.waiting
+            if consumed < len(hand.chunk.messages):
+                waiting = (hand.chunk.after(consumed), *waiting)
+            self._is_drained_due |= bool(hand.barred)
+            self._ledger = _Ledger(None, waiting)
+
+    def _tell_drained(self) -> None:
+        if self._is_drained_due:
+            try:
+                self._is_drained_due = False
+                self._on_drained()
+            except BaseException:
+                self._is_drained_due = True
+                raise
+
+    def _poll(self, most: int, slice_s: float) -> None:
+        lives = self._live
+        self._is_poll_open = True
         try:
-            batch = self._fetcher.poll(max(max_messages, self._least), slice_s)
+            batch = self._fetcher.poll(max(most, self._least), slice_s)
         except LegacyConsumerError:
+            # the fetcher itself says so, and has lost nothing
+            self._is_poll_open = False
             self.fetch_errors += 1
             raise
-        if batch is None:
-            return None
-        if not isinstance(batch, ColumnSequence):
-            return _Hand(batch.messages(), batch.next_offsets, epochs)
-        self._least = _TAKEN_AT_ONCE
-        return _Hand(LazyMessages(batch), batch.next_offsets, epochs)
+        if batch is not None:
+            if isinstance(batch, ColumnSequence):
+                self._least = _TAKEN_AT_ONCE
+            messages = LazyMessages(batch) if isinstance(batch, ColumnSequence) else batch.messages()
+            with self._lock:
+                ledger = self._ledger
+                self._ledger = _Ledger(ledger.hand, (*ledger.waiting, _Chunk(messages, batch.next_offsets, lives)))
+        self._is_poll_open = False
 
-    def _take(self, max_messages: int, as_columns: bool = False) -> _Hand | None:
+    def _undo_poll(self) -> None:
+        """A poll ended by an exception that is not the fetcher's: nobody knows what it had taken by then."""
+        with self._lock:
+            self._fetcher.unassign(self._lives.keys())
+            self._fetch_again(self._live.keys())
+        self._is_poll_open = False
+
+    def _take(self, most: int, *, whole: bool, as_columns: bool) -> _Hand | None:
         """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
         with self._lock:
             # before the look at what an interruption leaves, so that none which comes meanwhile is undone
             self._interrupted = False
-            left = self._left
-            if left is None or self._paused or self._ended or not self._may_hand_out():
-                # neither handed out nor thrown away while ZooKeeper is out of sight
-                return None
-            self._left = None
-            if left.epochs is not self._live:
-                gone = {tp for tp in left.next_offsets if self._live.get(tp) != left.epochs.get(tp, 0)}
-                if gone:
-                    left = _hand_without(left, gone)
-            left, self._left = _parted(left, max_messages, as_columns)
-            if not left.messages:
+            while self._ledger.waiting:
+                if self._paused or self._ended or not self._may_hand_out():
+                    # neither handed out nor thrown away while ZooKeeper is out of sight
+                    return None
+                chunk, *behind = self._ledger.waiting
+                if chunk.lives is not self._live:
+                    gone = {tp for tp in chunk.next_offsets if not self._is_live(tp, chunk.lives)}
+                    if gone:
+                        chunk = chunk.without(gone)
+                if chunk.messages:
+                    return self._take_in_hand(chunk, behind, most, whole=whole, as_columns=as_columns)
                 # a fetcher says so where it put partitions whose position was not known, or lay outside the log
-                self._count_consumed(left.next_offsets, left.epochs)
-                return None
-            self._hand = left
-            return left
+                self._count_consumed(chunk.next_offsets, chunk.lives)
+                self._ledger = _Ledger(None, tuple(behind))
+            return None
 
-    def _note(self, hand: _Hand, *, with_in_hand: bool) -> None:
-        count = hand.pulled()
-        if not with_in_hand:
-            # the last one handed out is in the user's hands, or the whole batch is
-            count = 0 if hand.whole else max(0, count - 1)
+    def _is_live(self, tp: TopicPartition, lives: Mapping[TopicPartition, _Life]) -> bool:
+        life = self._live.get(tp)
+        return life is not None and life is lives.get(tp)
+
+    def _take_in_hand(
+        self, chunk: _Chunk, behind: Sequence[_Chunk], most: int, *, whole: bool, as_columns: bool
+    ) -> _Hand:
+        count = min(most, len(chunk.messages))
+        if as_columns and isinstance(chunk.messages, LazyMessages):
+            count = chunk.messages.columns.first(most)
+        hand = _Hand(chunk.first(count), self._holder(), whole=whole)
+        rest = (chunk.after(count),) if count < len(chunk.messages) else ()
+        self._ledger = _Ledger(hand, (*rest, *behind))
+        return hand
+
+    def _note(self, hand: _Hand, count: int) -> None:
         if count > hand.noted:
-            self._count_consumed(hand.offsets_up_to(count), hand.credited)
+            self._count_consumed(hand.chunk.offsets(hand.noted, count), hand.chunk.lives)
             hand.noted = count
 
-    def _count_consumed(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
-        """Keep it here until somebody asks: Progress would cost as much as all else that a batch costs."""
-        if epochs is not self._consumed_epochs:
-            self._tell_progress()
-            self._consumed_epochs = epochs
-        self._consumed.update(offsets)
-
-    def _tell_progress(self) -> None:
-        if self._consumed:
-            self._progress.note_consumed(self._consumed, self._consumed_epochs)
-            self._consumed = {}
+    def _count_consumed(self, offsets: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, _Life]) -> None:
+        self._progress.note_consumed(offsets, {tp: lives[tp].epoch for tp in offsets if tp in lives})
 
 
 def _partition_of(message: Message) -> TopicPartition:
     return TopicPartition(message.topic(), message.partition())
 
 
-def _hand_without(hand: _Hand, gone: Collection[TopicPartition]) -> _Hand:
-    if isinstance(hand.messages, LazyMessages):
-        kept = hand.messages.columns.without(gone)
-        return _Hand(LazyMessages(kept), kept.next_offsets, hand.epochs)
-    return _hand_of([m for m in hand.messages if _partition_of(m) not in gone], hand.epochs)
+def _next_offsets(messages: Sequence[Message]) -> Mapping[TopicPartition, int]:
+    return {_partition_of(message): message.offset() + 1 for message in messages}
 
 
-def _parted(hand: _Hand, most: int, as_columns: bool) -> tuple[_Hand, _Hand | None]:
-    """What is handed out at once, as one record batch or as messages, and the rest."""
-    messages, count = hand.messages, len(hand.messages)
-    first = min(most, count)
-    if not isinstance(messages, LazyMessages):
-        if first == count:
-            return hand, None
-        ours = _hand_of(messages[:first], hand.epochs)
-        return ours, _Hand(messages[first:], hand.next_offsets, hand.epochs)
-    if as_columns:
-        columns = messages.columns
-        first = columns.first(most)
-        columns = columns.part(0, first)
-        ours = _Hand(columns, columns.next_offsets, hand.epochs, whole=True)
-    elif first == count:
-        return hand, None
-    else:
-        part = messages.part(0, first)
-        ours = _Hand(part, part.next_offsets, hand.epochs)
-    if first == count:
-        return ours, None
-    rest = messages.part(first, count)
-    # as a rule they are of one partition, which ends where it did
-    ends = hand.next_offsets if len(hand.next_offsets) == 1 else rest.next_offsets
-    return ours, _Hand(rest, ends, hand.epochs)
+def _own_messages(chunk: _Chunk) -> Sequence[Message]:
+    """For the user to keep and to change."""
+    messages = chunk.messages
+    return MessageBatch(messages if isinstance(messages, LazyMessages) else list(messages))
 
 
-def _hand_of(messages: Sequence[Message], epochs: Mapping[TopicPartition, int]) -> _Hand:
-    return _Hand(messages, {_partition_of(message): message.offset() + 1 for message in messages}, epochs)
+def _checked_count(max_messages: int) -> int:
+    try:
+        count = operator.index(max_messages)
+    except TypeError:
+        msg = f"max_messages must be a whole number, not {max_messages!r}"
+        raise TypeError(msg) from None
+    if count < 1:
+        msg = f"max_messages must be at least 1, not {count}"
+        raise ValueError(msg)
+    return count
+
+
+def _checked_timeout(timeout: object) -> float | None:
+    if timeout is not None and (not isinstance(timeout, int | float) or math.isnan(timeout)):
+        msg = f"timeout must be a number of seconds or None, not {timeout!r}"
+        raise TypeError(msg)
+    return timeout

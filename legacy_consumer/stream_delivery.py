@@ -138,23 +138,9 @@ class StreamDelivery:
         return frozenset().union(*(stream.undrained(own) for stream, own in self._by_stream(partitions).items()))
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch again from what was handed out last."""
+        """Fetch again from behind what is in hand."""
         for stream, own in self._by_stream(partitions).items():
-            stream.note_progress()
-            positions: dict[TopicPartition, int] = {}
-            epochs: dict[TopicPartition, int] = {}
-            stopped: dict[TopicPartition, int] = {}
-            for tp in own:
-                known = self._progress.get(tp)
-                if known is None:
-                    continue
-                position = stream.handed_out(tp, known.epoch)
-                if position is None:
-                    position = known.consumed if known.consumed is not None else self._reset_position
-                positions[tp] = position
-                stopped[tp] = known.epoch
-                epochs[tp] = self._progress.begin(tp, known.consumed, known.committed, done=known.done)
-            stream.go_on(positions, epochs, stopped)
+            stream.go_on(own)
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
         """Shut, whatever the gate was; last commit, listener, forget."""
@@ -228,10 +214,10 @@ class StreamDelivery:
         """How many of the listener's hooks raised or did not return in time."""
         return 0 if self._calls is None else self._calls.errors
 
-    def let_go(self, thread_id: int) -> None:
-        """Do not wait for what this thread has in hand; it is the one that waits."""
+    def let_go(self, holder: object) -> None:
+        """Do not wait for what this one has in hand: it is the one that waits."""
         for stream in self._streams.all():
-            if stream.is_consumed_by(thread_id):
+            if stream.is_held_by(holder):
                 stream.let_go()
 
     @property

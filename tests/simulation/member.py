@@ -58,7 +58,6 @@ class User:
             messages = self._next(size)
         finally:
             member.using = False
-            self.stream._thread_id = self.ident
             member.wake_at = 0.0
         for message in messages:
             member.world.record("took", member.name, message.tp, message.number, self.ident)
@@ -173,6 +172,7 @@ class OurMember:
                     at_next=settings.at_next,
                     on_drained=partial(self.coordinator.post, Drained()),
                     may_hand_out=lease.holds,
+                    holder=partial(int, len(self.users) + 1),
                 )
                 self._streams[topic, thread] = stream
                 style = world.rng.choice(("batches", "batches", "next", "iterate"))

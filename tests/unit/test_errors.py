@@ -81,6 +81,7 @@ SAMPLES = [
     consumer.ConsumerClosedError(),
     consumer.NotJoinedError(),
     consumer.ForkedConsumerError(),
+    consumer.StreamInUseError("worker-1"),
     consumer.KafkaError("broker at fault"),
     consumer.ProduceError("t", 1, 2, "timed out"),
     consumer.BrokersUnavailableError("no broker is registered"),

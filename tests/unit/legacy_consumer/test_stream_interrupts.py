@@ -1,0 +1,160 @@
+"""An exception that strikes the consuming thread at any line: what was not handed out is handed out later, once."""
+
+import linecache
+import opcode
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import legacy_consumer
+from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.progress import Committed, Progress
+from legacy_consumer.stream import KafkaStream
+from tests.support import fake_kafka
+from tests.support.column_fetcher import ColumnFetcher
+from tests.support.fake_kafka import FakeFetcher, FakeKafka
+from tests.support.group_members import FakeClock
+from zk_layout.model import TopicPartition
+
+TPS = (TopicPartition("t", 0), TopicPartition("u", 1))
+LENGTH = 3
+LIBRARY = tuple(f"{Path(module.__file__).parent}/" for module in (legacy_consumer, fake_kafka))
+
+
+class PatientClock(FakeClock):
+    """Each look at it takes a little, so that waiting ends."""
+
+    def monotonic(self):
+        self.now += 1e-3
+        return self.now
+
+
+class Objects(FakeFetcher):
+    """Waits for nothing."""
+
+    def poll(self, max_messages, timeout_s):
+        return super().poll(max_messages, 0)
+
+
+class Columns(ColumnFetcher):
+    """Waits for nothing."""
+
+    def poll(self, max_messages, timeout_s):
+        return super().poll(max_messages, 0)
+
+
+class Interrupt:
+    """Raises KeyboardInterrupt at one line that this thread executes inside the library."""
+
+    def __init__(self, line):
+        self.left = line
+        self.struck = False
+
+    def __enter__(self):
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_):
+        sys.settrace(self._before)
+
+    def _trace(self, frame, event, _):
+        if self.struck or not frame.f_code.co_filename.startswith(LIBRARY):
+            return None
+        if event == "line" and not _leaves_a_with(frame):
+            if not self.left:
+                self.struck = True
+                raise KeyboardInterrupt
+            self.left -= 1
+        return self._trace
+
+
+def _leaves_a_with(frame):
+    """The interpreter looks for no signal between the end of a with statement's body and the call of __exit__."""
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return line.lstrip().startswith("with ") and opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST"
+
+
+class Rig:
+    def __init__(self, fetcher):
+        self.kafka = FakeKafka()
+        self.progress = Progress()
+        self.stream = KafkaStream(
+            fetcher=fetcher(self.kafka),
+            progress=self.progress,
+            clock=PatientClock(),
+            consumer_timeout_ms=4,
+            at_next=False,
+            on_drained=lambda: None,
+        )
+        for tp in TPS:
+            self.kafka.produce(tp, LENGTH)
+            self.stream.begin({tp: 0}, {tp: self.progress.begin(tp, 0, Committed(None, None))})
+        self.got = []
+
+    def iterate(self):
+        for message in self.stream:
+            self.got.append([message])
+
+    def next(self):
+        while True:
+            self.got.append([next(self.stream)])
+
+    def batches(self):
+        for batch in self.stream.batches(2):
+            self.got.append(batch)
+
+    def arrow(self):
+        for batch in self.stream.arrow_batches(2):
+            self.got.append(batch)
+
+    def mixed(self):
+        for message in self.stream:
+            self.got.append([message])
+            break
+        self.got.append(next(self.stream.batches(2)))
+        self.got.append([next(self.stream)])
+        self.got.append(next(self.stream.arrow_batches(2)))
+        self.iterate()
+
+    def seen(self):
+        seen = {tp: [] for tp in TPS}
+        for batch in self.got:
+            if isinstance(batch, pa.RecordBatch):
+                rows = zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+            else:
+                rows = [(message.topic(), message.partition(), message.offset()) for message in batch]
+            for topic, partition, offset in rows:
+                seen[TopicPartition(topic, partition)].append(offset)
+        return seen
+
+    def nothing_counts_that_was_not_handed_out(self):
+        self.stream.note_progress()
+        for tp, offsets in self.seen().items():
+            assert offsets == list(range(len(offsets)))
+            assert self.progress.get(tp).consumed <= len(offsets)
+
+
+@pytest.mark.parametrize("fetcher", [Objects, Columns], ids=["objects", "columns"])
+@pytest.mark.parametrize("way", ["iterate", "next", "batches", "arrow", "mixed"])
+def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_counts_before(fetcher, way):
+    line = 0
+    struck = True
+    while struck:
+        rig = Rig(fetcher)
+        interrupt = Interrupt(line)
+        for _ in range(3):
+            try:
+                with interrupt:
+                    getattr(rig, way)()
+            except KeyboardInterrupt:
+                rig.nothing_counts_that_was_not_handed_out()
+            except ConsumerTimeoutError:
+                break
+        assert rig.seen() == {tp: list(range(LENGTH)) for tp in TPS}, f"interrupted at line {line}"
+        rig.nothing_counts_that_was_not_handed_out()
+        assert [rig.progress.get(tp).consumed for tp in TPS] == [LENGTH, LENGTH]
+        struck = interrupt.struck
+        line += 1
+    assert line > 100, "the library's lines were not seen"
