@@ -1,12 +1,19 @@
-"""A small HTTP server for scrapes and health checks: /metrics, /healthz, /readyz. Nothing else is served."""
+"""A small HTTP server for scrapes and health checks: /metrics, /healthz, /readyz. Nothing else is served.
+
+Clients that send slowly must not keep a liveness probe waiting: connections are bounded, the oldest is closed for a new
+one, and a whole request has one deadline. (waitress and cheroot have a deadline for silence only, and stop accepting at
+their bound.)
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -25,8 +32,9 @@ logger = logging.getLogger(__name__)
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = "text/plain; charset=utf-8"
-_IDLE_S = 30.0
-"""A connection over which nothing comes is closed after so long."""
+MAX_CONNECTIONS = 128
+DEADLINE_S = 30.0
+"""A connection is closed so long after it was opened, or after its last answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +65,7 @@ class MetricsServer:
         self._pages = pages
         self._host = host
         self._wanted_port = port
-        self._server: ThreadingHTTPServer | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -92,6 +100,11 @@ class MetricsServer:
         self._thread.start()
         return self
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.connections) if self._server is not None else 0
+
     def close(self) -> None:
         """Stop listening; twice is harmless."""
         server, thread = self._server, self._thread
@@ -110,32 +123,80 @@ class MetricsServer:
         self.close()
 
 
-def _make_server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
-    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = MAX_CONNECTIONS
 
-    class Server(ThreadingHTTPServer):
-        address_family = family
-        daemon_threads = True
-        block_on_close = False
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], host: str) -> None:
+        self.connections: dict[socket.socket, float] = {}
+        """Those that are open, with their deadlines; the oldest first."""
+        self._lock = threading.Lock()
+        self._host = host
+        super().__init__(address, handler)
 
-        def server_bind(self) -> None:
-            # HTTPServer's own would look the host's name up, which may take seconds and serves nobody
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self.socket.bind(self.server_address)
-            self.server_address = self.socket.getsockname()
-            self.server_name, self.server_port = host, self.server_address[1]
+    def server_bind(self) -> None:
+        # HTTPServer's own would look the host's name up, which may take seconds and serves nobody
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = self._host, self.server_address[1]
 
-        def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
-            # a scraper that goes away in the middle is no concern of ours
-            logger.debug("a request from %s failed: %s", client_address, sys.exc_info()[1])
+    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+        with self._lock:
+            while len(self.connections) >= MAX_CONNECTIONS:
+                _hang_up(self._oldest())
+            self.connections[request] = time.monotonic() + DEADLINE_S
+        super().process_request(request, client_address)
 
-    return Server(address[:2], handler)  # type: ignore[arg-type]  # of AF_INET6 too
+    def answered(self, request: socket.socket) -> None:
+        """The client has its answer: it may ask once more."""
+        with self._lock:
+            if self.connections.pop(request, None) is not None:
+                self.connections[request] = time.monotonic() + DEADLINE_S
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        with self._lock:
+            self.connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        # called between two looks for a new connection
+        now = time.monotonic()
+        with self._lock:
+            while self.connections and next(iter(self.connections.values())) < now:
+                _hang_up(self._oldest())
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
+        # a scraper that goes away in the middle is no concern of ours
+        logger.debug("a request from %s failed: %s", client_address, sys.exc_info()[1])
+
+    def _oldest(self) -> socket.socket:
+        oldest = next(iter(self.connections))
+        del self.connections[oldest]
+        return oldest
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """Wake the thread that reads from it, which then closes it."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _make_server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
+    found, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+
+    class Server(_Server):
+        address_family = found
+
+    return Server(address[:2], handler, host)  # type: ignore[arg-type]  # of AF_INET6 too
 
 
 def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        timeout = _IDLE_S
+        timeout = DEADLINE_S
+        server: _Server
 
         def do_GET(self) -> None:
             path = self.path.partition("?")[0]
@@ -175,6 +236,7 @@ def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
             if self.command != "HEAD":
                 for part in page.parts:
                     self.wfile.write(part)
+            self.server.answered(self.connection)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             logger.debug("%s %s", self.address_string(), format % args)
