@@ -18,7 +18,7 @@ from legacy_consumer.cli.execution import Execution, execution_options
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.outputs import Output, print_csv, print_json
 from legacy_consumer.cli.progress_bar import progress_bar
-from legacy_consumer.cli.tables import Cell, Column, number, print_table, printable, say
+from legacy_consumer.cli.tables import Cell, Column, number, print_table, printable, say, say_error
 from legacy_consumer.errors import ActiveGroupError
 from rebalance.member_kinds import MemberKind
 from zk_layout.errors import LegacyConsumerError
@@ -235,10 +235,9 @@ def _record(plan: OffsetPlan, change: OffsetChange) -> dict[str, object]:
 
 def _warn_of_members(living: Collection[OffsetPlan]) -> None:
     for plan in living:
-        say(
-            f"{count(len(plan.members), 'member')} of group {printable(plan.group)} live: --execute will refuse. Stop "
-            "them first (--live has those of legacy-consumer follow while they run, those of the JVM must be stopped).",
-            ODD,
+        say_error(
+            f"{count(len(plan.members), 'member')} of group {plan.group} live: --execute will refuse. Stop "
+            "them first (--live has those of legacy-consumer follow while they run, those of the JVM must be stopped)."
         )
 
 

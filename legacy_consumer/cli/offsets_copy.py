@@ -7,9 +7,11 @@ import click
 from legacy_consumer.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
+from legacy_consumer.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
 from legacy_consumer.cli.offsets_import import standings_or_none
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
+from legacy_consumer.cli.tables import say_error
 from legacy_consumer.cli.topic_choices import parse_topics
 
 
@@ -54,8 +56,17 @@ def copy(
         standings = read_standings(store, source)
         if chosen:
             standings = choose_partitions(store, standings, chosen)
-        after = dict(readable_offsets(source, standings))
+        after = readable_offsets(source, standings)
+        # an offset of an earlier topic must not count for this one: its group begins at 0, and so does the copy
+        after.update({tp: 0 for tp, standing in standings.items() if standing.outlived is not None})
         if not after:
             raise click.ClickException(f"group {source} has committed nothing that could be copied")
+        in_kafka = find_offsets_in_kafka(cluster, store, source, after)
+        ahead = {tp: offset for tp, offset in in_kafka.items() if offset > after[tp]}
+        if ahead:
+            say_error(
+                f"Warning: {source} is ahead in Kafka ({shown_offsets(ahead)}): its members with offsets.storage=kafka "
+                "go on from there; the offsets in ZooKeeper are copied"
+            )
         plan = make_plan(store, target, standings_or_none(store, target), after)
         carry_out(store, [plan], safety, output, name=target)

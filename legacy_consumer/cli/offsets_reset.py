@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import closing
 
 import click
@@ -19,25 +18,18 @@ from legacy_consumer.admin.offset_targets import (
     ToTime,
     resolve,
 )
-from legacy_consumer.admin.offsets_in_kafka import read_offsets_in_kafka
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
+from legacy_consumer.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
 from legacy_consumer.cli.offset_sources import load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
 from legacy_consumer.cli.tables import say_error
 from legacy_consumer.cli.times import parse_duration_s, parse_time_ms, shown_time
 from legacy_consumer.cli.topic_choices import is_chosen, parse_topics
-from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError
-from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers
+from legacy_consumer.librdkafka import open_log_offsets, read_brokers
 from rebalance.clock import SystemClock
-from zk_layout.errors import ConfigError
 from zk_layout.store import ZkStore
-
-logger = logging.getLogger(__name__)
-
-_SHOWN = 3
 
 
 @click.command(
@@ -126,19 +118,11 @@ def reset(
 
 def _warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plan: OffsetPlan) -> None:
     """Say which partitions have an offset in Kafka, which this reset does not change."""
-    partitions = [change.partition for change in plan.changes]
-    try:
-        config = ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": plan.group})
-        found = read_offsets_in_kafka(store, lambda: open_group_offsets(config, store), partitions)
-    except (BrokersUnavailableError, MissingListenerError, ConfigError) as error:
-        logger.info("group %s: whether it has offsets in Kafka is not known: %s", plan.group, error)
-        return
+    found = find_offsets_in_kafka(cluster, store, plan.group, [change.partition for change in plan.changes])
     if found:
-        some = ", ".join(f"{tp} at {found[tp]}" for tp in sorted(found)[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         say_error(
-            f"Warning: the group has offsets in Kafka too ({some}{more}): members with offsets.storage=kafka go on "
-            "from those, or from the greater of both; only the offsets in ZooKeeper are changed here"
+            f"Warning: the group has offsets in Kafka too ({shown_offsets(found)}): members with offsets.storage=kafka "
+            "go on from those, or from the greater of both; only the offsets in ZooKeeper are changed here"
         )
 
 

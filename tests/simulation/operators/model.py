@@ -1,0 +1,301 @@
+"""What must hold whatever operators do, in which order, and whatever happens meanwhile.
+
+After each command: it moved no offset but to where its plan said; it wrote over no commit that came after its plan; a
+step of a migration moved no group past what it consumed; given again it changes nothing more; what only looks changes
+nothing; `migrate verify` calls sound only what is; and the backup puts everything back.
+
+To add a command: a function of the generator and the group in COMMANDS that returns its words, without --execute. What
+it may write is read from its own plan, so nothing else is needed. What only looks goes into LOOKING.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tests.simulation.operators.world import GROUPS, PARTITIONS, KilledError
+
+LOOKING = (
+    lambda rng, g: ["groups", "describe", g],
+    lambda rng, g: ["groups", "list", "--details"],
+    lambda rng, g: ["doctor"],
+    lambda rng, g: ["offsets", "export", g],
+    lambda rng, g: ["migrate", "status"],
+    lambda rng, g: ["migrate", "verify", g],
+    lambda rng, g: ["groups", "prune", "--older-than", "1s"],
+)
+
+
+def _topic(rng):
+    return rng.choice([[], [], ["--topic", "t"], ["--topic", "t:1"], ["--topic", "u:0"]])
+
+
+def _reset(rng, g):
+    target = rng.choice(
+        [["--to-earliest"], ["--to-latest"], ["--to-offset", str(rng.randrange(100))], ["--shift-by", "-5"]]
+    )
+    return ["offsets", "reset", g, *target, *_topic(rng), *rng.choice([[], ["--clamp"]])]
+
+
+def _copy(rng, g):
+    return ["offsets", "copy", g, "h" if g == "g" else "g", *_topic(rng)]
+
+
+def _migrate(verb, *choices):
+    return lambda rng, g: ["migrate", verb, g, *(choice for choice in choices if rng.random() < 0.3)]
+
+
+COMMANDS = (
+    _reset,
+    _copy,
+    _migrate("apply", "--skip-blocked", "--rolling"),
+    _migrate("apply", "--skip-blocked"),
+    _migrate("rollback", "--skip-blocked"),
+    _migrate("finish"),
+    lambda rng, g: ["groups", "delete", g, *rng.choice([[], ["--topic", "t"]])],
+)
+
+
+class Operators:
+    """One seed's story. told: what happened, for whoever reads a failure."""
+
+    def __init__(self, world, rng):
+        self.world = world
+        self.rng = rng
+        self.told = []
+        self.files = 0
+        self.writes = 0
+        self.commits = {}
+        self.phase = None
+
+    def step(self):
+        for _ in range(self.rng.randrange(3)):
+            self._happen()
+        if self.rng.random() < 0.3:
+            self._look()
+        else:
+            self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice(GROUPS)))
+        self._check_verify()
+
+    # what happens beside the commands
+
+    def _happen(self):
+        world, rng = self.world, self.rng
+        group, tp = rng.choice(GROUPS), rng.choice(PARTITIONS)
+        begin, end = world.logs[tp]
+        match rng.choice(["join", "leave", "work", "work", "newer", "stop", "experiment", "anew", "cut", "forget"]):
+            case "join":
+                world.member_comes(group)
+            case "leave":
+                world.member_goes(group)
+            case "work":
+                self._work(group, tp)
+            case "newer" if group not in world.members:
+                world.newer[group] = ("newer@host",)
+            case "stop":
+                world.newer[group] = ()
+            case "experiment" if not self._is_migrating(group):
+                world.commit_in_kafka(group, tp, rng.randrange(begin, end + 1), is_own=False)
+            case "anew":
+                world.make_anew(tp.topic)
+            case "cut":
+                world.truncate(tp, rng.randrange(100))
+            case "forget" if not world.newer[group]:
+                world.kafka[group].kept.clear()
+            case _:
+                return
+        self.told.append(f"{group} {tp}: something happened, consumed {world.consumed[group, tp]}")
+
+    def _work(self, group, tp):
+        """Whoever is in the group goes on from where it stands, and commits."""
+        world = self.world
+        begin, end = world.logs[tp]
+        if group in world.members:
+            start = world.position_in_zookeeper(group, tp)
+            commit = world.commit_in_zookeeper
+        elif world.newer[group] and self._is_migrating(group):
+            start = world.position_in_kafka(group, tp)
+            commit = world.commit_in_kafka
+        else:
+            return
+        offset = min(end, max(begin, start or 0) + self.rng.randrange(1, 10))
+        commit(group, tp, offset)
+        self.commits["zookeeper" if group in world.members else "kafka", group, tp] = (offset, self.writes)
+
+    def _phase(self, group):
+        path = f"/consumers/{group}/migration"
+        there = self.world.store.exists(path) is not None
+        return json.loads(self.world.store.get_data(path).data)["phase"] if there else None
+
+    def _is_migrating(self, group):
+        return self._phase(group) not in {None, "rolled back"}
+
+    # commands
+
+    def _look(self):
+        words = self.rng.choice(LOOKING)(self.rng, self.rng.choice(GROUPS))
+        before = self.world.tree(), self.world.numbers()
+        done = self._run(words)
+        assert (self.world.tree(), self.world.numbers()) == before, words
+        assert done.code in {0, 1}, done
+
+    def _command(self, words):
+        world = self.world
+        plan = self._plan(words)
+        assert world.created == [], "looking creates no topic"
+        before, offsets = world.numbers(), self._counting()
+        self.phase = self._phase(words[2]) if words[0] == "migrate" else None
+        self.commits = {}
+        fate = self.rng.choice(["", "", "killed", "somebody works"])
+        files = set(world.folder.iterdir())
+        done = self._run_through(words, fate)
+        after = world.numbers()
+        for place, number in after.items():
+            allowed = {before[place], *plan.get(place, ()), *(c[0] for p, c in self.commits.items() if p == place)}
+            assert number in allowed, f"{place}: {before[place]} became {number}, {words} names {plan.get(place)}"
+            self._check_commits(words, place, number)
+            if words[0] == "migrate":
+                self._check_step(place, before[place], number)
+        if words[0] != "migrate":
+            self._note_decision(before, after)
+        if done is None:
+            self._command(words)
+            return
+        if not self.commits:
+            self._again(words, done, after)
+        backups = set(world.folder.iterdir()) - files
+        if not self.commits and words[0] != "migrate" and len(backups) == 1 and done.code == 0:
+            self._put_back(backups.pop(), words, offsets)
+
+    def _check_commits(self, words, place, number):
+        """A commit to ZooKeeper after the plan stands: it is no command's to write over."""
+        if place[0] == "zookeeper" and place in self.commits:
+            assert number == self.commits[place][0], f"{words} wrote {number} over a commit of {self.commits[place][0]}"
+
+    def _check_step(self, place, before, number):
+        """No step of a migration skips or repeats what the group's own consumers did; a topic made anew begins at 0."""
+        _, group, tp = place
+        if number is None or number == before or place in self.commits:
+            return
+        assert self.phase != "rolled back" or place[0] != "zookeeper", f"{place}: rolled back, and {number} written"
+        frontier = self.world.frontier(group, tp)
+        assert number <= frontier, f"{place}: {number} skips messages, consumed is {frontier}"
+
+    def _note_decision(self, before, after):
+        """What lies before an offset that an operator wrote on purpose counts as consumed."""
+        for place, number in after.items():
+            side, group, tp = place
+            if side == "zookeeper" and number != before[place] and place not in self.commits:
+                self.world.consumed[group, tp] = max(number or 0, self.world.consumed[group, tp])
+
+    def _plan(self, words):
+        """{place: the numbers that a command's own plan names}."""
+        world = self.world
+        match words[:2]:
+            case ["migrate", "apply" | "rollback"]:
+                done = self._run([*words, "--json"])
+                shown = json.loads(done.out or '{"partitions": []}')
+                side = "kafka" if words[1] == "apply" else "zookeeper"
+                return {
+                    (side, words[2], tp): (row["offset"],)
+                    for row in shown["partitions"]
+                    for tp in PARTITIONS
+                    if (row["topic"], row["partition"], row["action"]) == (*tp, "write")
+                }
+            case ["offsets", _]:
+                done = self._run([*words, "--json"])
+                rows = json.loads(done.out)["changes"] if done.out else []
+                return {
+                    ("zookeeper", row["group"], tp): (row["after"],)
+                    for row in rows
+                    for tp in PARTITIONS
+                    if (row["topic"], row["partition"]) == tuple(tp)
+                }
+            case ["groups", "delete"]:
+                return {
+                    ("zookeeper", words[2], tp): (None,)
+                    for tp in PARTITIONS
+                    if "--topic" not in words or tp.topic == words[words.index("--topic") + 1]
+                }
+        assert world
+        return {}
+
+    def _run_through(self, words, fate):
+        """With --execute, a backup, and whatever befalls it; None if it was killed."""
+        world = self.world
+        self.files += 1
+        if words[0] == "migrate":
+            backup = ["--backup", str(world.folder / f"{self.files}.json")]
+        else:
+            backup = ["--backup-dir", str(world.folder)]
+        self.writes, doomed, comes_first = 0, self.rng.randrange(1, 6), self.rng.random() < 0.5
+
+        def before():
+            self.writes += 1
+            if fate == "killed" and self.writes == doomed and comes_first:
+                raise KilledError
+            if fate == "somebody works" and self.rng.random() < 0.5:
+                group, tp = self.rng.choice(GROUPS), self.rng.choice(PARTITIONS)
+                world.member_comes(group) if self.rng.random() < 0.5 else world.member_goes(group)
+                self._work(group, tp)
+
+        def after():
+            if fate == "killed" and self.writes == doomed and not comes_first:
+                raise KilledError
+
+        world.before_write, world.after_write = before, after
+        try:
+            return self._run([*words, "--execute", *backup])
+        except KilledError:
+            self.told.append("killed")
+            return None
+        finally:
+            world.before_write = world.after_write = lambda: None
+
+    def _again(self, words, done, after):
+        """The same command once more: nothing that was done is done again, nothing else is done."""
+        if "--shift-by" in words or done.code not in {0, 1}:
+            return
+        again = self._run_through(words, "")
+        assert again.code in {0, 1, 2}, again
+        assert self.world.numbers() == after, f"{words} given again: {again}"
+
+    def _counting(self):
+        """{place: where the group goes on in ZooKeeper}; that is 0 for an offset of an earlier topic."""
+        world = self.world
+        found = {}
+        for group in GROUPS:
+            for tp in PARTITIONS:
+                counts, stands = world.position_in_zookeeper(group, tp), world.in_zookeeper(group, tp)
+                found[group, tp] = 0 if counts is None and stands is not None else counts
+        return found
+
+    def _put_back(self, backup, words, before):
+        """The backup of a command takes it back, all of it."""
+        if self.rng.random() < 0.5 or any(group in self.world.members for group in GROUPS):
+            return
+        done = self._run(["offsets", "import", str(backup), "--no-check", "--no-backup", "--execute"])
+        if done.code == 0:
+            assert self._counting() == before, f"{words}, and its backup {backup.read_text()}"
+        else:
+            assert "holds no offsets" in done.err, done
+
+    def _check_verify(self):
+        """What `migrate verify` calls sound loses nothing and repeats nothing at the switch."""
+        world, group = self.world, self.rng.choice(GROUPS)
+        done = self._run(["migrate", "verify", group, "--json"])
+        if done.code != 0:
+            return
+        for tp in PARTITIONS:
+            in_zookeeper, in_kafka = world.position_in_zookeeper(group, tp), world.position_in_kafka(group, tp)
+            if in_zookeeper is not None:
+                assert in_kafka is not None, f"{group} {tp}: sound without an offset in Kafka"
+                assert in_kafka >= in_zookeeper, f"{group} {tp}: sound and {in_zookeeper - in_kafka} behind"
+            if in_kafka is not None and group not in world.members:
+                frontier = world.frontier(group, tp)
+                assert in_kafka <= frontier, f"{group} {tp}: sound, Kafka has {in_kafka}, consumed is {frontier}"
+
+    def _run(self, words):
+        done = self.world.run(*words)
+        self.told.append(f"{' '.join(words)} -> {done.code} {done.err.strip()[-300:]}")
+        assert done.code != 70, done
+        return done

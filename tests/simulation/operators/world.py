@@ -1,0 +1,150 @@
+"""A cluster in memory in which anything may happen between, and inside, an operator's commands.
+
+Groups g and h read topics t (two partitions) and u. What happens beside the commands: a member or a newer consumer
+comes, commits and goes; somebody tried a newer consumer once; a topic is deleted and made anew; logs lose their
+beginning; brokers forget offsets. `consumed` and `consumed_by_newer` are the truth that the commands do not
+know: how far each group's own consumers of either kind have come in the topic as it is.
+"""
+
+from __future__ import annotations
+
+from legacy_consumer.cli import groups_describe, kafka_offsets, migrate
+from legacy_consumer.cli import options as cli_options
+from legacy_consumer.offsets import KafkaOffset
+from legacy_consumer.offsets.judgement import judge, written_in_kafka, written_in_zookeeper
+from legacy_consumer.offsets.topic_lives import read_topic_origins
+from tests.support.fake_group_offsets import FakeGroupOffsets
+from tests.support.memory_cluster import GuardedStore, MemoryCluster
+from zk_layout.model import TopicPartition
+from zk_layout.paths import OffsetPath
+
+GROUPS = ("g", "h")
+PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
+BROKER = '{"version":4,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://h:9092"]}'
+
+
+class KilledError(BaseException):
+    """The command's process is gone."""
+
+
+class _WatchedStore(GuardedStore):
+    """A command's connection: the world has its way around each of its writes."""
+
+    def __init__(self, world):
+        super().__init__(world.server, world.forbidden)
+        self._world = world
+
+    def multi(self, ops, **options):
+        return self._around(lambda: super(_WatchedStore, self).multi(ops, **options))
+
+    def create(self, *arguments, **options):
+        return self._around(lambda: super(_WatchedStore, self).create(*arguments, **options))
+
+    def set_data(self, *arguments):
+        return self._around(lambda: super(_WatchedStore, self).set_data(*arguments))
+
+    def _around(self, write):
+        self._world.before_write()
+        done = write()
+        self._world.after_write()
+        return done
+
+
+class OperatorsWorld(MemoryCluster):
+    """before_write, after_write: what the model does around each write of a command."""
+
+    def __init__(self, monkeypatch, folder):
+        super().__init__(monkeypatch)
+        self.folder = folder
+        self.before_write = self.after_write = lambda: None
+        self.kafka = {group: FakeGroupOffsets() for group in GROUPS}
+        self.newer = dict.fromkeys(GROUPS, ())
+        self.members = {}
+        self.consumed, self.consumed_by_newer = {}, {}
+        self.store.set_data("/brokers/ids/0", BROKER.encode())
+        self.put("/brokers/topics/__consumer_offsets", '{"version":1,"partitions":{"0":[0]}}')
+        self.topic("t", (0, 100), (0, 100))
+        self.topic("u", (0, 100))
+        monkeypatch.setattr(cli_options, "KazooStore", lambda _: _WatchedStore(self))
+        for module in (migrate, kafka_offsets, groups_describe):
+            monkeypatch.setattr(module, "open_group_offsets", lambda config, _: self._kafka_of(config.group_id))
+        monkeypatch.setattr(migrate, "read_kafka_members", lambda _, __, group, ___: self.newer[group])
+        for group in GROUPS:
+            for number, tp in enumerate(PARTITIONS):
+                self.commit_in_zookeeper(group, tp, 10 + 10 * number)
+
+    def _kafka_of(self, group):
+        offsets = self.kafka[group]
+        offsets.before_write = self.before_write
+        return offsets
+
+    # what is there
+
+    def in_zookeeper(self, group, tp):
+        """The number as it stands, whatever it is worth."""
+        path = OffsetPath(group, *tp).path
+        return None if self.store.exists(path) is None else int(self.store.get_data(path).data)
+
+    def in_kafka(self, group, tp):
+        kept = self.kafka[group].kept.get(tp)
+        return None if kept is None else kept.offset
+
+    def position_in_zookeeper(self, group, tp):
+        """Where a member goes on; None if nothing that counts is committed."""
+        path = OffsetPath(group, *tp).path
+        znode = None if self.store.exists(path) is None else self.store.get_data(path)
+        return judge(written_in_zookeeper(path, znode), self._origin(tp)).position
+
+    def position_in_kafka(self, group, tp):
+        kept = self.kafka[group].kept.get(tp, KafkaOffset(None))
+        return judge(written_in_kafka(kept.offset, kept.metadata), self._origin(tp)).position
+
+    def _origin(self, tp):
+        return read_topic_origins(self.store, [tp.topic]).get(tp.topic)
+
+    def numbers(self):
+        """{(side, group, partition): what stands there}."""
+        read = {"zookeeper": self.in_zookeeper, "kafka": self.in_kafka}
+        return {(side, g, tp): read[side](g, tp) for side in read for g in GROUPS for tp in PARTITIONS}
+
+    # what happens
+
+    def commit_in_zookeeper(self, group, tp, offset):
+        path = OffsetPath(group, *tp).path
+        if self.store.exists(path) is None:
+            self.put(path, str(offset))
+        else:
+            self.store.set_data(path, b"%d" % offset)
+        self.consumed[group, tp] = max(offset, self.consumed.get((group, tp), 0))
+
+    def commit_in_kafka(self, group, tp, offset, *, is_own=True):
+        """As a newer consumer does, which marks nothing; is_own: it is this group's, and no experiment."""
+        self.kafka[group].kept[tp] = KafkaOffset(offset)
+        if is_own:
+            self.consumed_by_newer[group, tp] = offset
+
+    def frontier(self, group, tp):
+        """Nobody may begin behind this: what lies before was consumed, or is deleted."""
+        return max(self.consumed[group, tp], self.consumed_by_newer.get((group, tp), 0), self.logs[tp][0])
+
+    def member_comes(self, group):
+        if group not in self.members and not self.newer[group]:
+            self.members[group] = self.join(group, f"{group}_m", '{"t":1,"u":1}')
+
+    def member_goes(self, group):
+        if group in self.members:
+            self.members.pop(group).close()
+
+    def make_anew(self, topic):
+        self.drop(topic)
+        partitions = [tp for tp in PARTITIONS if tp.topic == topic]
+        self.topic(topic, *[(0, 100)] * len(partitions))
+        for group in GROUPS:
+            for tp in partitions:
+                # brokers drop the offsets of a topic that is deleted; those with our mark may come back in a race
+                self.kafka[group].kept.pop(tp, None)
+                self.consumed[group, tp] = self.consumed_by_newer[group, tp] = 0
+
+    def truncate(self, tp, begin):
+        first, end = self.logs[tp]
+        self.logs[tp] = (max(first, min(begin, end)), end)
