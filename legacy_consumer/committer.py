@@ -258,7 +258,8 @@ class Committer:
                 commits[tp].offset,
                 "adopt" if tp in adopted else "keep",
             )
-        self._adopt(adopted)
+        if adopted:
+            self._adopt(adopted)
         kept = {tp: Commit(commits[tp].offset, now) for tp, now in result.foreign.items() if tp not in adopted}
         if not kept:
             return

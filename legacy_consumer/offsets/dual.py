@@ -19,7 +19,6 @@ from legacy_consumer.offsets.kafka import UNTOLD, KafkaOffset, KafkaOffsetStore,
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Committed
-from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 
@@ -57,7 +56,7 @@ class DualOffsetStore:
         if same and consumer_id is not None and result.failure is None:
             try:
                 result.unowned |= self._zookeeper.find_unowned(same, consumer_id=consumer_id, session_id=session_id)
-            except LegacyConsumerError as error:
+            except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
                 result.failure = error
         passed = result.committed.keys() | (same - result.unowned if result.failure is None else set())
         in_kafka = CommitResult()

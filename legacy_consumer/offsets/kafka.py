@@ -131,7 +131,7 @@ class KafkaOffsetStore:
                 result.unowned = self._fence.find_unowned(todo, consumer_id=consumer_id, session_id=session_id)
             elif not unfenced:
                 result.unowned = self._fence.find_owned(todo)
-        except LegacyConsumerError as error:
+        except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
             result.failure = error
             return result
         _remove(todo, result.unowned)
@@ -156,7 +156,7 @@ class KafkaOffsetStore:
         """What stands there of those that may be written; result gets why the others may not."""
         try:
             found = self.fetch(commits, timeout_s)
-        except LegacyConsumerError as error:
+        except Exception as error:  # noqa: BLE001
             result.failure = self._failure(commits, error)
             return {}
         result.refused.update((tp, OffsetError(_UNTOLD)) for tp in commits if tp not in found)
@@ -175,8 +175,10 @@ class KafkaOffsetStore:
         except BrokersUnavailableError as error:
             raise GroupOffsetsUnavailableError(self._group, error.reason) from error
 
-    def _failure(self, partitions: Iterable[TopicPartition], error: LegacyConsumerError) -> LegacyConsumerError:
+    def _failure(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:
         """What does not pass by waiting is not tried again."""
+        if not isinstance(error, LegacyConsumerError):
+            return error
         cause = error.__cause__ if isinstance(error, GroupOffsetsUnavailableError) else error
         if isinstance(cause, LegacyConsumerError) and not cause.retriable:
             return OffsetsNotCommittedError(self._group, dict.fromkeys(sorted(partitions), str(cause)))
@@ -198,7 +200,7 @@ class KafkaOffsetStore:
                 # one partition's refusal is reported for all: see which stand
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
-        except LegacyConsumerError as error:
+        except Exception as error:  # noqa: BLE001
             result.failure = self._failure(todo, error)
             for tp, offset in wanted.items():
                 self._unanswered.setdefault(tp, set()).add(offset)

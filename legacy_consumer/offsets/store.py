@@ -26,14 +26,15 @@ class CommitResult:
 
     committed: as they are stored now. foreign: somebody else wrote these; as they are. unowned: the committing member
     does not own these, so they were not written. refused: the store does not take these (an ACL, a quota), whatever
-    becomes of the others. failure: why all that is named nowhere else was not committed, or is not known to be.
+    becomes of the others. failure: why all that is named nowhere else was not committed, or is not known to be; an
+    error that nobody foresaw is one too, for what was done before it stands.
     """
 
     committed: dict[TopicPartition, Committed] = field(default_factory=dict)
     foreign: dict[TopicPartition, Committed] = field(default_factory=dict)
     unowned: set[TopicPartition] = field(default_factory=set)
     refused: dict[TopicPartition, LegacyConsumerError] = field(default_factory=dict)
-    failure: LegacyConsumerError | None = None
+    failure: Exception | None = None
 
     def raise_errors(self) -> None:
         """Raises: the failure, or why the store refuses a partition."""

@@ -25,7 +25,6 @@ from legacy_consumer.progress import Committed
 from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
     BadVersionError,
-    ConnectionLostError,
     LegacyConsumerError,
     MultiFailedError,
     NodeExistsError,
@@ -99,7 +98,7 @@ class ZooKeeperOffsetStore:
         try:
             for chunk in (*self._chunks(sound, guard), *self._chunks(tried, guard)):
                 self._commit_chunk(chunk, guard, session_id, result, is_fenced=is_fenced)
-        except LegacyConsumerError as error:
+        except Exception as error:  # noqa: BLE001 - told with what was done before it
             result.failure = error
         return result
 
@@ -172,12 +171,6 @@ class ZooKeeperOffsetStore:
             ops += [self._write_op(tp, todo[tp]) for tp in order]
             try:
                 stats = self._store.multi(ops, session_id=session_id)
-            except ConnectionLostError:
-                # perhaps written all the same: not to be taken for somebody else's write later
-                for tp, commit in todo.items():
-                    version = 0 if commit.seen.version is None else commit.seen.version + 1
-                    self._unanswered.setdefault(tp, set()).add((commit.offset, version))
-                raise
             except MultiFailedError as error:
                 self._check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
@@ -205,6 +198,12 @@ class ZooKeeperOffsetStore:
                         result.refused.update(dict.fromkeys(todo, cause))
                         return
                 continue
+            except Exception:
+                # perhaps written all the same: not to be taken for somebody else's write later
+                for tp, commit in todo.items():
+                    version = 0 if commit.seen.version is None else commit.seen.version + 1
+                    self._unanswered.setdefault(tp, set()).add((commit.offset, version))
+                raise
             for tp, stat in zip(order, stats[first_write:], strict=True):
                 version = 0 if stat is None else stat.version
                 result.committed[tp] = Committed(todo[tp].offset, version, todo[tp].seen.topic)

@@ -14,15 +14,18 @@ class FakeGroupOffsets:
 
     def __init__(self):
         self.kept = {}
-        self.down = 0
-        self.lost = 0
-        self.untold = set()
-        self.refused = set()
         self.writes = []
-        self.before_write = lambda: None
         self.closed = False
+        self.mend()
+
+    def mend(self):
+        """Everything goes through again."""
+        self.down = self.lost = 0
+        self.untold, self.refused = set(), set()
+        self.before_read = self.before_write = lambda: None
 
     def read(self, partitions, timeout_s):
+        self.before_read()
         self._answer()
         return {tp: self.kept.get(tp, KafkaOffset(None)) for tp in partitions if tp not in self.untold}
 
