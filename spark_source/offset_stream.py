@@ -18,6 +18,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from legacy_consumer.admin.group_table import GroupPartition
 from spark_source.batch import GroupsPartition, log_notes, plan_groups
+from spark_source.errors import CheckpointError
 from spark_source.offsets import Facts, RequestedColumn
 from spark_source.options import ReadOptions
 from spark_source.ranges import ALL_GROUPS
@@ -64,11 +65,15 @@ class ZkOffsetsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._target_ms = _now_ms()
 
     def latestOffset(self, start: SnapshotOffset, limit: ReadLimit) -> SnapshotOffset:  # noqa: N802, ARG002
-        """Now, or start while the last snapshot is too young."""
+        """Now, or start while the last snapshot is too young. Raises: CheckpointError."""
+        last_ms = start.get("at_ms")
+        if type(last_ms) is not int:
+            raise CheckpointError(f"holds {start!r} where the time of a snapshot should be")
         if self._target_ms is not None:
-            return {"at_ms": max(self._target_ms, start["at_ms"])}
+            return {"at_ms": self._target_ms}
         now_ms = _now_ms()
-        if now_ms - start["at_ms"] < self._options.snapshot_interval_ms:
+        # a clock that was put back does not stop the snapshots
+        if 0 <= now_ms - last_ms < self._options.snapshot_interval_ms:
             time.sleep(_POLL_S)
             return start
         return {"at_ms": now_ms}

@@ -40,9 +40,15 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The partitions of the chosen topics, sorted, and where each topic that was looked at comes from."""
+    """One look at the topics.
+
+    partitions: those to read, sorted. existing: all partitions of the chosen topics. names: the chosen topics, whether
+    or not they exist. origins: where each topic that was looked at comes from, as far as it exists.
+    """
 
     partitions: Sequence[TopicPartition]
+    existing: Collection[TopicPartition]
+    names: Collection[str]
     origins: Mapping[str, TopicOrigin]
 
 
@@ -97,11 +103,13 @@ class Cluster:
         """
         choice = self._options.topics
         if choice.filter is None:
-            chosen: Sequence[str] = choice.names
+            named = chosen = list(choice.names)
         else:
             known = self._topics()
             internal_out = self._options.config.exclude_internal_topics
-            chosen = [t for t in known if choice.filter.allows(t, exclude_internal_topics=internal_out)]
+            known_or_gone = sorted({*known, *beside})
+            named = [t for t in known_or_gone if choice.filter.allows(t, exclude_internal_topics=internal_out)]
+            chosen = [topic for topic in named if topic in known]
             if not chosen and must_exist:
                 raise NoTopicsError(f"{choice.filter.pattern.value.replace('_', '')} {choice.filter.raw}", len(known))
         names = [*chosen, *sorted(set(beside) - set(chosen))]
@@ -119,7 +127,8 @@ class Cluster:
                 found += [TopicPartition(topic, number) for number in numbers]
             elif choice.filter is None and must_exist:
                 raise NoSuchTopicError(topic)
-        return Topics(sorted(found), origins_in(names, znodes))
+        existing = frozenset(found)
+        return Topics(sorted(found), existing, named, origins_in(names, znodes))
 
     def origins(self, partitions: Collection[TopicPartition]) -> dict[str, TopicOrigin]:
         """{topic: where it comes from} of the topics that there are, chosen or not."""

@@ -8,7 +8,8 @@ names the same offsets later, after another look, and for the last batch never; 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 
 from spark_source.errors import LostLog
 from spark_source.messages.batch import log_notes, report_loss
@@ -96,7 +97,7 @@ class StreamDriver:
     def stop_at_present(self) -> None:
         """Read nothing that comes later than now."""
         topics = self._cluster.topics(must_exist=False)
-        now = sort_partitions(NOT_BEGUN, topics.partitions, topics.origins)
+        now = sort_partitions(NOT_BEGUN, topics)
         ends = self._cluster.log_ends(topics.partitions)
         self._target = StreamOffsets(dict.fromkeys(ends, 0), now.marks), ends
 
@@ -163,7 +164,7 @@ class StreamDriver:
             topics = self._cluster.topics({tp.topic for tp in start.offsets}, must_exist=not start.begun)
             if self._claim is not None:
                 self._claim.hold(topics.partitions)
-            standing = sort_partitions(start, self._up_to_target(topics), topics.origins)
+            standing = sort_partitions(start, self._up_to_target(topics))
             if self._progress is not None:
                 self._progress.commit(may_commit(start, standing))
             begins = self._begins(start, standing)
@@ -182,16 +183,19 @@ class StreamDriver:
                 return standing, begins, latest, lowest
             self._cluster.pause(_AGAIN_S)
 
-    def _up_to_target(self, topics: Topics) -> Collection[TopicPartition]:
-        """Those to read: with a target no partition, and no topic of the same name, that came later."""
+    def _up_to_target(self, topics: Topics) -> Topics:
+        """With a target no partition, and no topic of the same name, that came later."""
         if self._target is None:
-            return topics.partitions
+            return topics
         known = self._target[0]
-        return [
+        wanted = [
             tp
             for tp in topics.partitions
             if tp in known.offsets and not is_of_earlier_topic(known, tp, topics.origins[tp.topic])
         ]
+        left = {tp.topic for tp in wanted}
+        names = [name for name in topics.names if name in left or name not in topics.origins]
+        return replace(topics, partitions=wanted, names=names)
 
     def _begins(self, start: StreamOffsets, standing: Standing) -> Offsets:
         """Where new partitions begin: at first where startingOffsets says, later where the group stands, if it does.

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from legacy_consumer.offsets.judgement import TopicOrigin, Verdict, judge, metadata_of, written_in_kafka
 from spark_source.errors import CheckpointError, Lost, LostLog
+from spark_source.messages.cluster import Topics
 from spark_source.messages.ranges import limit_ends
 from spark_source.messages.stream_offsets import StreamOffsets
 from zk_layout.model import TopicPartition
@@ -27,7 +28,7 @@ Offsets = Mapping[TopicPartition, int]
 class Standing:
     """What became of the partitions of a stream.
 
-    going_on, anew, fresh: of the chosen topics. aside: of topics that are there and not chosen (any more).
+    going_on, anew, fresh: of those that are chosen. aside: those that are there and not chosen (any more).
     gone: with their topics, or in a topic made anew with fewer. anew, gone: how far the earlier log was read.
     marks: which topic of its name each one is now.
     """
@@ -45,33 +46,35 @@ class Standing:
         return sorted([*self.going_on, *self.anew, *self.fresh])
 
 
-def sort_partitions(
-    start: StreamOffsets, chosen: Collection[TopicPartition], origins: Mapping[str, TopicOrigin]
-) -> Standing:
-    """origins: of the chosen topics and of those in start, as far as they exist.
+def sort_partitions(start: StreamOffsets, topics: Topics) -> Standing:
+    """topics: a look at the chosen ones and at those in start.
 
     Raises: CheckpointError if start names a partition that its topic never had.
     """
-    wanted = set(chosen)
-    chosen_topics = {tp.topic for tp in wanted}
+    wanted = set(topics.partitions)
+    names = set(topics.names)
     going_on: dict[TopicPartition, int] = {}
     anew: dict[TopicPartition, int] = {}
     aside: dict[TopicPartition, int] = {}
     gone: dict[TopicPartition, int] = {}
     for tp, offset in start.offsets.items():
-        origin = origins.get(tp.topic)
-        if origin is None:
+        origin = topics.origins.get(tp.topic)
+        if tp.topic not in names:
+            # what is not read any more is no loss when it goes
+            if origin is not None:
+                aside[tp] = offset
+        elif origin is None:
             gone[tp] = offset
-        elif tp.topic not in chosen_topics:
-            aside[tp] = offset
         elif is_of_earlier_topic(start, tp, origin):
             (anew if tp in wanted else gone)[tp] = offset
         elif tp in wanted:
             going_on[tp] = offset
+        elif tp in topics.existing:
+            aside[tp] = offset
         else:
             raise CheckpointError(f"names {tp}, a partition that the topic does not have")
-    marks = {topic: metadata_of(origins[topic]) for topic in chosen_topics}
-    marks.update((tp.topic, start.topics[tp.topic]) for tp in aside if tp.topic in start.topics)
+    marks = {topic: start.topics[topic] for topic in {tp.topic for tp in aside} & start.topics.keys()}
+    marks.update((topic, metadata_of(topics.origins[topic])) for topic in {tp.topic for tp in wanted})
     return Standing(going_on, anew, wanted - start.offsets.keys(), aside, gone, marks)
 
 

@@ -175,6 +175,16 @@ def test_a_topic_that_is_not_read_any_more_is_left_alone_and_kept_in_mind(scene)
     driver.close()
 
 
+def test_a_topic_that_is_not_read_any_more_is_no_loss_when_it_is_deleted(scene):
+    scene.topic("t", (0, 100))
+    scene.topic("u", (0, 100))
+    both = scene.driver("t,u").advance(NOT_BEGUN, None)
+    scene.delete("u")
+    assert scene.driver("t").advance(both, None).offsets == {A: 100}
+    with pytest.raises(DataLossError, match="u/0: its topic is gone"):
+        scene.driver("t,u").advance(both, None)
+
+
 def test_a_claiming_query_goes_on_without_a_topic_that_is_deleted(scene):
     scene.topic("t", (0, 50))
     scene.topic("u", (0, 50))

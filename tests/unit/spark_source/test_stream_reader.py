@@ -2,9 +2,9 @@
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import BinaryType, StructType
+from pyspark.sql.types import BinaryType, StringType, StructType
 
-from spark_source.errors import SchemaMismatchError
+from spark_source.errors import CheckpointError, SchemaMismatchError
 from spark_source.source import ZkMessages, ZkOffsets
 from zk_layout.errors import ConfigError
 
@@ -42,3 +42,25 @@ def test_trigger_once_is_refused_where_its_batch_would_not_be_committed():
     assert reader.getDefaultReadLimit() == ReadMaxRows(2**63 - 1)
     with pytest.raises(ConfigError, match=r"use Trigger\.AvailableNow, or set commitOffsets=false"):
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
+GROUP = StructType().add("group", StringType())
+
+
+@pytest.mark.parametrize("start", [{}, {"at_ms": "soon"}, {"version": 2, "offsets": {}}, {"at_ms": True}])
+def test_a_checkpoint_of_another_stream_is_refused(start):
+    reader = ZkOffsets(CONNECT).streamReader(GROUP)
+    with pytest.raises(CheckpointError, match="where the time of a snapshot should be"):
+        reader.latestOffset(start, ReadAllAvailable())
+
+
+def test_a_clock_that_was_put_back_does_not_stop_the_snapshots():
+    reader = ZkOffsets({**CONNECT, "snapshotIntervalMs": "3600000"}).streamReader(GROUP)
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(first, ReadAllAvailable()) == first
+    later = {"at_ms": first["at_ms"] + 7_200_000}
+    assert reader.latestOffset(later, ReadAllAvailable()) != later
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(later, ReadAllAvailable())
+    assert end != later
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
