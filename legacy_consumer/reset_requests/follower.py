@@ -34,6 +34,7 @@ from legacy_consumer.reset_requests.records import (
     request_path,
 )
 from rebalance.delivery import Delivery
+from rebalance.errors import PartlyBegunError
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError, NoNodeError
@@ -102,6 +103,8 @@ class ResetFollower:
         """The request that has taken too long, by its id."""
         self._answered: Answer | None = None
         self._answered_in = 0
+        self._unseen = True
+        """Whether a request may have come or gone since the last look."""
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -120,10 +123,28 @@ class ResetFollower:
     # Delivery, on the coordinator's thread.
 
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
-        """As the delivery; a request that is under way concerns what is claimed too."""
-        self._delivery.begin(claimed, assignment)
+        """As the delivery; a request that is under way concerns what is claimed too.
+
+        It is looked at before anything is committed: the offsets may have been read before an operator wrote them.
+        """
+        try:
+            self._delivery.begin(claimed, assignment)
+        except PartlyBegunError as error:
+            self._note_begun([tp for tp in claimed if tp not in error.held])
+            raise
+        self._note_begun(claimed)
+
+    def _note_begun(self, claimed: Collection[TopicPartition]) -> None:
         self._owned.update(claimed)
-        self._look_soon()
+        # it may have been stopped before it ever began
+        self._releasing.difference_update(claimed)
+        if claimed and (self._unseen or self._request is not None):
+            try:
+                self.look()
+            except Exception:
+                # what has begun must not be begun anew for it
+                logger.exception("%s: looks for a reset again", self._name)
+                self._later(Errand(self.look), _AGAIN_MS)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """As the delivery; a request does not open them again."""
@@ -178,11 +199,8 @@ class ResetFollower:
 
     def _on_change(self, event: WatchEvent) -> None:
         # a watch that was lost with its connection is set again when that is back
+        self._unseen = True
         if event.kind is not WatchKind.LOST:
-            self._post(Errand(self.look))
-
-    def _look_soon(self) -> None:
-        if self._request is not None:
             self._post(Errand(self.look))
 
     # What is done about them, on the coordinator's thread.
@@ -201,6 +219,7 @@ class ResetFollower:
             else:
                 self._follow(request)
         except LegacyConsumerError as error:
+            self._unseen = True
             if self._request is not None:
                 logger.warning("%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
             else:
@@ -216,6 +235,7 @@ class ResetFollower:
         self._keeps_folder = False
 
     def _read(self) -> Request | None:
+        self._unseen = False
         # the watch of exists fires on creation, change and deletion alike, so one request is all that a join costs
         if self._store.exists(self._path, self._on_change) is None:
             return None

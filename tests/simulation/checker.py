@@ -44,6 +44,10 @@ class Life:
     """Offsets that an operator or a member of the JVM wrote meanwhile."""
     unadopted: int | None = None
     """The last of those, until a message from there on was handed out."""
+    reset: int | None = None
+    """What an operator has written under the running group, until it is handed out or overwritten."""
+    has_lost_versions: bool = False
+    """Whether the offset's znode was deleted meanwhile."""
     next_offset: int | None = None
     """After the last message handed out."""
     blips: int = 0
@@ -93,7 +97,10 @@ class Checker:
         """{partition: offsets that somebody's user is done with, or that an operator skipped}."""
         self.acked_up_to = {}
         self.taken = {}
-        self.registered = set()
+        self.registered = {}
+        """{consumer id: the session that registered it}."""
+        self.requests_made = False
+        """Whether a reset of the running group was asked for: members then adopt what others commit meanwhile."""
         self.robbed_at_work = set()
         """Members that lost an owner znode to somebody else since their coordinator last came to rest."""
         self.deliveries = 0
@@ -110,10 +117,14 @@ class Checker:
             "owner+": self.on_owner_created,
             "owner-": self.on_owner_deleted,
             "offset": self.on_offset,
+            "offset-": self.on_offset_deleted,
+            "garbled": self.on_garbled,
             "produced": self.on_produced,
             "took": self.on_took,
             "acked": self.on_acked,
             "operator": self.on_operator,
+            "stranger": self.on_stranger,
+            "refused": self.on_refused,
         }
 
     # Membership and sessions.
@@ -136,10 +147,7 @@ class Checker:
         actor = self.actors[name]
         if kind is SessionKind.SUSPENDED:
             if actor.busy or actor.phase is not Phase.STABLE:
-                actor.blips += 1
-                for (who, tp), life in self.lives.items():
-                    if who == name:
-                        life.restarts.add(self._standing(tp))
+                self._note_blip(name, actor)
             if actor.suspended_at is None:
                 actor.suspended_at = now
         elif kind is SessionKind.CONNECTED:
@@ -149,6 +157,12 @@ class Checker:
                 actor.session = session
         else:
             actor.told_of_end = True
+
+    def _note_blip(self, name, actor):
+        actor.blips += 1
+        for (who, tp), life in self.lives.items():
+            if who == name:
+                life.restarts.add(self._standing(tp))
 
     def on_turn(self, now, name):
         self.actors[name].busy = True
@@ -179,10 +193,21 @@ class Checker:
                 raise Violation("half-made claim", f"{name} is settled and does not know that it owns {tp}")
 
     def on_id_created(self, now, session, consumer_id):
-        self.registered.add(consumer_id)
+        self.registered[consumer_id] = session
 
     def on_id_deleted(self, now, session, consumer_id, how):
-        self.registered.discard(consumer_id)
+        registered = self.registered.pop(consumer_id)
+        name = self.owner_of_session[session]
+        if session != registered and name in self.actors:
+            raise Violation("theft", f"{name} deletes the registration of {self.owner_of_session[registered]}")
+
+    def on_refused(self, now, name, *_):
+        """A request ended in an error: what it was for may be begun anew, and a release need not have its commit."""
+        actor = self.actors[name]
+        self._note_blip(name, actor)
+        for (who, _), life in self.lives.items():
+            if who == name:
+                life.acked = None
 
     # Ownership.
 
@@ -217,7 +242,7 @@ class Checker:
         """Nobody gives up a partition without committing what its users are done with."""
         if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None:
             return
-        if life.foreign and self.settings.adopt:
+        if life.foreign and self._may_adopt:
             return
         committed, by = self.offsets.get(tp, (0, ""))
         if by in ("", life.actor) and committed < life.acked:
@@ -257,10 +282,12 @@ class Checker:
         life.blips = actor.blips
         life.restarts.clear()
         life.user = user
+        if offset == life.reset:
+            life.reset = None
         if offset == life.unadopted:
             life.unadopted = None
         if offset not in expected:
-            if offset in life.foreign and (self.settings.adopt or life.next_offset is None):
+            if offset in life.foreign and (self._may_adopt or life.next_offset is None):
                 life.next_offset = offset + 1
                 return
             what = "again" if life.next_offset is not None and offset < life.next_offset else "out of turn"
@@ -297,15 +324,38 @@ class Checker:
     # Offsets.
 
     def on_operator(self, now, what, *details):
-        """An operator's reset is announced before it is written."""
-        if what == "skips to":
-            tp, offset = details
-            self._ack(tp, range(offset))
+        if what == "resets live":
+            self.requests_made = True
+        elif what == "was followed":
+            self._note_followed(details[0])
+
+    def on_stranger(self, now, path, *_):
+        if "/requests/" in path:
+            self.requests_made = True
+
+    def _note_followed(self, written):
+        """The owners said that they went on from the new offsets: from here on nothing else is handed out."""
+        for tp, offset in written.items():
+            life = self.owners.get(tp)
+            if life is None or life.actor not in self.actors or life.reset != offset:
+                continue
+            life.reset = None
+            life.next_offset = offset
+            life.restarts.clear()
+            life.foreign.clear()
+
+    @property
+    def _may_adopt(self):
+        return self.settings.adopt or self.requests_made
 
     def on_offset(self, now, session, tp, offset):
         name = self.owner_of_session[session]
         before, by = self.offsets.get(tp, (0, ""))
         life = self.owners.get(tp)
+        if name.startswith("operator") and offset > before:
+            self._ack(tp, range(offset))
+        if life is not None:
+            life.reset = offset if name.startswith("operator ") else None
         if name in self.actors:
             self._check_commit(now, name, session, tp, offset, before, by)
             if life is not None and life.session != session:
@@ -331,6 +381,20 @@ class Checker:
             if owned == tp and known.blips != self.actors[who].blips:
                 known.restarts.add(self._standing(tp))
 
+    def on_garbled(self, now, session, tp):
+        """The znode of an offset holds what nobody can read: its owner's next commit mends it."""
+        life = self.owners.get(tp)
+        if life is not None:
+            life.unadopted = life.reset = None
+
+    def on_offset_deleted(self, now, session, tp):
+        """Whoever comes next begins at the beginning."""
+        self.on_offset(now, session, tp, 0)
+        life = self.owners.get(tp)
+        if life is not None:
+            # a znode that is created anew has the versions of the one before: no commit can tell them apart
+            life.unadopted, life.has_lost_versions = None, True
+
     def _standing(self, tp):
         return max(self.offsets.get(tp, (0, ""))[0], 0)
 
@@ -341,7 +405,7 @@ class Checker:
             stolen = last is not None and last.session == session and last.how == "stolen"
             if not stolen or now - last.ended > self.settings.audit_s + AUDIT_SLACK_S:
                 raise Violation("zombie commit", f"{name} commits {offset} of {tp}, which it does not own")
-        elif self.settings.adopt and life.unadopted not in (None, offset):
+        elif self.settings.adopt and life.unadopted not in (None, offset) and not life.has_lost_versions:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
         if offset < before and by in self.actors:
             raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")

@@ -13,7 +13,7 @@ from rebalance.assignors import ASSIGNORS
 from rebalance.snapshot import GroupSnapshot
 from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS
 from zk_layout.codecs import decode_offset, decode_registration, decode_topic, encode_offset, encode_registration
-from zk_layout.errors import ConnectionLostError, NodeExistsError, NoNodeError
+from zk_layout.errors import ConnectionLostError, MalformedZnodeError, NodeExistsError, NoNodeError
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.store import SessionKind, WatchKind
 
@@ -166,7 +166,7 @@ class JvmMember:
             try:
                 if (yield from self._attempt()):
                     return
-            except (AttemptFailedError, NoNodeError):
+            except (AttemptFailedError, MalformedZnodeError, NoNodeError):
                 pass
             self._fetching = {}
             yield from self._commit()

@@ -7,6 +7,7 @@ from functools import partial
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
+from legacy_consumer.reset_requests import ResetFollower
 from legacy_consumer.stream import KafkaStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS
@@ -24,8 +25,8 @@ from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
-from tests.simulation.zookeeper import GROUP
-from zk_layout.errors import LegacyConsumerError
+from tests.simulation.zookeeper import GROUP, IDS
+from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.store import SessionKind
 
@@ -35,6 +36,10 @@ MAX_TURNS = 200
 
 class Crash(BaseException):
     """A member dies where it stands; nothing of it runs any more."""
+
+
+class InjectedError(OSError):
+    """What nobody foresaw, raised by the store."""
 
 
 class User:
@@ -92,7 +97,7 @@ class User:
         member.using = member.committing = True
         try:
             member.delivery.committer.commit_consumed(self.ident)
-        except LegacyConsumerError:
+        except (LegacyConsumerError, InjectedError):
             pass
         finally:
             member.using = member.committing = False
@@ -116,6 +121,7 @@ class OurMember:
         self.store = world.server.connect(name)
         self.precedence = world.precedence_of_next()
         self.progress = Progress()
+        offsets = ZooKeeperOffsetStore(self.store, GROUP)
         self.delivery = StreamDelivery(
             DeliverySettings(
                 consumer_id=consumer_id,
@@ -124,12 +130,23 @@ class OurMember:
                 reset_to_earliest=True,
                 adopt_foreign_commits=settings.adopt,
             ),
-            offsets=ZooKeeperOffsetStore(self.store, GROUP),
+            offsets=offsets,
             progress=self.progress,
             log_offsets=lambda: world.fetchers,
             streams=self,
             session_id=lambda: self.coordinator.session_id,
             on_unowned=lambda: self.coordinator.post(Doubted()),
+        )
+        self.follower = ResetFollower(
+            self.store,
+            GROUP,
+            consumer_id,
+            self.delivery,
+            offsets=offsets,
+            progress=self.progress,
+            # there is no coordinator yet
+            post=lambda errand: self.coordinator.post(errand),  # noqa: PLW0108
+            later=lambda errand, delay_ms: self.coordinator.post_later(errand, delay_ms),  # noqa: PLW0108
         )
         registration = ConsumerRegistration(
             SubscriptionPattern.STATIC, tuple(subscription.items()), world.clock.wall_ms()
@@ -138,7 +155,7 @@ class OurMember:
             store=self.store,
             registrar=Registrar(self.store, GROUP, consumer_id, registration),
             ownership=Ownership(self.store, GROUP, consumer_id),
-            delivery=self.delivery,
+            delivery=self.follower,
             assign=lambda group: ASSIGNORS[settings.strategy](group, "1.0"),
             exclude_internal_topics=True,
             policy=Policy(
@@ -181,6 +198,7 @@ class OurMember:
         self._told_first()
         self.precedence.begin_arriving(consumer_id)
         self.coordinator.open()
+        self.follower.start()
 
     # legacy_consumer.stream_delivery.Streams
 
@@ -213,6 +231,9 @@ class OurMember:
         except Crash:
             world.bury(self)
             return False
+        except InjectedError:
+            # as the coordinator's thread, which outlives it
+            wait_s = 1.0
         finally:
             self.turning = False
         if self.coordinator.is_closed:
@@ -248,6 +269,7 @@ class OurMember:
         """The rest of shutdown()."""
         self.world.record("left", self.name)
         self.alive = False
+        self.follower.close()
         for user in self.users:
             user.stream.close()
             user.hand.clear()
@@ -259,12 +281,24 @@ class OurMember:
         return self.coordinator.status.phase is Phase.STABLE
 
     @property
+    def is_registered(self):
+        try:
+            znode = self.world.server.tree.read(f"{IDS}/{self.consumer_id}")
+        except NoNodeError:
+            return False
+        return znode.stat.ephemeral_owner == self.store.server_session_id
+
+    @property
     def owned(self):
         return self.coordinator.status.owned
 
 
 def _look_for_defect(error):
-    if isinstance(error, RebalanceError) and not isinstance(
-        error, (PartitionOwnedError, PartlyBegunError, ConsumerRebalanceFailedError, RegistrationConflictError)
+    if (
+        isinstance(error, RebalanceError)
+        and not isinstance(
+            error, (PartitionOwnedError, PartlyBegunError, ConsumerRebalanceFailedError, RegistrationConflictError)
+        )
+        and InjectedError.__name__ not in str(error)
     ):
         raise Violation("defect", str(error))

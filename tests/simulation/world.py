@@ -7,8 +7,10 @@ delivered, and everybody leaves in order.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from bisect import bisect
+from dataclasses import replace
 from itertools import accumulate
 
 from rebalance.assignors import ASSIGNORS
@@ -17,14 +19,15 @@ from rebalance.snapshot import GroupSnapshot
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.history import History
 from tests.simulation.jvm import JvmMember
-from tests.simulation.member import Crash, OurMember
+from tests.simulation.member import Crash, InjectedError, OurMember
+from tests.simulation.others import Others
 from tests.simulation.settings import draw_settings
 from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS, SESSION_TIMEOUT_MS, SimulatedZooKeeper
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.group_members import FakeClock
 from zk_layout.codecs import decode_registration, encode_offset, encode_topic
-from zk_layout.errors import NoNodeError
-from zk_layout.memory_store import Fault
+from zk_layout.errors import ConnectionLostError, MalformedZnodeError, NoNodeError, NotPermittedError, ZooKeeperError
+from zk_layout.memory_store import Fault, Refusal
 from zk_layout.model import TopicAssignment, TopicPartition
 from zk_layout.store import SessionEvent, SessionKind
 
@@ -40,6 +43,15 @@ DEPTH = 2
 
 # how long a process stands still, in seconds: from less than a session lasts at the server to longer than any
 _FREEZES = (1.0, 5.0, 7.0, 9.5, 12.0)
+# what a request may end in, while the connection stands
+_REFUSALS = (
+    Refusal(NotPermittedError("/injected")),
+    Refusal(ZooKeeperError("injected: quota exceeded")),
+    Refusal(InjectedError("unforeseen")),
+    Refusal(InjectedError("unforeseen"), carried_out=True),
+    Refusal(ConnectionLostError("injected: no answer in time")),
+    Refusal(ConnectionLostError("injected: no answer in time"), carried_out=True),
+)
 # how long a choice of time lasts, from the wink between two requests to longer than a session
 _PAUSES = (0.01, 0.05, 0.2, 0.5, 0.5, 1.0, 1.6, 3.1, 4.5)
 
@@ -80,9 +92,17 @@ class World:
         self._due = {}
         self._incarnations = 0
         self._crashed_ids = []
+        self.others = Others(self)
+        if self.others.rng.random() < 0.15:
+            # a user who wants no pause between two tries
+            self.settings = settings = replace(settings, backoff_ms=0)
+        if self.others.rng.random() < 0.3:
+            # so that a claim takes several requests
+            self.server.max_multi_bytes = 600
         for topic in self.partitions:
             self._write_topic(topic)
         self._actions = [
+            *self.others.actions(),
             (22, self._turn),
             (16, self._deliver),
             (24, self._use),
@@ -118,6 +138,7 @@ class World:
             self._step()
         self.faults = False
         self.record("faults end")
+        self.others.leave()
         self._heal_everything()
         self._calm_down(self._settle_s, must=True)
         self._jvms_leave()
@@ -131,6 +152,8 @@ class World:
     # What others are asked in between.
 
     def _before_request(self, store):
+        if self.faults and self.others.before_request(store):
+            self.go_on_meanwhile(0.0)
         member = self.by_store.get(store)
         if member is None or not self.faults or self._depth >= DEPTH:
             return
@@ -153,6 +176,26 @@ class World:
         self._depth -= 1
         if not member.alive:
             raise Crash
+
+    def go_on_meanwhile(self, seconds):
+        """Others act while an operator's command waits, or between two of its requests."""
+        if self._depth >= DEPTH:
+            self.advance(seconds)
+            return
+        self._depth += 1
+        for _ in range(self.rng.choice((0, 0, 1, 2)) if not seconds else self.rng.choice((1, 2, 4, 8))):
+            self._step()
+        self.advance(seconds * self.rng.choice((1, 1, 4)))
+        self._depth -= 1
+
+    def end_of(self, store):
+        """An operator's command is over, in order or killed."""
+        if store.linked:
+            store.close()
+            return
+        self.server._stores.remove(store)
+        store.linked = False
+        self._forget_store(store)
 
     def _stand_still(self, member):
         """The whole process stops in the middle of something, and goes on as if nothing had been."""
@@ -181,10 +224,14 @@ class World:
             self.server.wake(member.store)
 
     def _fault(self, session_id, kind):
-        if not self.faults or self.rng.random() >= self.settings.lose:
+        if not self.faults:
             return None
-        name = self.checker.owner_of_session.get(session_id)
-        if name == "operator":
+        name = self.checker.owner_of_session.get(session_id, "")
+        if name in self.checker.actors and self.others.rng.random() < self.others.refuse:
+            refusal = self.others.rng.choice(_REFUSALS)
+            self.record("refused", name, kind, refusal.error, "done all the same" if refusal.carried_out else "")
+            return refusal
+        if self.rng.random() >= self.settings.lose or name.startswith(("operator", "stranger")):
             return None
         fault = self.rng.choice((Fault.LOSE_REQUEST, Fault.LOSE_REPLY))
         self.record("fault", name, fault.value, kind)
@@ -192,13 +239,20 @@ class World:
 
     # Members.
 
-    def _join(self, *, always=False, everything=False):
+    def join_as_a_twin(self):
+        """A member is started under the consumer.id of one that lives, and ended some time later."""
+        other = self._one_of(self.members)
+        if other is not None and not other.closing and len(self.members) < 5 and self.rng.random() < 0.3:
+            self._join(always=True, consumer_id=other.consumer_id)
+
+    def _join(self, *, always=False, everything=False, consumer_id=None):
         if not always and (len(self.members) > 4 or self.rng.random() < 0.5):
             return
         self._incarnations += 1
         name = f"m{self._incarnations}"
-        consumer_id = f"{GROUP}_{name}"
-        if self.settings.same_ids and self._crashed_ids and self.rng.random() < 0.8:
+        is_twin = consumer_id is not None
+        consumer_id = consumer_id or f"{GROUP}_{name}"
+        if not is_twin and self.settings.same_ids and self._crashed_ids and self.rng.random() < 0.8:
             consumer_id = self._crashed_ids.pop()
         topics = sorted(self.partitions)
         if self.rng.random() < 0.2 and len(topics) > 1 and not everything:
@@ -462,6 +516,14 @@ class World:
             self._go_on(member)
         for store in list(self._cut):
             self._heal(store)
+        self._end_twins()
+
+    def _end_twins(self):
+        """Of the members that share an id the one that is registered stays."""
+        for member in list(self.members):
+            alike = [one for one in self.members if one.consumer_id == member.consumer_id and not one.closing]
+            if len(alike) > 1 and not (member.closing or member.is_registered):
+                member.ask_to_close()
 
     def _calm_down(self, limit_s, *, must):
         """Everybody gets his turns until the group has settled."""
@@ -472,6 +534,7 @@ class World:
                     raise Violation("not settled", self._describe())
                 return
             self._let_everybody_act()
+            self._end_twins()
             self.advance(0.5)
 
     def _is_held_up_by_a_jvm(self):
@@ -537,7 +600,8 @@ class World:
         try:
             for name in tree.children(IDS).names:
                 path = f"{IDS}/{name}"
-                members[name] = decode_registration(path, tree.read(path).data)
+                with contextlib.suppress(MalformedZnodeError):
+                    members[name] = decode_registration(path, tree.read(path).data)
         except NoNodeError:
             return {}
         partitions = {topic: tuple(range(count)) for topic, count in self.partitions.items()}

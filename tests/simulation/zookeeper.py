@@ -7,6 +7,7 @@ two ZooKeeper operations, in one thread, by plain nesting of calls.
 from __future__ import annotations
 
 from zk_layout.codecs import decode_offset
+from zk_layout.errors import MalformedZnodeError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.memory_tree import MemoryTree
 from zk_layout.model import TopicPartition
@@ -38,22 +39,30 @@ class RecordingTree(MemoryTree):
                 if kind == "owner":
                     self._record("owner+", session_id, what, (op.data or b"").decode())
                 elif kind == "offset":
-                    self._record("offset", session_id, what, decode_offset(op.path, op.data))
+                    self._record_offset(session_id, what, op)
                 else:
                     self._record("id+", session_id, what)
             elif isinstance(op, SetOp):
                 if kind == "offset":
-                    self._record("offset", session_id, what, decode_offset(op.path, op.data))
+                    self._record_offset(session_id, what, op)
             elif isinstance(op, DeleteOp) and kind in ("owner", "id"):
                 self._record(kind + "-", session_id, what, "session ended" if self.session_is_ending else "deleted")
+            elif isinstance(op, DeleteOp):
+                self._record("offset-", session_id, what)
         return done
+
+    def _record_offset(self, session_id, tp, op):
+        try:
+            self._record("offset", session_id, tp, decode_offset(op.path, op.data))
+        except MalformedZnodeError:
+            self._record("garbled", session_id, tp)
 
     def _learn(self, path):
         parts = path.split("/")
         known = ("other", None)
         if path.startswith("/consumers/") and len(parts) == 6 and parts[3] in ("owners", "offsets"):
             known = (parts[3][:-1], TopicPartition(parts[4], int(parts[5])))
-        elif path.startswith(IDS + "/"):
+        elif path.startswith(IDS + "/") and not parts[4].startswith("stranger"):
             known = ("id", parts[4])
         self._known[path] = known
         return known

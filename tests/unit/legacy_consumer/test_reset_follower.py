@@ -179,6 +179,26 @@ def test_a_partition_that_drains_for_its_release_stays_shut_when_a_reset_ends(en
     assert world.delivery.flowing == set(TPS[1:])
 
 
+def test_a_partition_that_was_stopped_before_it_began_flows_after_a_reset_once_it_is_claimed_again():
+    world = World()
+    world.follower.stop(TPS)
+    world.begin(TPS)
+    world.ask()
+    world.call_off()
+    assert world.delivery.flowing == set(TPS)
+
+
+def test_a_request_is_seen_before_anything_that_is_claimed_is_committed():
+    world = World()
+    world.operator.create(REQUEST, encode_request(Request("r", RequestState.APPLIED, frozenset(TPS))), ephemeral=True)
+    for tp in TPS:
+        world.progress.begin(tp, 0, world.offsets.committed[tp])
+        # written between the read of the claim and its beginning
+        world.offsets.write(tp, 9)
+    world.follower.begin(dict.fromkeys(TPS, MINE), {})
+    assert world.delivery.adopted == dict.fromkeys(TPS, 9)
+
+
 def test_a_request_that_no_session_stands_for_holds_nothing(caplog):
     world = World()
     world.begin(TPS)

@@ -1,0 +1,248 @@
+"""Others than members in a simulated world: operators that reset a running group and delete, and strangers.
+
+An operator runs the real command, `offsets reset --live`, in the midst of which everybody else acts; it may end at any
+request, by Ctrl-C (in order) or killed (its session lives on for a while). A stranger writes what it likes wherever the
+group's folders are open: registrations, requests and answers, of nonsense and of sense.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+from legacy_consumer.admin.live_resets import write_live
+from legacy_consumer.admin.offset_plans import make_plan, read_standings
+from legacy_consumer.reset_requests import (
+    Answer,
+    AnswerState,
+    Request,
+    RequestState,
+    answer_path,
+    answers_path,
+    encode_answer,
+    encode_request,
+    request_path,
+)
+from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS
+from zk_layout.codecs import decode_offset, encode_offset
+from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, NotEmptyError, ZooKeeperError
+
+REQUEST = request_path(GROUP)
+
+HOSTILE = (
+    None,
+    b"",
+    b"t",
+    b"\xff\x00",
+    b"[" * 2000,
+    b'{"version":1}',
+    b'{"version":1,"subscription":{"t0":2147483647},"pattern":"static","timestamp":"0"}',
+    b'{"version":1,"subscription":{"t0":1e999},"pattern":"static","timestamp":"0"}',
+    b'{"version":1,"subscription":{"(x+x+)+y":1},"pattern":"white_list","timestamp":"0"}',
+    b'{"version":1,"id":"s","state":"prepare","partitions":{"t0":[1e999]}}',
+    b'{"version":1,"id":"s","state":"prepare","partitions":{"t0":[-1,0,0,2147483647],"../..":[0]}}',
+)
+"""What a stranger puts where a registration or a request is looked for."""
+
+
+class Abandoned(BaseException):
+    """The operator ends the command; no Exception, as KeyboardInterrupt is none."""
+
+
+class OperatorClock:
+    """While the command waits, the world goes on."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def monotonic(self):
+        return self._world.clock.now
+
+    def wait(self, event, timeout_s):
+        self._world.go_on_meanwhile(timeout_s)
+        return event.is_set()
+
+
+class Others:
+    """Drawn from a generator of their own; half of all worlds have some of each."""
+
+    def __init__(self, world):
+        self.world = world
+        self.rng = rng = random.Random(f"others {world.seed}")
+        self.resets = rng.random() < 0.4
+        self.hostile = rng.random() < 0.25
+        self.deletes = rng.random() < 0.25
+        self.twins = rng.random() < 0.2
+        self.refuse = rng.choice((0.0, 0.0, 0.0, 0.01, 0.04))
+        self._operator = None
+        self._patience = 0
+        self._strangers = []
+        self._garbled = set()
+        self._count = 0
+
+    def actions(self):
+        """[(weight, what)], for the world's choice."""
+        return [
+            (2 if self.resets else 0, self.reset_live),
+            (1 if self.hostile else 0, self.write_nonsense),
+            (1 if self.hostile else 0, self.ask_as_a_stranger),
+            (1 if self.hostile else 0, self.answer_as_a_stranger),
+            (1 if self.hostile else 0, self.garble_offset),
+            (1 if self.deletes else 0, self.delete_offset),
+            (1 if self.deletes else 0, self.delete_group),
+            (1 if self.twins else 0, self.world.join_as_a_twin),
+        ]
+
+    # The operator's command.
+
+    def reset_live(self):
+        """The whole command, with everybody acting in between."""
+        world = self.world
+        known = sorted(world.kafka.ends)
+        if self._operator is not None or not known or not world.faults or self.rng.random() < 0.5:
+            return
+        offsets = {tp: self.rng.randint(0, world.kafka.ends[tp]) for tp in known if self.rng.random() < 0.6}
+        self._count += 1
+        name = f"operator {self._count}"
+        self._operator = store = world.server.connect(name)
+        self._patience = self.rng.choice((3, 10, 30, 1000, 1000, 1000))
+        world.record("operator", "resets live", name, dict(sorted(offsets.items())))
+        try:
+            plan = make_plan(store, GROUP, read_standings(store, GROUP), offsets)
+            followed = write_live(store, plan, timeout_s=self.rng.choice((1.0, 4.0)), clock=OperatorClock(world))
+        except LegacyConsumerError as error:
+            world.record("operator", "gives up", name, type(error).__name__)
+        except Abandoned:
+            world.record("operator", "stops", name)
+        else:
+            if not followed.unanswered:
+                written = {change.partition: change.after for change in followed.plan.to_write}
+                world.record("operator", "was followed", written)
+        finally:
+            self._operator = None
+            world.end_of(store)
+
+    def before_request(self, store):
+        """The operator may end at any request of its command."""
+        if store is not self._operator:
+            return False
+        self._patience -= 1
+        if self._patience == 0:
+            if self.rng.random() < 0.5:
+                # killed: what the command would do at its end is not done
+                self.world.server.suspend(store)
+            raise Abandoned
+        return True
+
+    # Deletions.
+
+    def delete_offset(self):
+        """The znode of one partition."""
+        tp = self._some_partition()
+        if tp is not None and self._delete(f"{OFFSETS}/{tp.topic}/{tp.partition}"):
+            self.world.record("operator", "deletes the offset of", tp)
+
+    def delete_group(self):
+        """Owners, offsets and requests, with their folders, as far as they are empty; ids stay."""
+        if self.rng.random() < 0.7:
+            return
+        self.world.record("operator", "deletes what the group has")
+        for root in self.rng.sample([OWNERS, OFFSETS, answers_path(GROUP)], k=self.rng.randint(1, 3)):
+            self._delete_below(root)
+
+    def _delete_below(self, path):
+        admin = self.world.admin
+        try:
+            children = admin.get_children(path)
+        except NoNodeError:
+            return
+        for name in children:
+            self._delete_below(f"{path}/{name}")
+        self._delete(path)
+
+    def _delete(self, path):
+        try:
+            self.world.admin.delete(path)
+        except (NoNodeError, NotEmptyError):
+            return False
+        return True
+
+    # Strangers.
+
+    def write_nonsense(self):
+        """As a registration or as a request, for good or as long as the stranger stays."""
+        self._count += 1
+        path = self.rng.choice((f"{IDS}/stranger{self._count}", f"{IDS}/stranger{self._count}", REQUEST))
+        self._write(path, self.rng.choice(HOSTILE))
+
+    def ask_as_a_stranger(self):
+        """A request like an operator's, which nobody ends."""
+        known = sorted(self.world.kafka.ends)
+        if known:
+            state = self.rng.choice(list(RequestState))
+            self._count += 1
+            self._write(REQUEST, encode_request(Request(f"stranger {self._count}", state, frozenset(known))))
+
+    def answer_as_a_stranger(self):
+        """In the name of a member, to the request that stands."""
+        names = sorted(self.world.checker.registered)
+        known = sorted(self.world.kafka.ends)
+        if not names or not known:
+            return
+        try:
+            text = self.world.admin.get_data(REQUEST).data or b""
+        except NoNodeError:
+            return
+        request_id = text.decode("utf-8", "replace").partition('"id":"')[2].partition('"')[0]
+        answer = Answer(request_id, self.rng.choice(list(AnswerState)), frozenset(known), "")
+        self._write(answer_path(GROUP, self.rng.choice(names)), encode_answer(answer))
+
+    def garble_offset(self):
+        """Where an offset stands, or where there is none yet."""
+        tp = self._some_partition()
+        if tp is None or self.rng.random() < 0.5:
+            return
+        self._garbled.add(tp)
+        self._put(tp, self.rng.choice((b"", b"12 ", b"x", b"99999999999999999999", b"-")))
+
+    def _put(self, tp, data):
+        path = f"{OFFSETS}/{tp.topic}/{tp.partition}"
+        if self.world.admin.exists(path) is None:
+            self.world.admin.create(path, data, make_parents=True)
+        else:
+            self.world.admin.set_data(path, data)
+
+    def _write(self, path, data):
+        if not self._strangers or self.rng.random() < 0.3:
+            self._strangers.append(self.world.server.connect(f"stranger {len(self._strangers)}"))
+        store = self.rng.choice(self._strangers)
+        ephemeral = self.rng.random() < 0.5
+        try:
+            store.create(path, data, ephemeral=ephemeral, make_parents=True)
+        except ZooKeeperError:
+            return
+        self.world.record("stranger", path, data, ephemeral)
+
+    def leave(self):
+        """The faults are over: strangers go, and somebody clears up behind them."""
+        for store in self._strangers:
+            store.close()
+        self._strangers = []
+        admin = self.world.admin
+        with contextlib.suppress(NoNodeError):
+            for name in admin.get_children(IDS):
+                if name.startswith("stranger"):
+                    self._delete(f"{IDS}/{name}")
+        for tp in sorted(self._garbled):
+            try:
+                path = f"{OFFSETS}/{tp.topic}/{tp.partition}"
+                decode_offset(path, admin.get_data(path).data)
+            except NoNodeError:
+                continue
+            except MalformedZnodeError:
+                self._put(tp, encode_offset(self.world.checker.offsets.get(tp, (0, ""))[0]))
+        # a request that is left counts for nothing, so it stays
+
+    def _some_partition(self):
+        known = sorted(self.world.kafka.ends)
+        return known[int(self.rng.random() * len(known))] if known else None
