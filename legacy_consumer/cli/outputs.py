@@ -37,7 +37,7 @@ def output_options(command: Callable[Concatenate[Output, P], R]) -> Callable[P, 
         type=click.Choice([output.value for output in Output]),
         default=Output.TABLE.value,
         show_default=True,
-        help="A table for people, JSON or CSV for programs.",
+        help="A table for people, JSON or CSV for programs; a spreadsheet must import CSV as text.",
     )
     @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
     @functools.wraps(command)
@@ -59,7 +59,8 @@ def print_json(document: object, *, on_one_line: bool = False) -> None:
 def print_csv(names: Sequence[str], records: Sequence[Mapping[str, object]]) -> None:
     r"""A line of names and one for each record; None is an empty field, a truth value true or false.
 
-    Control characters stand as \x1b, so that a record is a line and can be looked at; JSON keeps every character.
+    Control characters stand as \x1b, so that a record is a line and can be looked at; JSON keeps every character. What
+    begins with = + - or @ stands as it is, for programs: the help says that a spreadsheet must import it as text.
     """
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")

@@ -44,6 +44,9 @@ def _migrate(verb, *choices):
     return lambda rng, g: ["migrate", verb, g, *(choice for choice in choices if rng.random() < 0.3)]
 
 
+ARC = ("apply", "newer", "work", "work", "anew", "work", "stop", "rollback", "rewind", "rollback", "finish")
+"""The order of things in a migration: whatever is between two of them, or left out, is up to the seed."""
+
 COMMANDS = (
     _reset,
     _copy,
@@ -65,16 +68,39 @@ class Operators:
         self.files = 0
         self.writes = 0
         self.commits = {}
+        self.held = {}
         self.phase = None
+        self.arc = [act for act in ARC if rng.random() < 0.8]
 
     def step(self):
         for _ in range(self.rng.randrange(3)):
             self._happen()
-        if self.rng.random() < 0.3:
+        if self.arc and self.rng.random() < 0.6:
+            self._go_on(self.arc.pop(0))
+        elif self.rng.random() < 0.3:
             self._look()
         else:
             self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice(GROUPS)))
         self._check_verify()
+
+    def _go_on(self, act):
+        world, group, tp = self.world, "g", self.rng.choice(PARTITIONS)
+        self.told.append(act)
+        match act:
+            case "apply" | "rollback" | "finish":
+                world.member_goes(group)
+                self._command(["migrate", act, group])
+            case "rewind":
+                self._command(["offsets", "reset", group, "--to-earliest"])
+            case "newer":
+                world.newer[group] = ("newer@host",)
+            case "stop":
+                world.newer[group] = ()
+            case "work":
+                for one in PARTITIONS:
+                    self._work(group, one)
+            case "anew":
+                world.make_anew(tp.topic)
 
     # what happens beside the commands
 
@@ -144,7 +170,8 @@ class Operators:
         assert world.created == [], "looking creates no topic"
         before, offsets = world.numbers(), self._counting()
         self.phase = self._phase(words[2]) if words[0] == "migrate" else None
-        self.commits = {}
+        self.commits, self.held = {}, {}
+        positions = self._positions()
         fate = self.rng.choice(["", "", "killed", "somebody works"])
         files = set(world.folder.iterdir())
         done = self._run_through(words, fate)
@@ -155,6 +182,10 @@ class Operators:
             self._check_commits(words, place, number)
             if words[0] == "migrate":
                 self._check_step(place, before[place], number)
+                if number is not None and positions[place] is not None and place not in self.commits:
+                    assert number >= positions[place], f"{place}: moved back from {positions[place]} to {number}"
+            elif place in self.held:
+                assert number == self.held[place], f"{words} wrote {place} under a member"
         if words[0] != "migrate":
             self._note_decision(before, after)
         if done is None:
@@ -164,7 +195,7 @@ class Operators:
             self._again(words, done, after)
         backups = set(world.folder.iterdir()) - files
         if not self.commits and words[0] != "migrate" and len(backups) == 1 and done.code == 0:
-            self._put_back(backups.pop(), words, offsets)
+            self._put_back(backups.pop(), words, offsets, plan)
 
     def _check_commits(self, words, place, number):
         """A commit to ZooKeeper after the plan stands: it is no command's to write over."""
@@ -234,9 +265,9 @@ class Operators:
             if fate == "killed" and self.writes == doomed and comes_first:
                 raise KilledError
             if fate == "somebody works" and self.rng.random() < 0.5:
-                group, tp = self.rng.choice(GROUPS), self.rng.choice(PARTITIONS)
-                world.member_comes(group) if self.rng.random() < 0.5 else world.member_goes(group)
-                self._work(group, tp)
+                group = self.rng.choice(GROUPS)
+                for act in sorted(self.rng.sample(("1 comes", "2 works", "3 goes"), self.rng.randrange(4))):
+                    self._meanwhile(act, group)
 
         def after():
             if fate == "killed" and self.writes == doomed and not comes_first:
@@ -250,6 +281,26 @@ class Operators:
             return None
         finally:
             world.before_write = world.after_write = lambda: None
+
+    def _meanwhile(self, act, group):
+        """What a member does inside a command. While it is there nobody else may write its offsets."""
+        match act:
+            case "1 comes":
+                self.world.member_comes(group)
+            case "2 works":
+                self._work(group, self.rng.choice(PARTITIONS))
+            case "3 goes":
+                self.world.member_goes(group)
+        places = {place for place in self.world.numbers() if place[:2] == ("zookeeper", group)}
+        self.held = {place: number for place, number in self.held.items() if place not in places}
+        if group in self.world.members:
+            self.held |= {place: number for place, number in self.world.numbers().items() if place in places}
+
+    def _positions(self):
+        """{place: where a group goes on}."""
+        world = self.world
+        read = {"zookeeper": world.position_in_zookeeper, "kafka": world.position_in_kafka}
+        return {place: read[place[0]](*place[1:]) for place in world.numbers()}
 
     def _again(self, words, done, after):
         """The same command once more: nothing that was done is done again, nothing else is done."""
@@ -269,10 +320,15 @@ class Operators:
                 found[group, tp] = 0 if counts is None and stands is not None else counts
         return found
 
-    def _put_back(self, backup, words, before):
-        """The backup of a command takes it back, all of it."""
+    def _put_back(self, backup, words, before, plan):
+        """The backup of a command takes it back, all of it, and nothing else: other partitions have gone on since."""
         if self.rng.random() < 0.5 or any(group in self.world.members for group in GROUPS):
             return
+        for group in {place[1] for place in plan}:
+            for tp in PARTITIONS:
+                if ("zookeeper", group, tp) not in plan:
+                    self.world.commit_in_zookeeper(group, tp, 77)
+                    before[group, tp] = 77
         done = self._run(["offsets", "import", str(backup), "--no-check", "--no-backup", "--execute"])
         if done.code == 0:
             assert self._counting() == before, f"{words}, and its backup {backup.read_text()}"

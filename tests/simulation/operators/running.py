@@ -11,7 +11,7 @@ import pytest
 from tests.simulation.operators.model import Operators
 from tests.simulation.operators.world import OperatorsWorld
 
-STEPS = 12
+STEPS = 16
 
 
 def run_story(seed):

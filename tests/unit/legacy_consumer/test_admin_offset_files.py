@@ -16,18 +16,26 @@ from zk_layout.model import TopicPartition
 names = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=12).filter(
     lambda name: name not in {".", ".."}
 )
-partitions = st.builds(TopicPartition, names, st.integers(0, 2**31 - 1))
+any_names = st.text(
+    st.characters(min_codepoint=0x20, max_codepoint=0x7E, exclude_characters="/")
+    | st.characters(min_codepoint=0xA0, max_codepoint=0xD7FF)
+    | st.sampled_from(":\u2028\u2029\u200b\u202e,\"'"),
+    min_size=1,
+    max_size=8,
+).filter(lambda name: name not in {".", ".."})
+"""All that a znode may be called: ZooKeeper's server takes no control characters."""
+partitions = st.builds(TopicPartition, names | any_names, st.integers(0, 2**31 - 1))
 offsets = st.integers(0, 2**63 - 1)
 
 
 @settings(max_examples=30)
-@given(st.dictionaries(names, st.dictionaries(partitions, offsets | st.none(), min_size=1), max_size=3))
+@given(st.dictionaries(any_names, st.dictionaries(partitions, offsets | st.none(), min_size=1), max_size=3))
 def test_json_gives_back_what_was_written(groups):
     assert read_offsets(write_offsets(groups, OffsetFormat.JSON), "f").groups == groups
 
 
 @settings(max_examples=30)
-@given(st.dictionaries(names, st.dictionaries(partitions, offsets, min_size=1), max_size=3))
+@given(st.dictionaries(any_names, st.dictionaries(partitions, offsets, min_size=1), max_size=3))
 def test_lines_give_back_what_was_written(groups):
     assert read_offsets(write_offsets(groups, OffsetFormat.ZK), "f").groups == groups
 
@@ -49,6 +57,34 @@ def test_lines_are_those_of_kafkas_tool():
         OffsetFormat.ZK,
     )
     assert text == "/consumers/tg/offsets/t1/0:249\n/consumers/tg/offsets/t1/1:251\n"
+
+
+LONG = "a-topic-with-a-name-of-more-than-24-characters"
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        (f'"{LONG}",0,20\n\n', {"": {TopicPartition(LONG, 0): 20}}),
+        (
+            f'cg1,"{LONG}",0,20\ncg2,"{LONG}",0,21\n\n',
+            {"cg1": {TopicPartition(LONG, 0): 20}, "cg2": {TopicPartition(LONG, 0): 21}},
+        ),
+        ('"a ""quoted"", name",t,0,20\n', {'a "quoted", name': {TopicPartition("t", 0): 20}}),
+    ],
+)
+def test_csv_of_kafka_2_quotes_long_names_and_names_several_groups(text, groups):
+    """As kafka-consumer-groups 2.8.2 prints it."""
+    assert read_offsets(text, "f").groups == groups
+
+
+def test_what_cannot_be_read_stands_in_json_and_is_no_offset():
+    unreadable = {"g": {TopicPartition("t", 1): b" 12345\n", TopicPartition("t", 2): b"\xff"}}
+    text = write_offsets({"g": {TopicPartition("t", 0): 5}}, OffsetFormat.JSON, unreadable)
+    found = read_offsets(text, "f")
+    assert found.groups == {"g": {TopicPartition("t", 0): 5}}
+    assert found.unreadable == {"g": 2}
+    assert json.loads(text)["unreadable"] == {"g": {"t": {"1": " 12345\n", "2": "\\xff"}}}
 
 
 def test_csv_of_kafka_consumer_groups_is_of_any_group():

@@ -1,0 +1,175 @@
+"""What a command wrote, its counterpart reads; and one bad group, offset or disk costs nothing else."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.admin.backups import write_backup
+from legacy_consumer.admin.errors import BackupError
+from legacy_consumer.admin.whole_files import replace_whole
+from tests.support.memory_cluster import MemoryCluster
+from zk_layout.model import TopicPartition
+
+ODD_NAMES = ("bill\u200bing", "a:b", "line\u2028separator", "-dash", "it's", "\u202egnp", "=1+1", "日本")
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    made = MemoryCluster(monkeypatch)
+    made.topic("t", (0, 50), (0, 50))
+    return made
+
+
+def offsets(cluster, group):
+    return {path: data for path, data in cluster.tree(f"/consumers/{group}").items() if "/offsets/" in path and data}
+
+
+def only_file(folder):
+    [file] = folder.iterdir()
+    return str(file)
+
+
+@pytest.mark.parametrize("form", ["zk", "json"])
+def test_every_name_that_a_group_can_have_is_exported_and_imported(cluster, tmp_path, form):
+    for number, name in enumerate(ODD_NAMES):
+        cluster.commit(name, "t", number, number + 1)
+    file = str(tmp_path / "offsets")
+    assert cluster.run("offsets", "export", "--all-groups", "--format", form, "--output", file).code == 0
+    before = {name: offsets(cluster, name) for name in ODD_NAMES}
+    for name in ODD_NAMES:
+        assert cluster.run("groups", "delete", "--execute", "--no-backup", "--", name).code == 0
+    done = cluster.run("offsets", "import", file, "--execute", "--no-backup")
+    assert done.code == 0, done
+    assert {name: offsets(cluster, name) for name in ODD_NAMES} == before
+
+
+def test_what_is_printed_is_what_a_file_holds(cluster, tmp_path):
+    cluster.commit("bill\u200bing", "t", 1, 2)
+    cluster.run("offsets", "export", "--all-groups", "--output", str(tmp_path / "f"))
+    assert cluster.run("offsets", "export", "--all-groups").out == (tmp_path / "f").read_text()
+
+
+def test_a_backup_with_offsets_of_a_topic_that_is_gone_is_put_back_and_it_is_said(cluster, tmp_path):
+    cluster.commit("g", "t", 5)
+    cluster.commit("g", "nowhere", 7)
+    before = offsets(cluster, "g")
+    cluster.run("groups", "delete", "g", "--execute", "--backup-dir", str(tmp_path))
+    done = cluster.run("offsets", "import", only_file(tmp_path), "--execute", "--no-backup")
+    assert (done.code, offsets(cluster, "g")) == (0, before), done
+    assert "(nowhere/0) do not exist in the cluster: their offsets are put back without a check" in done.err
+
+
+def test_an_import_can_be_narrowed_to_a_topic(cluster, tmp_path):
+    cluster.topic("u", (0, 50))
+    cluster.commit("g", "t", 5)
+    cluster.commit("g", "u", 7)
+    file = str(tmp_path / "f")
+    cluster.run("offsets", "export", "g", "--output", file)
+    cluster.run("groups", "delete", "g", "--execute", "--no-backup")
+    assert cluster.run("offsets", "import", file, "--topic", "u", "--execute", "--no-backup").code == 0
+    assert offsets(cluster, "g") == {"/consumers/g/offsets/u/0": b"7"}
+
+
+def test_the_backup_of_one_topic_rewinds_no_other(cluster, tmp_path):
+    cluster.topic("old", (0, 50))
+    cluster.commit("g", "t", 10)
+    cluster.commit("g", "old", 3)
+    cluster.run("groups", "delete", "g", "--topic", "old", "--execute", "--backup-dir", str(tmp_path))
+    cluster.store.set_data("/consumers/g/offsets/t/0", b"40")
+    cluster.run("offsets", "import", only_file(tmp_path), "--execute", "--no-backup")
+    assert offsets(cluster, "g") == {"/consumers/g/offsets/t/0": b"40", "/consumers/g/offsets/old/0": b"3"}
+
+
+@pytest.mark.parametrize("command", ["delete", "reset"])
+def test_an_offset_that_cannot_be_read_is_in_the_backup_and_not_put_back_as_none(cluster, tmp_path, command):
+    cluster.put("/consumers/g/offsets/t/0", " 12345\n")
+    cluster.put("/consumers/g/offsets/t/1", "7")
+    words = ["groups", "delete", "g"] if command == "delete" else ["offsets", "reset", "g", "--to-offset", "20"]
+    done = cluster.run(*words, "--execute", "--backup-dir", str(tmp_path))
+    assert done.code == 0, done
+    document = json.loads(Path(only_file(tmp_path)).read_text(encoding="utf-8"))
+    assert document["offsets"] == {"g": {"t": {"1": 7}}}
+    assert document["unreadable"] == {"g": {"t": {"0": " 12345\n"}}}
+    back = cluster.run("offsets", "import", only_file(tmp_path), "--execute", "--no-backup")
+    assert "1 offset could not be read when the file was written" in back.err
+    assert cluster.store.get_data("/consumers/g/offsets/t/1").data == b"7"
+    if command == "delete":
+        assert r"g t/0 holds b' 12345\n'" in done.err
+    else:
+        assert cluster.store.get_data("/consumers/g/offsets/t/0").data == b"20"
+
+
+def test_one_offset_that_cannot_be_read_ends_no_export(cluster):
+    cluster.commit("good", "t", 5)
+    cluster.put("/consumers/bad/offsets/t/0", "7\n")
+    cluster.put("/consumers/bad/offsets/t/1", "8")
+    cluster.commit("closed", "t", 5)
+    cluster.forbidden.append("/consumers/closed/offsets")
+    done = cluster.run("offsets", "export", "--all-groups")
+    assert done.out == "/consumers/bad/offsets/t/1:8\n/consumers/good/offsets/t/0:5\n"
+    assert done.code == 1
+    assert [line.partition(" ")[0] for line in done.err.splitlines()] == ["Left", "Left"]
+
+
+@pytest.mark.parametrize("topic", ["ordres", "", "orders/0", ".."])
+def test_a_topic_that_is_misspelt_deletes_nothing_and_says_so(cluster, topic):
+    cluster.commit("g", "orders", 5)
+    cluster.put("/consumers/g/owners")
+    before = cluster.tree()
+    done = cluster.run("groups", "delete", "g", "--topic", topic, "--execute", "--no-backup")
+    assert done.code == 1
+    assert done.err.startswith("Error: ")
+    assert cluster.tree() == before
+
+
+def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster, tmp_path, monkeypatch):
+    cluster.commit("old", "t", 1)
+    cluster.commit("job", "t", 5)
+    cluster.store.set_data("/consumers/old/offsets/t/0", b"1")
+    real = write_backup.__globals__["create_whole"]
+
+    def write(file, text):
+        real(file, text)
+        cluster.store.set_data("/consumers/job/offsets/t/0", b"1000")
+
+    monkeypatch.setitem(write_backup.__globals__, "create_whole", write)
+    monkeypatch.setattr("legacy_consumer.cli.groups_prune.SystemClock", _Tomorrow)
+    done = cluster.run("groups", "prune", "--older-than", "1s", "--execute", "--backup-dir", str(tmp_path))
+    assert done.code == 0, done
+    assert "Left alone: group 'job' is in use" in done.err
+    assert offsets(cluster, "job") == {"/consumers/job/offsets/t/0": b"1000"}
+    assert cluster.store.exists("/consumers/old") is None
+    assert list(json.loads(Path(only_file(tmp_path)).read_text(encoding="utf-8"))["offsets"]) == ["old"]
+
+
+class _Tomorrow:
+    def wall_ms(self):
+        return 2**42
+
+
+def test_a_full_disk_leaves_no_part_of_a_backup_and_what_stood_there_stays(tmp_path, monkeypatch):
+    there = tmp_path / "there"
+    there.write_text("before")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(BackupError, match="No space left"):
+        write_backup(tmp_path, "g", {TopicPartition("t", 0): 5})
+    with pytest.raises(OSError, match="No space left"):
+        replace_whole(there, "after")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("there", "before")]
+
+
+def test_the_plan_in_json_is_json_also_while_members_live(cluster):
+    cluster.commit("g", "t", 5, 5)
+    cluster.join("g", "g_m", '{"t":1}')
+    done = cluster.run("offsets", "reset", "g", "--to-earliest", "--json")
+    assert json.loads(done.out)["executed"] is False
+    assert "1 member of group g live" in done.err
