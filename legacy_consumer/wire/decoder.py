@@ -11,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.errors import CorruptRecordsError, FetchError
 from legacy_consumer.wire.backlog import RecordSet
 from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.joining import decode_joined
 from legacy_consumer.wire.preparing import MOST_AHEAD, Preparer
 from legacy_consumer.wire.records import Columns, decode_records, lay_out
+from legacy_consumer.wire.records.decoding import MAX_BATCH_BYTES
 
 _LARGEST_BYTES = 4 * 1024 * 1024
 """Larger record sets are decoded when they are wanted, and only then copied: what is made ready takes memory twice."""
@@ -33,8 +34,10 @@ class _Ahead:
 class Decoder:
     """For the consuming thread of one fetcher."""
 
-    def __init__(self, wish: Wish, *, read_committed: bool) -> None:
+    def __init__(self, wish: Wish, *, read_committed: bool, most_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+        """most_batch_bytes: what one batch may decompress to, if that is more than usual."""
         self._wish = wish
+        self._most_batch_bytes = max(MAX_BATCH_BYTES, most_batch_bytes)
         self._read_committed = read_committed
         self._preparer = Preparer()
         self._ahead: list[_Ahead] = []
@@ -54,10 +57,10 @@ class Decoder:
         self._ahead = list(known.values())
 
     def decode(self, records: RecordSet, position: int) -> Columns:
-        """Raises: CorruptRecordsError, whatever a decoder raises: it is damage of that partition alone."""
+        """Raises: CorruptRecordsError, whatever a decoder raises: it is damage of that partition alone; FetchError."""
         try:
             return self._decode(records, position)
-        except CorruptRecordsError:
+        except FetchError:
             raise
         except Exception as error:
             raise CorruptRecordsError(records.partition, position, f"they cannot be decoded: {error!r}") from error
@@ -86,6 +89,7 @@ class Decoder:
             aborted=records.aborted,
             read_committed=self._read_committed,
             with_headers=True,
+            max_batch_bytes=self._most_batch_bytes,
         )
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 
-from legacy_consumer.errors import CorruptRecordsError, KafkaError
+from legacy_consumer.errors import FetchError, KafkaError
 from legacy_consumer.positions import PositionFinder, Search
 from legacy_consumer.wire.answers import have_failed_again, take_answers
 from legacy_consumer.wire.backlog import Backlog
@@ -74,7 +74,9 @@ class ColumnarFetcher:
         self._leaders_known_to_all = known_leaders or KnownLeaders()
         self._life = 0
         self._wish = Wish()
-        self._decoder = Decoder(self._wish, read_committed=settings.read_committed)
+        self._decoder = Decoder(
+            self._wish, read_committed=settings.read_committed, most_batch_bytes=settings.largest_bytes
+        )
         self._backlog = Backlog(self._decoder.decode, self._is_live, self._decoder.look_ahead)
         self._moves: dict[TopicPartition, int] = {}
         self._errors: list[KafkaError] = []
@@ -201,7 +203,7 @@ class ColumnarFetcher:
         try:
             # columns are handed out a record set at a time, and between two of them there is time to ask for more
             return self._backlog.take(max_messages, None if self._wish.objects else SMALL_RUN)
-        except CorruptRecordsError as error:
+        except FetchError as error:  # CorruptRecordsError, as a rule
             spoilt = self._backlog.drop_first()
             self._place(spoilt.partition, spoilt.position, pause=True)
             self._errors.append(error)

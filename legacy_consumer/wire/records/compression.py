@@ -41,7 +41,7 @@ def decompress(codec: int, magic: int, source: bytes, limit: int, arena: Arena) 
 
     codec: the number in the attributes. magic: the format of messages around it; before 2, lz4 frames of old clients
     carry a wrong checksum in their header, and zstd does not exist.
-    Raises: ValueError with the reason if it is damaged, unknown or yields more than limit bytes.
+    Raises: ValueError with the reason if it is damaged or unknown; OverflowError if it yields more than limit bytes.
     """
     name = _NAMES.get(codec)
     if name is None or (codec == ZSTD and magic < 2):
@@ -72,8 +72,8 @@ def decompress(codec: int, magic: int, source: bytes, limit: int, arena: Arena) 
 
 def _at_most(size: int, limit: int) -> int:
     if size > limit:
-        msg = f"more than {limit} bytes come out of it"
-        raise ValueError(msg)
+        msg = f"a compressed batch that holds more than {limit} bytes"
+        raise OverflowError(msg)
     return size
 
 

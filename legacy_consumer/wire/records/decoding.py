@@ -15,7 +15,7 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.errors import CorruptRecordsError, FetchError
 from legacy_consumer.wire.records import batch_format, message_format
 from legacy_consumer.wire.records.arena import MOST_BYTES
 from legacy_consumer.wire.records.columns import Columns, Spans
@@ -29,6 +29,8 @@ MAX_BATCH_BYTES = 128 * 1024 * 1024
 """What one batch may decompress to. Producers limit a batch before they compress it, by default to 1 MB."""
 MAX_DECOMPRESSED_BYTES = 32 * 1024 * 1024
 """Once so much is decompressed the columns end with that batch."""
+MOST_RECORDS = 1 << 20
+"""Of one call: a batch of 150 KB may hold millions that are empty, and each takes 41 bytes of columns."""
 
 
 def decode_records(
@@ -57,7 +59,8 @@ def decode_records(
     Columns.incomplete_size that nothing whole was there. Memory is taken for what the bytes can hold, and what is
     decompressed is bounded by both limits.
 
-    Raises: CorruptRecordsError if what comes first at the position cannot be read.
+    Raises: CorruptRecordsError if what comes first at the position cannot be read; FetchError that names the setting to
+    raise if only a limit keeps it from being read.
     """
     warm_up()
     view = memoryview(record_set).cast("B")
@@ -74,14 +77,17 @@ def decode_records(
     )
     made = make_frames(_bytes(view), wanted)
     data = made.buffer
-    capacity = made.count if max_records is None else min(made.count, max(max_records, 0))
+    capacity = min(made.count, MOST_RECORDS if max_records is None else max(max_records, 0))
     fields = _Fields(capacity, with_headers=with_headers)
     state = np.zeros(message_format.STATE_COLUMNS, np.int64)
     state[POSITION] = position
-    fault = _decode(data, made.frames, fields, state) or made.fault
+    damage = _decode(data, made.frames, fields, state)
+    fault = damage or made.fault
     count, next_offset = int(state[WRITTEN]), int(state[POSITION])
     has_moved = next_offset > position
     if fault and not has_moved:
+        if made.is_too_large and damage is None:
+            raise FetchError(partition, f"offset {position}: {fault}, which are allowed: raise fetch.message.max.bytes")
         raise CorruptRecordsError(partition, position, fault)
     return fields.columns(
         count,

@@ -65,6 +65,8 @@ class Frames:
     """Those of them that do not lie before the position; counted only where batches are made one by one."""
     fault: str | None = None
     """What is wrong with what follows."""
+    is_too_large: bool = False
+    """Only that it decompresses to more than is allowed."""
     has_more: bool = False
     """A limit was reached."""
     needed: int = 0
@@ -106,6 +108,10 @@ class _Fault(Exception):  # noqa: N818 - never leaves this file
     """What is wrong with the run that is being made ready."""
 
 
+class _TooLarge(_Fault):
+    """Nothing but that more would come out of it than is allowed."""
+
+
 def make_frames(data: Bytes, wanted: Wanted) -> Frames:
     """Make everything wanted ready to be decoded."""
     made = Frames(data)
@@ -120,7 +126,7 @@ def make_frames(data: Bytes, wanted: Wanted) -> Frames:
             if not _add_runs(rows, at, len(rows), bad, made, wanted):
                 return made
     except _Fault as fault:
-        made.fault = str(fault)
+        made.fault, made.is_too_large = str(fault), isinstance(fault, _TooLarge)
     return made
 
 
@@ -341,5 +347,7 @@ def _decompressed(run: _Run, start: int, end: int, made: Frames, wanted: Wanted)
     try:
         source = made.data[start:end].tobytes()
         return decompress(run.codec, run.magic, source, wanted.max_batch_bytes, made.open_arena())
+    except OverflowError as error:
+        raise _TooLarge(str(error)) from error
     except ValueError as error:
         raise _Fault(f"{error}, {run.start} bytes into the record set") from error

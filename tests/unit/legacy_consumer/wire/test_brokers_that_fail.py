@@ -9,6 +9,7 @@ from legacy_consumer.errors import CorruptRecordsError, KafkaError
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.wire.records import warm_up
 from tests.support.wire_world import BACKOFF_S, World
+from zk_layout.model import TopicPartition
 
 CONNECT = ("refused", "unreachable", "nonsense-host", "takes-and-ends", "lets-nobody-in")
 FETCH = (
@@ -91,7 +92,7 @@ class Reader:
             assert [m.value() for m in got] == self.world.logs[tp], tp
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(150))
 def test_every_message_comes_once_whatever_fails_for_a_while(seed):
     chosen = random.Random(seed)
     with World(chosen, brokers=chosen.choice([1, 2, 3]), read_committed=chosen.random() < 0.5) as world:
@@ -111,6 +112,37 @@ def test_every_message_comes_once_whatever_fails_for_a_while(seed):
                 world.lead(chosen.choice(world.partitions), chosen.choice(world.brokers))
         reader.until(lambda: reader.has_all(world.partitions), 60.0)
         reader.check(world.partitions)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_behind_a_change_of_position_comes_what_lies_there_and_nothing_from_before(seed):
+    chosen = random.Random(seed)
+    with World(chosen, brokers=2, partitions=3, messages=200) as world:
+        world.fault = lambda broker, call: chosen.choice(FETCH) if call == "fetch" and chosen.random() < 0.1 else ""
+        expected = dict.fromkeys(world.partitions, 0)
+        world.fetcher.assign(expected)
+        came = 0
+        for _ in range(300):
+            if chosen.random() < 0.15:
+                tp = chosen.choice(world.partitions)
+                expected.pop(tp, None)
+                if chosen.random() < 0.7:
+                    expected[tp] = chosen.randrange(len(world.logs[tp]))
+                    world.fetcher.assign({tp: expected[tp]})
+                else:
+                    world.fetcher.unassign([tp])
+            world.now += 0.01
+            try:
+                batch = world.fetcher.poll(chosen.choice([1, 5, 50]), chosen.choice([0.0, 0.002, 0.1]))
+            except KafkaError:
+                continue
+            for message in batch.messages() if batch is not None else ():
+                tp = TopicPartition(message.topic(), message.partition())
+                assert expected.get(tp) == message.offset()
+                assert message.value() == world.logs[tp][message.offset()]
+                expected[tp] += 1
+                came += 1
+        assert came > 100
 
 
 @pytest.mark.parametrize(("call", "fault"), LASTING, ids=lambda value: value)

@@ -13,7 +13,7 @@ from pathlib import Path
 import cramjam
 import pytest
 
-from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.errors import CorruptRecordsError, FetchError
 from legacy_consumer.wire.records import AbortedTransaction, warm_up
 from tests.support.record_encoder import (
     Written,
@@ -173,9 +173,11 @@ DAMAGED = {
         "lz4",
     ),
     "not-zstd": (batch(ONE, "zstd", crc=0)[:61] + b"no zstd at all", "zstd"),
-    "gzip-bomb": (wrapped(1, gzip.compress(b"\0" * 50_000_000)), "more than 10000000 bytes"),
-    "snappy-bomb": (wrapped(2, bytes(cramjam.snappy.compress_raw(b"\0" * 12_000_000))), "more than 10000000 bytes"),
-    "lz4-bomb": (wrapped(3, bytes(cramjam.lz4.compress(b"\0" * 50_000_000))), "more than 10000000 bytes"),
+}
+TOO_LARGE = {
+    "gzip-bomb": wrapped(1, gzip.compress(b"\0" * 50_000_000)),
+    "snappy-bomb": wrapped(2, bytes(cramjam.snappy.compress_raw(b"\0" * 12_000_000))),
+    "lz4-bomb": wrapped(3, bytes(cramjam.lz4.compress(b"\0" * 50_000_000))),
 }
 
 
@@ -216,9 +218,47 @@ def test_what_is_sound_before_the_damage_is_delivered_first(case):
             decoded(sound + complete(data), 4, check_crcs="crc" in case, max_batch_bytes=10_000_000)
 
 
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_what_is_only_too_large_is_not_called_corrupt_and_the_setting_to_raise_is_named(case):
+    sound = batch([Written(3, None, b"sound", 1)])
+    options = {"check_crcs": False, "max_batch_bytes": 10_000_000}
+    columns = decoded(sound + complete(TOO_LARGE[case]), 1, **options)
+    assert ([m.value() for m in columns.messages()], columns.next_offset, columns.has_more) == ([b"sound"], 4, True)
+    with pytest.raises(FetchError) as caught:
+        decoded(sound + complete(TOO_LARGE[case]), 4, **options)
+    assert type(caught.value) is FetchError
+    assert str(caught.value) == (
+        "t/3: offset 4: a compressed batch that holds more than 10000000 bytes, which are allowed: raise "
+        "fetch.message.max.bytes"
+    )
+
+
+def test_a_batch_that_is_larger_than_usual_is_read_where_that_is_allowed():
+    records = [Written(0, None, b"\0" * 20_000_000, 7)]
+    data = batch(records, "gzip")
+    with pytest.raises(FetchError, match=r"raise fetch\.message\.max\.bytes"):
+        decoded(data, max_batch_bytes=10_000_000)
+    assert [len(m.value()) for m in decoded(data, max_batch_bytes=30_000_000).messages()] == [20_000_000]
+
+
+def test_of_millions_of_empty_records_so_many_columns_are_made_at_once(monkeypatch):
+    monkeypatch.setattr("legacy_consumer.wire.records.decoding.MOST_RECORDS", 1000)
+    for codec in ("none", "gzip"):
+        data = batch([Written(n) for n in range(3500)], codec)
+        position, parts = 0, []
+        while True:
+            columns = decoded(data, position)
+            parts.append(len(columns))
+            assert columns.offsets.tolist() == list(range(position, position + len(columns)))
+            position = columns.next_offset
+            if not columns.has_more:
+                break
+        assert parts == [1000, 1000, 1000, 500]
+
+
 def test_a_zstd_bomb_is_not_set_off():
     data = batch(ONE, "zstd", crc=0)[:61] + zstd_bomb(1 << 30)
-    with pytest.raises(CorruptRecordsError, match="zstd: more than 134217728 bytes"):
+    with pytest.raises(FetchError, match="more than 134217728 bytes"):
         decoded(complete(data), 4, check_crcs=False)
 
 
@@ -260,10 +300,10 @@ def test_a_zstd_frame_that_promises_more_than_its_blocks_hold_takes_no_memory_fo
 
 @pytest.mark.parametrize("case", ["gzip-bomb", "snappy-bomb", "snappy-that-promises-too-much", "count-too-large"])
 def test_memory_is_bounded_by_the_limit(case):
-    data, _ = DAMAGED[case]
+    data = TOO_LARGE[case] if case in TOO_LARGE else DAMAGED[case][0]
     tracemalloc.start()
     try:
-        with pytest.raises(CorruptRecordsError):
+        with pytest.raises(FetchError):
             decoded(complete(data), 4, check_crcs=False, max_batch_bytes=1_000_000)
         _, peak = tracemalloc.get_traced_memory()
     finally:
