@@ -8,8 +8,9 @@ names the same offsets later, after another look, and for the last batch never; 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeVar
 
 from spark_source.errors import LostLog
 from spark_source.messages.batch import log_notes, report_loss
@@ -42,9 +43,10 @@ _AGAIN_S = 0.5
 _LEAST_WAIT_S = 0.1
 """Without a trigger interval Spark asks every 10 ms for something new; ZooKeeper and brokers are asked less often."""
 _TRIES = 3
-"""Of a query that cannot wait for its next trigger, while ZooKeeper does not answer."""
+"""Of what cannot wait for the next trigger, while ZooKeeper does not answer."""
 
 Offsets = dict[TopicPartition, int]
+Answer = TypeVar("Answer")
 _ZOOKEEPER_AWAY = (ConnectionLostError, ConnectTimeoutError, SessionExpiredError)
 
 
@@ -111,24 +113,29 @@ class StreamDriver:
         if start == self._idle_from:
             self._cluster.pause(max(0.0, self._asked_at + _LEAST_WAIT_S - clock.monotonic()))
         self._asked_at = clock.monotonic()
-        end = self._advance_patiently(start, most)
+        if self._target is not None or not start.begun:
+            end = self._until_answered(lambda: self._plan(start, most))
+        else:
+            try:
+                end = self._plan(start, most)
+            except _ZOOKEEPER_AWAY as error:
+                logger.warning("no batch is planned now: %s", error)
+                end = start
         self._idle_from = start if end == start else None
         return end
 
-    def _advance_patiently(self, start: StreamOffsets, most: int | None) -> StreamOffsets:
-        waits_for_trigger = start.begun and self._target is None
-        for tries_left in reversed(range(_TRIES)):
+    def _until_answered(self, ask: Callable[[], Answer]) -> Answer:
+        """Try it again while ZooKeeper does not answer, for a few session timeouts. Raises: its error then."""
+        tries_left = _TRIES
+        while True:
             try:
-                return self._plan(start, most)
+                return ask()
             except _ZOOKEEPER_AWAY as error:
-                if waits_for_trigger:
-                    logger.warning("no batch is planned now: %s", error)
-                    break
+                tries_left -= 1
                 if not tries_left:
                     raise
                 logger.warning("planning is tried again: %s", error)
                 self._cluster.pause(self._options.config.zookeeper_session_timeout_ms / 1000)
-        return start
 
     def _plan(self, start: StreamOffsets, most: int | None) -> StreamOffsets:
         standing, begins, latest, fallen = self._look(start)
@@ -228,6 +235,9 @@ class StreamDriver:
 
         Only a topic that was deleted since has nothing left to read. Raises: DataLossError, by option; ZooKeeperError.
         """
+        return self._until_answered(lambda: self._tasks(start, end))
+
+    def _tasks(self, start: StreamOffsets, end: StreamOffsets) -> tuple[list[OffsetRange], Znodes]:
         ranges = ranges_between(start, end)
         origins = self._cluster.origins([each.partition for each in ranges])
         lost = [

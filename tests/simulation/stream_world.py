@@ -525,10 +525,8 @@ class World:
             return
         if isinstance(error, NoSuchTopicError) and (not self.checkpoint.offsets or self.allows_loss):
             return
-        # a query that waits for its next trigger outlives this; a plan, a task or a start may fail of it
-        if isinstance(error, (ConnectionLostError, SessionExpiredError)) and (self.step != "advance" or run.now_only):
-            return
-        if isinstance(error, ConnectionLostError) and not self.checkpoint.offsets:
+        # a query that runs outlives this; a start may fail of it
+        if isinstance(error, (ConnectionLostError, SessionExpiredError)) and self.step == "open":
             return
         raise BrokenPromiseError(f"the query ends for nothing: {type(error).__name__}: {error}")
 

@@ -8,7 +8,7 @@ from spark_source.messages import group_claim, reader, stream_driver, stream_off
 from tests.simulation import stream_world
 from tests.simulation.stream_world import explore
 
-SEEDS = 400
+SEEDS = 300
 SEEDS_FOR_A_DEFECT = 2000
 
 
