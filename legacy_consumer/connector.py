@@ -6,6 +6,7 @@ out, and the fetchers behind them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -25,6 +26,7 @@ from legacy_consumer.arguments import (
     check_partition,
     check_topic_counts,
 )
+from legacy_consumer.closing import Closing, Inside, leaving_time
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.consumer_id import make_consumer_id
@@ -86,6 +88,10 @@ logger = logging.getLogger(__name__)
 
 _CLOSE_MARGIN_S = 5.0
 """What leaving may take beyond drain.timeout.ms: a last commit and the release."""
+_HASTE_S = 1.0
+"""For leaving when joining has failed."""
+_CLOSING_PATIENCE_S = 2.0
+"""How long a thread waits for another one that frees what a member used."""
 
 
 class ConsumerConnector:
@@ -126,9 +132,12 @@ class ConsumerConnector:
         self._streams: dict[tuple[str | None, int], KafkaStream] = {}
         self._coordinator: Coordinator | None = None
         self._closed = False
+        self._ending = False
         self._left = False
         self._closers: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
+        # a signal handler may find its own thread here
+        self._lock = threading.RLock()
+        self._inside = Inside()
         self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._offsets = self._make_offset_store(group_offsets)
@@ -153,6 +162,17 @@ class ConsumerConnector:
             on_unowned=self._doubt_ownership,
         )
         self._follower = self._make_follower()
+        self._closing = Closing(
+            self.consumer_id,
+            [
+                self._delivery.close,
+                self._close_streams,
+                self._fetchers.close,
+                self._offsets.close,
+                self._store.close,
+                self._call_closers,
+            ],
+        )
 
     # Joining.
 
@@ -168,7 +188,8 @@ class ConsumerConnector:
         """
         check_topic_counts(topic_counts)
         subscription = tuple(topic_counts.items())
-        self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
+        with self._inside:
+            self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
         return {topic: [self._streams[topic, n] for n in range(count)] for topic, count in topic_counts.items()}
 
     def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[KafkaStream]:
@@ -178,7 +199,8 @@ class ConsumerConnector:
         """
         check_filter(topic_filter)
         check_count(streams, "streams")
-        self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
+        with self._inside:
+            self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
         return [self._streams[None, n] for n in range(streams)]
 
     def set_rebalance_listener(self, listener: RebalanceListener) -> None:
@@ -207,12 +229,13 @@ class ConsumerConnector:
         written before an error stands. NotJoinedError before the streams exist, ConsumerClosedError once the member has
         left.
         """
-        self._check_has_joined()
-        if offsets is None:
-            return self._delivery.committer.commit_consumed(this_thread())
-        check_offsets(offsets)
-        self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
-        return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
+        with self._inside:
+            self._check_has_joined()
+            if offsets is None:
+                return self._delivery.committer.commit_consumed(this_thread())
+            check_offsets(offsets)
+            self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
+            return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
 
     # Looking.
 
@@ -237,9 +260,10 @@ class ConsumerConnector:
     @property
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
         """Consumed and committed offsets of the partitions that are mine."""
-        for stream in self.all():
-            stream.note_progress()
-        return self._progress.snapshot()
+        with self._inside:
+            for stream in self.all():
+                stream.note_progress()
+            return self._progress.snapshot()
 
     @property
     def vitals(self) -> Vitals:
@@ -252,7 +276,8 @@ class ConsumerConnector:
     @property
     def counters(self) -> ConnectorCounters:
         """What this member has done so far."""
-        consumed, committed = self._progress.totals()
+        with self._inside:
+            consumed, committed = self._progress.totals()
         committer = self._delivery.committer
         return ConnectorCounters(
             self._coordinator.counters if self._coordinator is not None else MemberCounters(),
@@ -285,49 +310,73 @@ class ConsumerConnector:
 
     def wait_until(self, reached: Callable[[Status], bool], timeout: float) -> bool:
         """Wait up to timeout seconds until the status is as wanted; True if it is."""
-        return self._coordinator is not None and self._coordinator.wait_until(reached, timeout)
+        with self._inside:
+            return self._coordinator is not None and self._coordinator.wait_until(reached, timeout)
 
     # Leaving.
 
     def end_streams(self) -> None:
-        """Let every stream end after the message in hand, as a signal handler may; shutdown() is still to be called."""
+        """Let every stream end after the message in hand; shutdown() is still to be called.
+
+        A signal handler may call it at any time. Streams that do not exist yet end as soon as they do.
+        """
+        self._ending = True
         for stream in self.all():
             stream.end()
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Drain, commit, release, leave the group, and end the streams. Twice is harmless, any thread may call.
+        """Drain, commit, release, leave the group, and end the streams.
 
-        timeout: seconds for doing it in order; default: drain.timeout.ms and a margin. It returns within 5 seconds more
-        in any state: what cannot be done in order by then is done in haste, or left to the end of the session. What the
-        calling thread itself has in hand is not waited for: it is delivered again, unless commit_offsets() was called.
-        A listener's hook may call it too. In a forked child it does nothing: the member is the parent's.
+        timeout: seconds for doing it in order, math.inf is as good as for ever; default: drain.timeout.ms and a margin.
+        It returns within 5 seconds more in any state: what cannot be done in order by then is done in haste, or left to
+        the end of the session. What the calling thread itself has in hand is not waited for: it is delivered again,
+        unless commit_offsets() was called.
+
+        Any thread may call it, a listener's hook and a signal handler too, and again: what an earlier call did not
+        finish is finished. In a handler that interrupts a call of this connector or of its streams it returns at once,
+        a thread does the work, and the interrupted loop ends by itself. In a forked child it does nothing: the member
+        is the parent's.
+
+        Raises: TypeError and ValueError for what is no time, before anything is done; what a part raised while it was
+        closed, when all the others are.
         """
         if self._process.is_elsewhere:
             return
-        with self._lock:
-            first = not self._closed
-            self._closed = True
-        if timeout is None:
-            timeout = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S
-        self._precedence.end_arriving(self.consumer_id)
-        self._follower.close()
-        self._delivery.begin_closing(timeout)
-        self._delivery.let_go(this_thread())
-        if self._coordinator is not None:
-            self._coordinator.close(timeout)
-        if not first:
+        timeout_s = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else leaving_time(timeout)
+        self._closed = True
+        if self._inside.depth or any(stream.is_inside() for stream in self.all()):
+            # what the signal interrupted may hold locks, and goes on only when this returns
+            threading.Thread(target=self._leave_quietly, args=(timeout_s,), name=f"{self.consumer_id}-shutdown").start()
             return
-        self._delivery.close()
-        for stream in self.all():
-            stream.close()
-        self._fetchers.close()
-        self._offsets.close()
-        self._store.close()
+        self._leave(timeout_s)
+
+    def _leave(self, timeout_s: float) -> None:
+        with self._inside:
+            try:
+                self._precedence.end_arriving(self.consumer_id)
+                self._follower.close()
+                self._delivery.begin_closing(timeout_s)
+                self._delivery.let_go(this_thread())
+                with self._lock:
+                    coordinator = self._coordinator
+                if coordinator is not None:
+                    coordinator.close(timeout_s)
+            finally:
+                self._closing.run(_CLOSING_PATIENCE_S)
+
+    def _leave_quietly(self, timeout_s: float) -> None:
+        # what it raises was logged, and the next call tries it again
+        with contextlib.suppress(Exception):
+            self._leave(timeout_s)
+
+    def _close_streams(self) -> None:
+        Closing(self.consumer_id, [stream.close for stream in self.all()]).run(_CLOSING_PATIENCE_S)
+
+    def _call_closers(self) -> None:
         with self._lock:
             self._left = True
             closers, self._closers = self._closers, []
-        for close in closers:
-            close()
+        Closing(self.consumer_id, closers).run(_CLOSING_PATIENCE_S)
 
     def __enter__(self) -> Self:
         return self
@@ -335,7 +384,12 @@ class ConsumerConnector:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.shutdown()
+        try:
+            self.shutdown()
+        except Exception:
+            # it was logged, and must not hide what the user's code raised
+            if exc is None:
+                raise
 
     # Which stream a partition's messages go to (stream_delivery.Streams).
 
@@ -394,20 +448,27 @@ class ConsumerConnector:
                 # whoever shuts down after this finds a coordinator to close
                 self._check_open()
                 self._coordinator = coordinator
-                for key in streams:
-                    self._streams[key] = self._make_stream(coordinator)
+                # replaced, never changed: a signal handler goes over them
+                self._streams = {key: self._make_stream(coordinator) for key in streams}
+            if self._ending:
+                self.end_streams()
             coordinator.start()
             self._follower.start()
             self._await_first_share(coordinator)
         except LegacyConsumerError as error:
-            if self._coordinator is None and error.retriable and not self._closed:
+            was_closed = self._closed
+            if self._coordinator is None and error.retriable and not was_closed:
                 # nothing was written: as if it had not been tried, so it can be tried again
                 self._precedence.end_arriving(self.consumer_id)
-            else:
-                self.shutdown(timeout=1.0)
+                raise
+            self._closed = True
+            self._leave(_HASTE_S)
+            if was_closed:
+                raise ConsumerClosedError from error
             raise
         except BaseException:
-            self.shutdown(timeout=1.0)
+            self._closed = True
+            self._leave(_HASTE_S)
             raise
 
     def _await_first_share(self, coordinator: Coordinator) -> None:

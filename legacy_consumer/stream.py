@@ -30,6 +30,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
+from legacy_consumer.closing import Inside
 from legacy_consumer.errors import ConsumerTimeoutError, StreamInUseError
 from legacy_consumer.fetcher import Fetcher, Message
 from legacy_consumer.message_batch import MessageBatch
@@ -224,6 +225,7 @@ class KafkaStream:
         self._gate: list[object] = []
         self._paused = False
         self._ended = False
+        self._inside = Inside()
         self._user: threading.Thread | None = None
         self._rival: threading.Thread | None = None
         self.fetch_errors = 0
@@ -415,7 +417,7 @@ class KafkaStream:
 
     def is_inside(self) -> bool:
         """Whether the calling thread waits for messages here: it is a signal handler that asks. Takes no lock."""
-        return self._user is threading.current_thread()
+        return self._inside.depth > 0
 
     def acknowledge(self) -> None:
         """The user says that what is in hand is done; what was not handed out yet goes back to the gate."""
@@ -470,12 +472,13 @@ class KafkaStream:
     ) -> _Hand | None:
         """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
         me = threading.current_thread()
-        try:
-            self._enter(me)
-            return self._next_hand(most, timeout, whole=whole, as_columns=as_columns)
-        finally:
-            if self._user is me:
-                self._user = None
+        with self._inside:
+            try:
+                self._enter(me)
+                return self._next_hand(most, timeout, whole=whole, as_columns=as_columns)
+            finally:
+                if self._user is me:
+                    self._user = None
 
     def _enter(self, me: threading.Thread) -> None:
         with self._lock:

@@ -1,0 +1,73 @@
+"""What a connector needs to be closed from anywhere: by any thread, in a signal handler, and again after a failure."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+
+logger = logging.getLogger(__name__)
+
+_LONGEST_S = 1e6
+"""What stands for ever in waits that cannot be for ever: eleven days."""
+
+
+def leaving_time(timeout: object) -> float:
+    """The seconds that a user gives for leaving. Raises: TypeError, ValueError for what is no time."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        msg = f"timeout must be a number of seconds or None, not {timeout!r}"
+        raise TypeError(msg)
+    if math.isnan(timeout) or timeout < 0:
+        msg = f"timeout must be 0 s or more, not {timeout}"
+        raise ValueError(msg)
+    return float(min(timeout, _LONGEST_S))
+
+
+class Inside(threading.local):
+    """How deep the calling thread is in calls that may hold locks.
+
+    A signal handler that finds its thread inside must not wait: what it interrupted goes on only when it returns.
+    """
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.depth -= 1
+
+
+class Closing:
+    """Steps that are carried out in order, whatever becomes of the others, each until it has succeeded once."""
+
+    def __init__(self, name: str, steps: Sequence[Callable[[], None]]) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._left = list(steps)
+
+    def run(self, patience_s: float) -> None:
+        """Carry out what is left; of several threads one does, and the others wait for it up to patience_s.
+
+        Raises: the first error, when all had their turn. What failed is tried again by the next call.
+        """
+        if not self._lock.acquire(timeout=patience_s):
+            return
+        try:
+            errors: list[Exception] = []
+            for step in list(self._left):
+                try:
+                    step()
+                except Exception as error:
+                    logger.exception("%s: did not close in order", self._name)
+                    errors.append(error)
+                else:
+                    self._left.remove(step)
+        finally:
+            self._lock.release()
+        if errors:
+            raise errors[0]

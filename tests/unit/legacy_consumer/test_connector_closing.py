@@ -1,0 +1,282 @@
+"""shutdown() and end_streams() from anywhere: with any time, at any line, again after a failure."""
+
+import linecache
+import math
+import opcode
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import legacy_consumer
+from legacy_consumer import ConsumerClosedError, ConsumerConnector, ConsumerTimeoutError, Phase
+from legacy_consumer.offsets import ZooKeeperOffsetStore
+from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+P0 = TopicPartition("t", 0)
+LIBRARY = f"{Path(legacy_consumer.__file__).parent}/"
+
+
+class Member:
+    """One connector over an in-memory ZooKeeper, and what it was made of."""
+
+    def __init__(self, **properties):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        self.admin.ensure_path("/brokers/topics")
+        self.admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})))
+        self.kafka.produce(P0, 20)
+        self.store = MemoryStore(self.zookeeper)
+        self.fetchers = FakeFetchers(self.kafka)
+        self.connector = ConsumerConnector(
+            store=self.store,
+            fetchers=self.fetchers,
+            zookeeper_connect="memory",
+            group_id="g",
+            **{"auto_offset_reset": "smallest", "consumer_timeout_ms": 60_000, **properties},
+        )
+
+    def join(self):
+        (stream,) = self.connector.create_message_streams({"t": 1})["t"]
+        return stream
+
+    def ids(self):
+        return self.admin.get_children("/consumers/g/ids")
+
+    def committed(self):
+        path = "/consumers/g/offsets/t/0"
+        return int(self.admin.get_data(path).data) if self.admin.exists(path) else 0
+
+    def has_left(self):
+        return (
+            self.connector.status.phase is Phase.CLOSED
+            and not self.ids()
+            and self.store._closed
+            and all(fetcher._closed for fetcher in self.fetchers.made)
+        )
+
+
+@pytest.fixture
+def member():
+    made = Member()
+    yield made
+    made.connector.shutdown()
+
+
+# How long
+
+
+@pytest.mark.parametrize(
+    ("timeout", "error"),
+    [("5", TypeError), (True, TypeError), (b"", TypeError), (math.nan, ValueError), (-1, ValueError)],
+)
+def test_what_is_no_time_is_refused_before_anything_is_done(member, timeout, error):
+    member.join()
+    with pytest.raises(error, match="timeout must be"):
+        member.connector.shutdown(timeout)
+    assert (member.connector.status.phase, len(member.ids())) == (Phase.STABLE, 1)
+    member.connector.commit_offsets()
+    member.connector.shutdown()
+    assert member.has_left()
+
+
+@pytest.mark.parametrize("timeout", [0, 0.0, 1, 10**30, math.inf])
+def test_any_time_will_do_for_a_member_whose_users_have_nothing_in_hand(member, timeout):
+    member.join()
+    member.connector.shutdown(timeout)
+    assert member.has_left()
+
+
+# What fails
+
+
+@pytest.mark.parametrize("part", [FakeFetcher, FakeFetchers, ZooKeeperOffsetStore, MemoryStore])
+def test_what_raises_while_it_is_closed_keeps_nothing_else_open_and_is_closed_by_the_next_call(part, monkeypatch):
+    close, failed = part.close, []
+
+    def fail_once(self):
+        if not failed:
+            failed.append(self)
+            raise RuntimeError("handle is destroyed")
+        close(self)
+
+    monkeypatch.setattr(part, "close", fail_once)
+    member = Member()
+    member.join()
+    others = []
+    member.connector.at_shutdown(lambda: others.append("closed"))
+    with pytest.raises(RuntimeError, match="handle is destroyed"):
+        member.connector.shutdown()
+    assert others == ["closed"]
+    assert not member.ids()
+    member.connector.shutdown()
+    assert member.has_left()
+
+
+def test_an_error_of_closing_does_not_hide_the_users_own(member):
+    member.join()
+
+    def fail():
+        raise RuntimeError("handle is destroyed")
+
+    member.connector.at_shutdown(fail)
+    with pytest.raises(KeyError, match="mine"), member.connector:
+        raise KeyError("mine")
+    assert member.has_left()
+
+
+# Before the streams exist
+
+
+def test_streams_that_are_to_end_before_they_exist_end_as_soon_as_they_do(member):
+    member.store.start()
+    start = member.store.start
+    member.store.start = lambda: (member.connector.end_streams(), start())
+    stream = member.join()
+    assert list(stream) == []
+    with pytest.raises(StopIteration):
+        next(stream)
+
+
+def test_a_shutdown_in_a_signal_handler_that_interrupts_joining_ends_it(member):
+    # the fake store starts on the thread that joins, as a handler runs on the thread that it interrupts
+    start = member.store.start
+    member.store.start = lambda: (member.connector.shutdown(), start())
+    with pytest.raises(ConsumerClosedError):
+        member.join()
+    member.connector.shutdown()
+    assert member.store._closed
+
+
+# At any line
+
+
+class Handler:
+    """Calls something at one line that this thread executes inside the library, as a signal handler would."""
+
+    def __init__(self, line, call):
+        self.left = line
+        self.call = call
+
+    def __enter__(self):
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+
+    def __exit__(self, *_):
+        sys.settrace(self._before)
+
+    def _trace(self, frame, event, _):
+        if self.left < 0 or not frame.f_code.co_filename.startswith(LIBRARY):
+            return None
+        if event == "line" and not _leaves_a_with(frame):
+            self.left -= 1
+            if self.left < 0:
+                self.call()
+        return self._trace
+
+
+def _leaves_a_with(frame):
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return line.lstrip().startswith("with ") and opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST"
+
+
+def iterate(member, stream):
+    for message in stream:
+        yield message.offset()
+
+
+def take_one_by_one(member, stream):
+    while True:
+        try:
+            yield next(stream).offset()
+        except StopIteration:
+            return
+
+
+def take_batches(member, stream):
+    for batch in stream.batches(4):
+        yield batch[-1].offset()
+
+
+def commit_each(member, stream):
+    for message in stream:
+        yield message.offset()
+        try:
+            member.connector.commit_offsets()
+        except ConsumerClosedError:
+            # the handler interrupted nothing that holds a lock, so it waited until the member had left
+            return
+        assert member.connector.progress.keys() <= {P0}
+
+
+@pytest.mark.parametrize("line", range(0, 330, 4))
+@pytest.mark.parametrize("way", [iterate, take_one_by_one, take_batches, commit_each])
+def test_a_signal_handler_may_shut_down_whatever_line_of_the_library_it_interrupts(way, line):
+    member = Member(auto_commit_interval_ms=60_000)
+    stream = member.join()
+    seen = [-1]
+    handled = []
+
+    def handle():
+        member.connector.shutdown(math.inf)
+        handled.append(line)
+
+    def consume():
+        handler = Handler(line, handle)
+        with handler:
+            for offset in way(member, stream):
+                seen.append(offset)
+                if offset == 19 and not handled:
+                    handler.left = -1
+                    handle()
+
+    thread = threading.Thread(target=consume, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert handled == [line]
+    member.connector.shutdown()
+    eventually(member.has_left)
+    assert seen[-1] <= member.committed() <= seen[-1] + 1 or way is take_batches
+    assert member.committed() <= seen[-1] + 1
+
+
+def test_a_signal_handler_may_shut_down_while_its_thread_waits_for_messages():
+    member = Member()
+    stream = member.join()
+    took = []
+
+    def consume():
+        for message in stream:
+            took.append(message.offset())
+
+    may = stream._may_hand_out
+
+    def handle_once():
+        if len(took) == 20 and stream.is_inside() and not member.connector._closed:
+            member.connector.shutdown()
+        return may()
+
+    stream._may_hand_out = handle_once
+    thread = threading.Thread(target=consume, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    eventually(member.has_left)
+    assert (took[-1], member.committed()) == (19, 20)
+
+
+def test_a_stream_that_waits_says_so_when_its_time_is_over_though_a_shutdown_is_under_way():
+    member = Member(consumer_timeout_ms=20, auto_offset_reset="largest")
+    stream = member.join()
+    with pytest.raises(ConsumerTimeoutError):
+        next(stream)
+    member.connector.shutdown()
+    assert list(stream) == []
