@@ -28,6 +28,7 @@ from typing import Any
 
 from kazoo.protocol.serialization import (
     Exists,
+    GetACL,
     GetChildren,
     GetData,
 )
@@ -43,6 +44,7 @@ from zk_layout.errors import (
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
+    NotPermittedError,
     SessionExpiredError,
     UnimplementedRequestError,
     ZooKeeperError,
@@ -425,7 +427,27 @@ class KazooStore(ReadsMany):
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
         for op in ops:
             _check_absolute(op.path)
-        return Write(encode_multi(ops, self._chroot, self._acls), session_id)
+        own = self._kept_acls(ops) if self._settings.keep_acl and not self._settings.secure_acl else None
+        return Write(encode_multi(ops, self._chroot, self._acls, own), session_id)
+
+    def _kept_acls(self, ops: Sequence[Op]) -> dict[str, bytes]:
+        """{path: the ACL of the nearest folder above that exists} of what is created without a wish of its own."""
+        created = [op.path for op in ops if isinstance(op, CreateOp) and op.acl is Acl.SECURE]
+        parents = {path: path.rpartition("/")[0] for path in created}
+        found = {parent: self._acl_above(parent) for parent in dict.fromkeys(parents.values())}
+        return {path: found[parent] for path, parent in parents.items()}
+
+    def _acl_above(self, folder: str) -> bytes:
+        while True:
+            path = folder or "/"
+            try:
+                entries, _ = self._ask(GetACL(self._full(path)), path)
+            except NoNodeError:
+                folder = folder.rpartition("/")[0]
+                continue
+            if any(entry.id.scheme == "digest" and entry.id.id.endswith(":x") for entry in entries):
+                raise NotPermittedError(path)  # the server tells its entries only to whoever may change them
+            return encode_acl(entries)
 
     def _write_one(self, op: Op) -> Stat | None:
         deadline = self._deadline()

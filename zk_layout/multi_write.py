@@ -47,8 +47,14 @@ class FailedWrite:
     code: int
 
 
-def encode_multi(ops: Sequence[Op], chroot: str, acls: Mapping[Acl, bytes]) -> bytes:
-    """The body of a request. acls: the encoded list of entries that each Acl stands for."""
+def encode_multi(
+    ops: Sequence[Op], chroot: str, acls: Mapping[Acl, bytes], own_acls: Mapping[str, bytes] | None = None
+) -> bytes:
+    """The body of a request.
+
+    acls: the encoded list of entries that each Acl stands for. own_acls: {path: the list} of znodes with their own.
+    """
+    own_acls = own_acls or {}
     parts: list[bytes] = []
     add, begin, integer = parts.append, _BEGIN.pack, _INT.pack
     for op in ops:
@@ -73,7 +79,7 @@ def encode_multi(ops: Sequence[Op], chroot: str, acls: Mapping[Acl, bytes]) -> b
                 add(path)
                 add(integer(-1 if op.data is None else len(op.data)))
                 add(op.data or b"")
-                add(acls[op.acl])
+                add(own_acls.get(op.path) or acls[op.acl])
                 add(integer(int(op.ephemeral)))
     add(NOTHING)
     return b"".join(parts)

@@ -48,6 +48,7 @@ class ZkSettings:
     timeout, but at least 10 s.
     auth: (scheme, credential) pairs, such as ("digest", "user:password").
     secure_acl: Acl.SECURE then means creator all and world read, as zookeeper.set.acl does in Kafka.
+    keep_acl: without secure_acl it means what the nearest folder above has, as a tool wants it in others' groups.
 
     Raises: ConfigError for what can never work.
     """
@@ -60,6 +61,7 @@ class ZkSettings:
     sasl: SaslSettings | None = None
     tls: TlsSettings | None = None
     secure_acl: bool = False
+    keep_acl: bool = False
 
     def __post_init__(self) -> None:
         hosts, _, _ = self.connect.partition("/")

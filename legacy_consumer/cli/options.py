@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -139,7 +139,8 @@ def load_cluster_config(cluster: ClusterOptions) -> ClusterConfig:
 @contextmanager
 def open_store(config: ClusterConfig) -> Iterator[KazooStore]:
     """A connection to ZooKeeper for the time of a command."""
-    store = KazooStore(config.zk_settings())
+    # who may touch what a command creates: whoever may touch what is beside it
+    store = KazooStore(replace(config.zk_settings(), keep_acl=True))
     try:
         try:
             store.start()

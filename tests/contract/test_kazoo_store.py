@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from kazoo.security import make_acl
 
 from legacy_consumer.embedded import EmbeddedZooKeeper
 from legacy_consumer.embedded.ports import free_port
@@ -489,6 +490,35 @@ def test_without_secure_acls_credentials_change_nothing(kazoo: KazooBackend):
     path = new_root()
     alice.create(path, b"")
     bob.set_data(path, b"x")
+
+
+@zookeeper_needed
+def test_what_an_operator_creates_is_as_open_as_the_folder_above_it(kazoo: KazooBackend):
+    alice, operator, bob = (
+        kazoo.new_store(**ALICE),
+        kazoo.new_store(auth=ALICE["auth"], keep_acl=True),
+        kazoo.new_store(),
+    )
+    for store in (alice, operator, bob):
+        store.start()
+    path = new_root()
+    alice.create(path, b"")
+    operator.create(f"{path}/by/far/deeper", b"", make_parents=True)
+    operator.multi([CreateOp(f"{path}/several", b""), CreateOp(f"{path}/open", b"", acl=Acl.OPEN)])
+    for secured in (path, f"{path}/by", f"{path}/by/far/deeper", f"{path}/several"):
+        assert operator._client.get_acls(secured)[0] == alice._client.get_acls(path)[0]
+        with pytest.raises(NotPermittedError):
+            bob.set_data(secured, b"x")
+    bob.set_data(f"{path}/open", b"x")
+    other = new_root()
+    operator.create(other, b"")
+    bob.set_data(other, b"x")
+    # the server does not tell bob alice's entry, and the folder lets bob create
+    alice._client.set_acls(other, [*kazoo_store.CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)])
+    keeper = kazoo.new_store(keep_acl=True)
+    keeper.start()
+    with pytest.raises(NotPermittedError):
+        keeper.create(f"{other}/child", b"")
 
 
 @zookeeper_needed
