@@ -16,11 +16,14 @@ from legacy_consumer.admin.groups import (
     UnreadableMember,
     describe_groups,
 )
+from legacy_consumer.admin.offset_targets import LogTimes
 from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
 from legacy_consumer.admin.topic_partitions import list_topic_names
+from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets.judgement import Verdict
 from rebalance.group_warnings import GroupWarning
+from zk_layout.model import TopicPartition
 from zk_layout.paths import (
     ConsumerIdPath,
     GroupPath,
@@ -34,6 +37,8 @@ from zk_layout.paths import (
 from zk_layout.store import ZkStore
 
 DAY_MS = 86_400_000
+STALL_MS = 300_000
+"""A member that works commits more often: every minute, unless auto.commit.interval.ms says otherwise."""
 _SHOWN = 3
 _ADVICE = {
     "foreign_member": "stop it or give it a group of its own",
@@ -55,11 +60,13 @@ def examine_groups(
     *,
     now_ms: int,
     stale_after_ms: int = 30 * DAY_MS,
+    times: LogTimes | None = None,
     looked: Counter[str] | None = None,
 ) -> Iterator[Finding]:
     """All groups; one with a znode that may not be read is named, and the others are examined.
 
-    looked: to what was looked at, the numbers of groups and partitions are added. Raises: ZooKeeperError.
+    times: tells which messages are old; without it nobody is called stalled. looked: to what was looked at, the numbers
+    of groups and partitions are added. Raises: ZooKeeperError.
     """
     names = list_groups(store)
     use, no_use = read_apart(names, lambda some: read_use(store, some))
@@ -83,6 +90,8 @@ def examine_groups(
                 "give the credentials of its members: --config with zookeeper.auth.digest or zookeeper.sasl.*",
             )
         yield from _of_group(found, topics, is_quiet=found.group in quiet)
+        if times is not None:
+            yield from _stalled(found, times, now_ms - STALL_MS)
     yield from _silent_logs(groups, topics)
     yield from foreign
     yield from _unused(unused, now_ms, stale_after_ms)
@@ -247,6 +256,32 @@ def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
             f"group {found.group}: {many} messages wait, and no member reads "
             + _some([f"{row.topic}/{row.partition}" for row in stopped]),
             "start its members; if nobody needs it any more, prune it (`legacy-consumer groups prune`)",
+        )
+
+
+def _stalled(found: GroupDescription, times: LogTimes, since_ms: int) -> Iterator[Finding]:
+    """One look is enough where old messages wait: what came in since then may just be on its way."""
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
+    for row in found.partitions:
+        old = row.committed_at_ms is not None and row.committed_at_ms < since_ms
+        if row.owner_is_member and old and row.committed is not None and row.lag is not None and row.lag > 0:
+            by_topic.setdefault(row.topic, {})[TopicPartition(row.topic, row.partition)] = row.committed
+    stalled: list[str] = []
+    for rows in by_topic.values():
+        try:
+            reached = times.at_times(dict.fromkeys(rows, since_ms))
+        except KafkaError:
+            continue  # messages without timestamps, or no broker answers, which is said elsewhere
+        stalled += [f"{tp} at {offset}" for tp, offset in rows.items() if offset < reached.get(tp, 0)]
+    if stalled:
+        yield Finding(
+            Severity.ERROR,
+            "stalled",
+            found.group,
+            f"group {found.group}: members own partitions and have committed nothing for {STALL_MS // 60_000} minutes, "
+            f"while older messages wait: {_some(stalled)}",
+            "see what its handlers do, and restart members that hang; members that keep their offsets elsewhere "
+            "(auto.commit.enable=false) look the same",
         )
 
 

@@ -19,6 +19,7 @@ from legacy_consumer.admin.doctor_cluster import (
 )
 from legacy_consumer.admin.doctor_groups import examine_groups
 from legacy_consumer.admin.findings import Finding, Severity, sort_findings
+from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
@@ -26,7 +27,7 @@ from legacy_consumer.cli.tables import printable, say
 from legacy_consumer.cli.times import parse_duration_s
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import gather
-from legacy_consumer.librdkafka import open_log_offsets
+from legacy_consumer.librdkafka import open_log_offsets, read_brokers
 from rebalance.clock import SystemClock
 
 _FIELDS = ("severity", "code", "subject", "text", "advice", "commands")
@@ -54,7 +55,8 @@ def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_af
 
     Looks for: servers that cannot be reached, listeners and versions that do not fit, settings that contradict each
     other, topics without leaders, members of foreign clients, partitions without owner, offsets outside the log, znodes
-    that nobody can read, groups that nobody is in while messages wait, and groups that nobody uses. Changes nothing.
+    that nobody can read, groups that nobody is in, or that stand still, while messages wait, and groups that nobody
+    uses. Changes nothing.
 
     Give it the --config of a consumer to have all its settings checked. Below an advice stand the commands for it: they
     show what they would do, and do it with --execute. Ends with 1 if there is an error, a group with messages that
@@ -69,7 +71,10 @@ def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_af
         found += examine_brokers(store, config, looked)
         found += examine_topics(store, looked)
         now_ms = SystemClock().wall_ms()
-        found += examine_groups(store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms, looked=looked)
+        times = BrokerLogTimes(log_offsets, read_brokers(store))
+        found += examine_groups(
+            store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms, times=times, looked=looked
+        )
     found = sort_findings(found)
     commands = [[_command(cluster, words) for words in finding.commands if words] for finding in found]
     records = [

@@ -43,7 +43,7 @@ GROUPS_TOOL = "kafka.admin.ConsumerGroupCommand"
 
 @pytest.fixture(scope="module")
 def kafka():
-    properties = {"auto.create.topics.enable": "false"}
+    properties = {"auto.create.topics.enable": "true"}  # Kafka's default: what a broker is asked about it creates
     with EmbeddedKafka("1.1.1", chroot="/kafka", properties=properties) as started:
         for topic, partitions in {"orders": 3, "clicks": 2}.items():
             started.create_topic(topic, partitions)
@@ -87,7 +87,7 @@ def mixed(kafka, store, programs):
         jvm.await_event("ready")
         # a member of the JVM that divides anew lets go of all it has first, which would show
         eventually(lambda: sorted(Counter(owners(store)).values()) == [1, 2], 60)
-        ours.commit_offsets({TopicPartition("orders", n): 7 for n in range(3)})
+        ours.commit_offsets({TopicPartition("orders", n): 7 for n in range(3)}, unfenced=True)
         yield ours
         jvm.kill()
 
@@ -571,6 +571,10 @@ def test_in_a_pipe_each_look_is_a_line_of_json(cluster, mixed, command):
         assert process.wait(30) == 130
     looks = [one for look in looks for one in (look if isinstance(look, list) else [look])]
     assert {one["group"] for one in looks} == {"mixed"}
+
+
+def test_nothing_in_this_file_has_created_a_topic(store):
+    assert set(store.get_children("/brokers/topics")) <= {"orders", "clicks", "__consumer_offsets"}
 
 
 # Without a permission, and without a broker.

@@ -6,6 +6,7 @@ ZooKeeper is zk_layout's in-memory store, brokers are a table of logs behind lib
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -68,15 +69,15 @@ class Handle:
         self._cluster = cluster
 
     def offsets_for_times(self, times, timeout_s):
-        return {tp: self._answer(tp, time) for tp, time in times.items()}
+        return {tp: self._answer(tp, time_ms) for tp, time_ms in times.items()}
 
-    def _answer(self, tp, time):
+    def _answer(self, tp, time_ms):
         if self._cluster.store.exists(f"/brokers/topics/{tp.topic}") is None:
             self._cluster.created.append(tp.topic)
         if tp not in self._cluster.logs:
             return FetchError(tp, "unknown partition")
         begin, end = self._cluster.logs[tp]
-        return {EARLIEST: begin, LATEST: end}.get(time, end)
+        return {EARLIEST: begin, LATEST: end}.get(time_ms, self._cluster.old_up_to.get(tp, begin))
 
     def serve(self):
         pass
@@ -86,12 +87,17 @@ class Handle:
 
 
 class MemoryCluster:
-    """logs: {partition: (begin, end)}. forbidden: paths that an ACL closes. created: topics that a question created."""
+    """logs: {partition: (begin, end)}. forbidden: paths that an ACL closes. created: topics that a question created.
+
+    ago_ms: how long ago it is for ZooKeeper. old_up_to: {partition: its first message that is not old}.
+    """
 
     zookeeper = "zk:2181/kafka"
 
     def __init__(self, monkeypatch):
-        self.server = MemoryZooKeeper()
+        self.ago_ms = 0
+        self.server = MemoryZooKeeper(wall_ms=lambda: time.time_ns() // 1_000_000 - self.ago_ms)
+        self.old_up_to = {}
         self.logs = {}
         self.forbidden = []
         self.created = []

@@ -9,6 +9,7 @@ import shlex
 import pytest
 
 from tests.support.memory_cluster import REGISTRATION, MemoryCluster
+from zk_layout.model import TopicPartition
 
 
 @pytest.fixture
@@ -66,6 +67,18 @@ def test_the_doctor_names_messages_that_no_member_reads(cluster, pattern):
     assert done.code == 1
     assert "6 messages wait, and no member reads t1/0" in found["stopped", "down", "error"]
     assert "nobody owns t1/0, t1/1" in found["no_owner", "idle", "error"]
+
+
+@pytest.mark.parametrize(("minutes_ago", "old_up_to", "code"), [(10, 6, 1), (10, 4, 0), (2, 6, 0)])
+def test_the_doctor_names_a_group_that_stands_still_while_old_messages_wait(cluster, minutes_ago, old_up_to, code):
+    cluster.topic("t", (0, 10))
+    cluster.ago_ms = minutes_ago * 60_000
+    cluster.commit("g", "t", 4)
+    cluster.join("g", "a", '{"t":1}', ("t", 0))
+    cluster.old_up_to[TopicPartition("t", 0)] = old_up_to
+    done = cluster.run("doctor")
+    assert done.code == code
+    assert ("while older messages wait: t/0 at 4" in done.out) == bool(code)
 
 
 def test_the_doctor_says_that_it_could_not_look_at_a_log(cluster):
@@ -290,9 +303,9 @@ def test_a_hundred_bad_groups_are_each_named(cluster):
 
 def test_thousands_of_odd_znodes_are_a_few_lines(cluster):
     cluster.topic("t", (0, 10))
-    subscription = json.dumps({f"t{number}": 1 for number in range(2000)})
+    subscription = json.dumps({f"t{number}": 1 for number in range(500)})
     cluster.join("bad", "big", subscription)
-    for number in range(1000):
+    for number in range(200):
         cluster.put(f"/consumers/bad/offsets/t/x{number}", "1")
         cluster.put(f"/consumers/bad/ids/x{number:03}", "?")
     for args in (("groups", "describe", "bad"), ("groups", "members", "bad"), ("groups", "verify", "bad"), ("doctor",)):
