@@ -28,7 +28,7 @@ from zk_layout.errors import (
 )
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetPath, TopicOffsetsPath
-from zk_layout.store import CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
+from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def write_plan(
     also: Sequence[Op] = (),
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Written:
-    """Write the plan's changes, all or none.
+    """Write the plan's changes, all or none; what the plan leaves as it is has to be as the plan saw it, too.
 
     force: also while members live, who will commit over it. also: what is to be done in the same multi, at its end.
     on_progress: told how many partitions are written so far.
@@ -64,7 +64,8 @@ def write_plan(
     for topic in sorted({change.partition.topic for change in todo if change.before.version is None}):
         store.ensure_path(TopicOffsetsPath(plan.group, topic).path)
     done: list[TopicPartition] = []
-    chunks = list(_chunks(store, plan.group, todo, also)) or [((), tuple(also))]
+    seen = [change for change in plan.changes if change.changes or change.before.version is not None]
+    chunks = list(_chunks(store, plan.group, seen if todo else (), also)) or [((), tuple(also))]
     for changes, ops in chunks:
         try:
             if ops:
@@ -85,7 +86,7 @@ def write_plan(
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
             else:
                 raise
-        done += [change.partition for change in changes]
+        done += [change.partition for change in changes if change.changes]
         on_progress(len(done))
     after = () if not force else read_ids(store, plan.group) or ()
     return Written(tuple(done), tuple(consumer_id for consumer_id in after if consumer_id not in before))
@@ -137,6 +138,9 @@ def _chunks(
 def _op(group: str, change: OffsetChange) -> Op:
     path = OffsetPath(group, *change.partition).path
     version = change.before.version
+    if not change.changes:
+        assert version is not None, "only what is there is checked"
+        return CheckOp(path, version)
     if change.after is None:
         assert version is not None, "only what is there is deleted"
         return DeleteOp(path, version)
@@ -152,6 +156,7 @@ def _explained(group: str, changes: Sequence[OffsetChange], error: MultiFailedEr
 
 def _stands(store: ZkStore, group: str, changes: Sequence[OffsetChange]) -> bool:
     """Whether the offsets are as they were to become, after a write without an answer. Raises: ZooKeeperError."""
+    changes = [change for change in changes if change.changes]
     znodes = store.get_data_many([OffsetPath(group, *change.partition).path for change in changes])
     return all(
         znode is None if change.after is None else znode is not None and znode.data == encode_offset(change.after)

@@ -199,6 +199,14 @@ def test_a_commit_in_between_is_noticed_and_nothing_is_written(store):
     assert store.exists("/consumers/g/offsets/t/1") is None
 
 
+def test_a_commit_in_between_of_what_the_plan_leaves_as_it_is_is_noticed(store):
+    plan = plan_of(store, {T0: 15, T1: 7})
+    store.set_data("/consumers/g/offsets/t/0", b"16")
+    with pytest.raises(OffsetsChangedError, match="somebody else wrote the offset of t/0"):
+        write_plan(store, plan)
+    assert store.exists("/consumers/g/offsets/t/1") is None
+
+
 def test_a_first_commit_in_between_is_noticed_too(store):
     plan = plan_of(store, {T0: 10, T1: 7})
     put(store, "/consumers/g/offsets/t/1", b"3")
