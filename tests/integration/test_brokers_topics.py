@@ -16,7 +16,7 @@ def test_a_deleted_topic_does_not_come_back_because_a_group_is_looked_at(cluster
     group = f"g-{there}"
     for topic in (there, f"gone-{there}"):
         cluster.store.create(f"/consumers/{group}/offsets/{topic}/0", b"0", make_parents=True)
-    before = cluster.topics()
+    before = {*cluster.topics(), "__consumer_offsets"}  # librdkafka asks for its coordinator, whatever it is used for
     for args in (
         ["groups", "describe", group],
         ["groups", "describe", group, "--kafka-format", "1.1"],
@@ -25,4 +25,4 @@ def test_a_deleted_topic_does_not_come_back_because_a_group_is_looked_at(cluster
     ):
         done = run_program(*args, "--zookeeper", cluster.kafka.zookeeper_connect)
         assert done.code in {0, 1}, done
-    assert cluster.topics() == before
+    assert set(cluster.topics()) <= before
