@@ -34,8 +34,6 @@ on_brokers_with_listeners = pytest.mark.parametrize("broker_version", KAFKA_VERS
 LARGEST_MESSAGE_BYTES = 4_000_000
 
 _PROPERTIES = {
-    # Kafka's default: what a broker is asked about it creates
-    "auto.create.topics.enable": "true",
     "message.max.bytes": str(LARGEST_MESSAGE_BYTES),
     "replica.fetch.max.bytes": str(2 * LARGEST_MESSAGE_BYTES),
     # 0.8.2.2 does not clean unless it is told to; and no version waits 15 s between two looks
