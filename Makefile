@@ -25,6 +25,7 @@ BENCH_ARGS ?=
 PYTHONS ?=
 SEEDS ?= 1000000
 CONSUMERS ?= 1
+MINUTES ?= 10
 CHAOS_ARGS ?= --seed 1 --minutes 10 --json build/chaos.json --svg build/chaos.svg
 LONG_LIVED_ARGS ?= --minutes 30 --json build/long-lived.json
 
@@ -43,7 +44,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart test test-long check pythons lint style types format bench bench-all simulate mutants chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart test test-long check pythons lint style types format bench bench-all simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -123,6 +124,9 @@ simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SE
 mutants: .venv/.dev ## the code broken on purpose: do the simulation and the tests of the message path notice?
 	@$(bin)/python -m tests.simulation.mutants
 	@exec $(bin)/python -m tests.unit.legacy_consumer.wire.mutants
+
+fuzz: .venv/.dev ## hostile bytes for everything that decodes what others write (MINUTES=10)
+	@exec $(bin)/python -m tests.fuzzing --minutes $(MINUTES)
 
 chaos: .venv/.dev ## a group on real servers and everything that can go wrong (CHAOS_ARGS='--seed 7 --minutes 30')
 	@mkdir -p build

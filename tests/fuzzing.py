@@ -1,0 +1,292 @@
+"""Feeds hostile bytes to everything that decodes what others write: `python -m tests.fuzzing --minutes 10`.
+
+Others write znodes, requests and answers of a reset, brokers' responses, offset files, properties and the wildcards of
+registrations. A decoder may refuse an input with the errors that its row in TARGETS names, within two seconds. Anything
+else is a finding: it is printed, and kept under build/fuzz. An input that once showed a defect belongs into KEPT, so
+that `make test` tries it for ever. The record decoders have a fuzzer of their own (tests/support/record_fuzz.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fnmatch
+import hashlib
+import json
+import random
+import re
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from legacy_consumer.admin.errors import BadOffsetFileError
+from legacy_consumer.admin.offset_files import read_offsets
+from legacy_consumer.config.java_properties import decode_java_properties, parse_java_properties
+from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError
+from legacy_consumer.reset_requests.records import decode_answer, decode_request
+from legacy_consumer.wire.protocol.api_versions import decode_api_versions
+from legacy_consumer.wire.protocol.fetch import decode_fetch
+from legacy_consumer.wire.protocol.list_offsets import decode_list_offsets
+from legacy_consumer.wire.protocol.metadata import decode_metadata
+from legacy_consumer.wire.protocol.sasl import decode_authenticate, decode_handshake
+from rebalance.errors import UnsupportedRegexError
+from rebalance.java_regex import compile_java_regex
+from zk_layout.codecs.znode import DECODERS
+from zk_layout.errors import MalformedZnodeError
+
+ROOT = Path(__file__).resolve().parent.parent
+SLOW_S = 2.0
+LARGEST_BYTES = 1_000_000
+
+_DOCUMENTS: tuple[object, ...] = (
+    {"version": 1, "subscription": {"t": 1}, "pattern": "white_list", "timestamp": "1"},
+    {
+        "version": 5,
+        "host": "h",
+        "port": 9092,
+        "endpoints": ["SASL_SSL://[::1]:1", "PLAINTEXT://h:2"],
+        "listener_security_protocol_map": {"A": "SSL"},
+        "jmx_port": -1,
+        "timestamp": "5",
+        "rack": "r",
+        "features": {"f": {"min_version": 1, "max_version": 2}},
+    },
+    {
+        "partitions": {"0": [0, 1]},
+        "version": 3,
+        "topic_id": "x",
+        "adding_replicas": {},
+        "removing_replicas": {"0": [1]},
+    },
+    {"controller_epoch": 1, "leader": 0, "version": 1, "leader_epoch": 0, "isr": [0]},
+    {"version": 1, "config": {"a": "b"}},
+    {"version": 1, "brokerid": 0, "timestamp": "1"},
+    {"version": 1, "id": "a", "request": "a", "state": "prepare", "partitions": {"t": [0]}, "reason": "r"},
+    {"version": 1, "phase": "applied", "at_ms": 1, "partitions": 1, "backup": None, "history": [["a", 1]]},
+    {"group": "g", "offsets": {"t": {"0": 5, "1": 7}}},
+    12,
+    "g_h-1-a-0",
+)
+_ODD: tuple[object, ...] = (
+    None, True, -1, 0, 1.5, 2**31, 2**63, 1e308, "1e999", [], {}, [[]], "", "\ud800", "\x00\x1b[2J\n", "9" * 400,
+    {"a": None}, [None], ["x"], {"-1": 1}, {"99999999999": [1]}, {"\u0661": [1]}, "x" * 5000,
+)  # fmt: skip
+_NUMBERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 127, 128, 2**15 - 1, 2**15, 2**31 - 1, 2**31, 2**63 - 1)
+_LINES = (
+    "/consumers/g/offsets/t/0:5", "g,t,0,5", '"g","t",0,5', "GROUP,TOPIC,PARTITION,OFFSET", "# offsets", "t,0,5",
+    "group.id = g", "a: b\\", "key\\u00e9=\\t", "!x", "",
+)  # fmt: skip
+_REGEX_PARTS = (
+    "a", "x+", "(x+x+)+y", "(a|aa)+$", ".*", "[a-z&&[^b]]", "\\p{L}", "(?i)", "(?<n>", ")", "[", "]", "{2,}", "\\Q",
+    "\\E", "|", "\\", "(?=", "*+", "\u0661", "^", "$", "\\b", "(((((", "{99999}",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One decoder. make: an input, by chance. decode: raises only what is refused."""
+
+    make: Callable[[random.Random], bytes]
+    decode: Callable[[bytes], object]
+    refused: tuple[type[Exception], ...]
+
+
+def hostile_json(chance: random.Random) -> bytes:
+    """A document that once was sound, with odd values, bytes and depths in it."""
+    text = json.dumps(_mutated(chance.choice(_DOCUMENTS), chance), ensure_ascii=chance.random() < 0.8)
+    data = bytearray(text.replace('"1e999"', "1e999").encode("utf-8", "surrogatepass"))
+    for _ in range(chance.choice((0, 0, 0, 1, 3))):
+        if data:
+            data[chance.randrange(len(data))] = chance.randrange(256)
+    if chance.random() < 0.01:
+        data[:0] = b"[" * chance.choice((900, 60_000))
+    return bytes(data)
+
+
+def _mutated(value: object, chance: random.Random) -> object:
+    if chance.random() < 0.12:
+        return chance.choice(_ODD)
+    if isinstance(value, dict):
+        return {
+            (key if chance.random() > 0.05 else str(chance.choice(_ODD))): _mutated(inner, chance)
+            for key, inner in value.items()
+            if chance.random() > 0.05
+        }
+    if isinstance(value, list):
+        return [_mutated(inner, chance) for inner in value] * chance.choice((1, 1, 1, 2))
+    return value
+
+
+def hostile_response(chance: random.Random) -> bytes:
+    """Numbers, strings and arrays as Kafka's protocol writes them, with odd sizes."""
+    data = bytearray()
+    for _ in range(chance.randrange(1, 30)):
+        match chance.randrange(5):
+            case 0:
+                text = chance.choice((b"topic", b"host", b"\xff\xfe", b"", b"a" * 300))
+                size = len(text) if chance.random() < 0.9 else chance.choice((-1, 32767, -32768))
+                data += size.to_bytes(2, "big", signed=True) + text
+            case 1:
+                data += chance.choice((0, 1, 2, 3, 2**31 - 1)).to_bytes(4, "big")
+            case 2:
+                size = chance.choice((1, 2, 4, 8))
+                data += (chance.choice(_NUMBERS) % (1 << 8 * size)).to_bytes(size, "big")
+            case 3:
+                data += bytes(chance.randrange(9))
+            case _:
+                data += chance.randbytes(chance.randrange(6))
+    return bytes(data)
+
+
+def hostile_lines(chance: random.Random) -> bytes:
+    """Lines of offset files and properties, some of them damaged."""
+    lines = []
+    for _ in range(chance.randrange(6)):
+        line = chance.choice(_LINES)
+        if chance.random() < 0.4:
+            at = chance.randrange(len(line) + 1)
+            line = (
+                line[:at]
+                + chance.choice(("\u2028", "\0", "\ud800", ",", ":", '"', "-1", "9" * 30, "\\u12"))
+                + line[at:]
+            )
+        lines.append(line)
+    data = chance.choice(("\n", "\r\n", "\r", "\u2028")).join(lines).encode("utf-8", "surrogatepass")
+    return chance.choice((b"", b"\xef\xbb\xbf", b"\xff\xfe")) + data
+
+
+def hostile_regex(chance: random.Random) -> bytes:
+    """A wildcard as a registration may hold it."""
+    return "".join(chance.choice(_REGEX_PARTS) for _ in range(chance.randrange(1, 8))).encode()
+
+
+def _match(data: bytes) -> None:
+    pattern = compile_java_regex(data.decode())
+    for topic in ("x" * 60, "a" * 60 + "b", "topic", ""):
+        pattern.match(topic)
+
+
+def _with_version(decode: Callable[[int, bytes], object]) -> Callable[[bytes], object]:
+    return lambda data: decode(data[0] % 13, data[1:]) if data else None
+
+
+def _read_offset_file(data: bytes) -> object:
+    return read_offsets(data.decode("utf-8", "replace"), "file")
+
+
+_RESPONSES: Mapping[str, Callable[[bytes], object]] = {
+    "api versions": decode_api_versions,
+    "metadata": _with_version(decode_metadata),
+    "fetch": _with_version(decode_fetch),
+    "list offsets": _with_version(decode_list_offsets),
+    "sasl handshake": decode_handshake,
+    "sasl authenticate": decode_authenticate,
+}
+TARGETS: Mapping[str, Target] = {
+    **{
+        f"znode {kind.__name__}": Target(hostile_json, lambda data, d=decode: d("/path", data), (MalformedZnodeError,))
+        for kind, decode in DECODERS.items()
+    },
+    "reset request": Target(hostile_json, lambda data: decode_request("/path", data), (MalformedZnodeError,)),
+    "reset answer": Target(hostile_json, lambda data: decode_answer("/path", data), (MalformedZnodeError,)),
+    **{
+        f"response {name}": Target(hostile_response, decode, (MalformedResponseError, BrokersUnavailableError))
+        for name, decode in _RESPONSES.items()
+    },
+    "offset file": Target(hostile_lines, _read_offset_file, (BadOffsetFileError,)),
+    "offset file, JSON": Target(hostile_json, _read_offset_file, (BadOffsetFileError,)),
+    "properties": Target(
+        hostile_lines, lambda data: parse_java_properties(decode_java_properties(data)), (ValueError,)
+    ),
+    "wildcard": Target(hostile_regex, _match, (UnsupportedRegexError,)),
+}
+
+KEPT: tuple[tuple[str, bytes], ...] = (
+    ("znode ConsumerIdPath", b'{"version":1,"subscription":{"t":2147483647},"pattern":"static","timestamp":"1"}'),
+    ("znode ConsumerIdPath", b"[" * 60_000),
+    ("reset request", b'{"version":1e999}'),
+    ("wildcard", b"(x+x+)+y"),
+    ("wildcard", b"(a|aa)+$"),
+    ("offset file", "/consumers/g:h/offsets/t/0:5\u2028".encode()),
+)
+"""(target, input) of what was ever found."""
+
+
+def trouble_with(target: Target, data: bytes) -> str | None:
+    """Why an outcome is a finding; None if the input was taken or refused as it should be."""
+    began = time.perf_counter()
+    try:
+        with _alarm():
+            target.decode(data)
+    except target.refused as error:
+        str(error)
+    except Exception:
+        return traceback.format_exc(limit=-3)
+    took_s = time.perf_counter() - began
+    return f"it took {took_s:.1f} s" if took_s > SLOW_S else None
+
+
+class _TooSlowError(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def _alarm() -> Iterator[None]:
+    """Ends what takes ten times too long; the interpreter's own loops and matchers look for signals."""
+
+    def ring(*_: object) -> None:
+        raise _TooSlowError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 10 * SLOW_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def inputs(seed: int) -> Iterator[tuple[str, bytes]]:
+    """(target, input), without end: each target in turn."""
+    chance = random.Random(seed)
+    while True:
+        for name, target in TARGETS.items():
+            yield name, target.make(chance)[:LARGEST_BYTES]
+
+
+def main() -> int:
+    """Fuzz for some minutes; 1 if anything was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzzing", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--target", default="*", help="decoders to feed, * and ? allowed")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    end = time.monotonic() + options.minutes * 60
+    tried: Counter[str] = Counter()
+    found: dict[tuple[str, str], bytes] = {}
+    for name, data in inputs(options.seed):
+        if not fnmatch.fnmatchcase(name, options.target):
+            continue
+        tried[name] += 1
+        if (trouble := trouble_with(TARGETS[name], data)) is not None and (name, trouble) not in found:
+            found[name, trouble] = data
+            file = (
+                ROOT / "build" / "fuzz" / f"{re.sub(r'[^a-zA-Z]+', '-', name)}-{hashlib.sha256(data).hexdigest()[:12]}"
+            )
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            print(f"{name}: {data[:120]!r} (in {file.relative_to(ROOT)})\n{trouble}", flush=True)
+        if time.monotonic() > end:
+            break
+    print(f"{sum(tried.values())} inputs for {len(tried)} decoders, {len(found)} findings")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
