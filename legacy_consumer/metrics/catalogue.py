@@ -149,19 +149,24 @@ MEMBER_METRICS: tuple[Metric, ...] = (
 
 GROUP_MEMBERS = _group("members", "registered members, the unreadable ones included")
 GROUP_UNREADABLE = _group("unreadable_members", "registrations that nobody can read: JVM members fail over them")
-GROUP_PARTITIONS = _group("partitions", "partitions that the group owns, has committed or subscribes to")
+GROUP_PARTITIONS = _group(
+    "partitions",
+    "partitions that the group consumes: of topics that exist and that its members, if it has any, subscribe to",
+)
 GROUP_UNOWNED = _group("unowned_partitions", "those of them that no registered member owns")
-GROUP_LAG = _group("lag", "messages not committed yet in all partitions whose lag is known")
+GROUP_LAG = _group("lag", "messages not committed yet in all of them; absent if one of their lags is not known")
 GROUP_VERDICT = _group("verdict", "1 with the group's verdict: ok, unknown, warning or error", "verdict")
 GROUP_VERDICTS = _group("verdict_partitions", "partitions by verdict; verdicts that none has are left out", "verdict")
-PARTITION_LAG = _partition("lag", "the log's end less the committed offset, at least 0")
+PARTITION_LAG = _partition("lag", "messages that a member would still read, at least 0; absent if not known")
 PARTITION_COMMITTED = _partition("committed_offset", "the committed offset in ZooKeeper")
 PARTITION_COMMITTED_AT = _partition(
     "committed_timestamp_seconds", "when the offset was last written, by ZooKeeper's clock"
 )
 PARTITION_OWNED = _partition("owned", "1 if a registered member owns the partition, else 0")
 PARTITION_VERDICT = _partition(
-    "verdict", "1 with the partition's verdict: ok, unknown, warning, rewind, stall, stop or error", "verdict"
+    "verdict",
+    "1 with the partition's verdict: ok, unknown, warning, rewind, stall, stop or error; absent if it is not consumed",
+    "verdict",
 )
 TOPIC_END = Metric(
     "legacy_consumer_topic_log_end_offset",
@@ -170,9 +175,14 @@ TOPIC_END = Metric(
     "the offset after the last message, of partitions that some group has to do with",
 )
 EXPORTER_INFO = _exporter("info", Kind.GAUGE, "always 1, with the version of legacy-consumer", "version")
-EXPORTER_UP = _exporter("up", Kind.GAUGE, "1 if the last refresh could read this source: zookeeper, brokers", "source")
+EXPORTER_UP = _exporter(
+    "up", Kind.GAUGE, "1 if this source could be read lately and at the last refresh: zookeeper, brokers", "source"
+)
 EXPORTER_AGE = _exporter(
     "data_age_seconds", Kind.GAUGE, "how old the data of a source is that is served; absent before the first", "source"
+)
+EXPORTER_UNKNOWN_ENDS = _exporter(
+    "unknown_log_ends", Kind.GAUGE, "partitions whose log end no broker told at the last refresh"
 )
 EXPORTER_REFRESHES = _exporter("refreshes_total", Kind.COUNTER, "refreshes by outcome: done or failed", "outcome")
 EXPORTER_REFRESH_SECONDS = _exporter(
@@ -204,6 +214,7 @@ EXPORTER_METRICS: tuple[Metric, ...] = (
     EXPORTER_INFO,
     EXPORTER_UP,
     EXPORTER_AGE,
+    EXPORTER_UNKNOWN_ENDS,
     EXPORTER_REFRESHES,
     EXPORTER_REFRESH_SECONDS,
     EXPORTER_READS,

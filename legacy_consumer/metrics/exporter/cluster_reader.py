@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.group_members import read_members
+from legacy_consumer.admin.group_reads import read_apart
+from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.topic_partitions import read_topic_lives
 from rebalance.group_strategy import owner_id
@@ -36,7 +38,9 @@ class Selection:
 class ReadGroup:
     """What ZooKeeper has of one group. members: how many are registered; unreadable: how many of them nobody can read.
 
-    read_at_ms: when the partitions were read. members_ids: for who owns what.
+    read_at_ms: when the partitions were read. ids: of the members, for who owns what. subscribed: the topics that the
+    members subscribe to; None if nobody is there to say it, or somebody's registration cannot be read. problem: why the
+    group may not be read; then nothing else of it is known.
     """
 
     group: str
@@ -45,6 +49,12 @@ class ReadGroup:
     ids: frozenset[str]
     partitions: tuple[GroupPartition, ...]
     read_at_ms: int
+    subscribed: frozenset[str] | None = None
+    problem: str | None = None
+
+    def consumes(self, topic: str) -> bool:
+        """Whether the topic is the group's business: a topic that all members have left is not."""
+        return self.subscribed is None or topic in self.subscribed
 
     def is_owned(self, row: GroupPartition) -> bool:
         """Whether a registered member owns the partition."""
@@ -70,13 +80,18 @@ class ClusterReader:
     def read(self, store: ZkStore, now_ms: int, between: Callable[[], None] = lambda: None) -> ReadCluster:
         """One refresh. between: called after each batch of groups, to keep a pace. Raises: ZooKeeperError."""
         groups = [group for group in list_groups(store) if self._selection.wanted(group)]
-        ids = store.get_children_many([ConsumerIdsPath(group).path for group in groups])
-        has_members = {group for group, names in zip(groups, ids, strict=True) if names}
-        due = [group for group in groups if group in has_members or self._is_due(group)]
+        listed, forbidden = read_apart(groups, lambda some: _list_members(store, some))
+        due = [group for group, has_members in listed if has_members or self._is_due(group)]
         fresh: dict[str, ReadGroup] = {}
         for start in range(0, len(due), _GROUPS_AT_ONCE):
-            fresh.update(_read_groups(store, due[start : start + _GROUPS_AT_ONCE], now_ms))
+            read, bad = read_apart(due[start : start + _GROUPS_AT_ONCE], lambda some: _read_groups(store, some, now_ms))
+            fresh.update((one.group, one) for one in read)
+            forbidden |= bad
             between()
+        fresh.update(
+            (group, ReadGroup(group, 0, 0, frozenset(), (), now_ms, problem=str(error)))
+            for group, error in forbidden.items()
+        )
         self._known = {group: fresh.get(group) or self._known[group] for group in groups}
         self._round += 1
         topics = {row.topic for known in self._known.values() for row in known.partitions}
@@ -89,22 +104,38 @@ class ClusterReader:
 
     def _is_due(self, group: str) -> bool:
         known = self._known.get(group)
-        if known is None or known.members:
+        if known is None or known.members or known.problem is not None:
             return True
         every = max(1, self._selection.idle_every)
         return (self._round + zlib.crc32(group.encode())) % every == 0
 
 
-def _read_groups(store: ZkStore, groups: Sequence[str], now_ms: int) -> dict[str, ReadGroup]:
+def _list_members(store: ZkStore, groups: Sequence[str]) -> list[tuple[str, bool]]:
+    """(group, whether it has members) of each."""
+    names = store.get_children_many([ConsumerIdsPath(group).path for group in groups])
+    return [(group, bool(found)) for group, found in zip(groups, names, strict=True)]
+
+
+def _read_groups(store: ZkStore, groups: Sequence[str], now_ms: int) -> list[ReadGroup]:
     rows: dict[str, list[GroupPartition]] = {group: [] for group in groups}
     for row in read_group_partitions(store, groups, include_unclaimed=True):
         rows[row.group].append(row)
     ids: dict[str, set[str]] = {group: set() for group in groups}
     unreadable = dict.fromkeys(groups, 0)
-    for member in read_members(store, groups):
+    members = read_members(store, groups)
+    for member in members:
         ids[member.group].add(member.consumer_id)
         unreadable[member.group] += member.registration is None
-    return {
-        group: ReadGroup(group, len(ids[group]), unreadable[group], frozenset(ids[group]), tuple(rows[group]), now_ms)
+    snapshots = read_snapshots(store, members)
+    return [
+        ReadGroup(
+            group,
+            len(ids[group]),
+            unreadable[group],
+            frozenset(ids[group]),
+            tuple(rows[group]),
+            now_ms,
+            frozenset(snapshots[group].partitions) if ids[group] and not unreadable[group] else None,
+        )
         for group in groups
-    }
+    ]

@@ -1,7 +1,8 @@
 """Refreshes a picture of the cluster on a thread of its own, and answers scrapes from it without waiting.
 
-When ZooKeeper or the brokers are away, the last data is served on; how old it is, and that its source is away, are
-metrics of their own, made anew for each scrape.
+While ZooKeeper is away the last data is served on; how old it is, and that its source is away, are metrics of their
+own, made anew for each scrape. Log ends are served only of the refresh in which a broker told them: an old end beside a
+newer offset would say that there is no lag.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.metrics import catalogue
 from legacy_consumer.metrics.exporter.cluster_reader import ClusterReader, ReadCluster
 from legacy_consumer.metrics.exporter.counted_reads import CountedReads, Pace
-from legacy_consumer.metrics.exporter.judging import ClusterJudge
+from legacy_consumer.metrics.exporter.judging import ClusterJudge, Logs
 from legacy_consumer.metrics.exporter.rendering import render_groups, render_samples
 from legacy_consumer.metrics.health import Judgement
 from legacy_consumer.metrics.http_server import Page, Pages
@@ -31,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _ZOOKEEPER, _BROKERS = "zookeeper", "brokers"
 _STUCK_AFTER_S = 300.0
+_GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class _State:
     """The cached part, as it is and packed; Prometheus asks for it packed."""
     groups: Mapping[str, int] = field(default_factory=dict)
     partitions: int = 0
+    unknown_ends: int = 0
     up: dict[str, bool] = field(default_factory=lambda: {_ZOOKEEPER: False, _BROKERS: False})
     read_at: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -86,7 +89,7 @@ class Exporter:
         self._settings = settings or ExporterSettings()
         self._clock = clock or SystemClock()
         self._state = _State()
-        self._ends: dict[TopicPartition, int] = {}
+        self._complained = ""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self.failure: LegacyConsumerError | None = None
@@ -152,11 +155,16 @@ class Exporter:
             self._state.busy_since = None
         self._state.busy_since = self._clock.monotonic()
         try:
-            fresh = self._read_ends(cluster)
-            self._show(cluster, fresh=fresh)
+            logs = self._read_logs(cluster)
+            self._show(cluster, logs)
         finally:
             self._state.busy_since = None
-        self._state.refreshes["done" if fresh else "failed"] += 1
+        self._state.refreshes["done" if self._state.up[_BROKERS] else "failed"] += 1
+
+    def _complain(self, text: str) -> None:
+        """A warning, once until a refresh has gone well: refreshes go on, and so does what is wrong."""
+        logger.log(logging.DEBUG if text == self._complained else logging.WARNING, "%s", text)
+        self._complained = text
 
     def _wait(self, seconds: float) -> None:
         self._clock.wait(self._ended, seconds)
@@ -173,7 +181,8 @@ class Exporter:
                     # a wrong chroot or wrong credentials from the start: nobody will mend that by waiting
                     self.failure = error
                     return
-                logger.warning("ZooKeeper cannot be read, the last data is served: %s", error)
+                served = "the last data is served" if self._state.read_at else "there is no data to serve yet"
+                self._complain(f"ZooKeeper cannot be read, {served}: {error}")
             except Exception:
                 # a defect must not leave a page that is served for ever and never changes
                 logger.exception("a refresh failed")
@@ -193,36 +202,39 @@ class Exporter:
         self._state.seconds["zookeeper"] = self._clock.monotonic() - began
         return cluster
 
-    def _read_ends(self, cluster: ReadCluster) -> bool:
-        """Whether the brokers told where the logs end; those that they did not tell are forgotten."""
-        wanted = sorted(
-            {
-                tp
-                for group in cluster.groups
-                for row in group.partitions
-                if (tp := TopicPartition(row.topic, row.partition)) in cluster.existing
-            }
-        )
+    def _read_logs(self, cluster: ReadCluster) -> Logs:
+        """Where logs end, and where those begin of which some group has not read all."""
+        rows = [
+            (tp, row.committed)
+            for group in cluster.groups
+            for row in group.partitions
+            if (tp := TopicPartition(row.topic, row.partition)) in cluster.existing
+        ]
+        wanted = sorted({tp for tp, _ in rows})
         began = self._clock.monotonic()
-        fresh = True
+        logs = Logs()
         try:
-            self._ends = dict(self._log_offsets.latest(wanted)) if wanted else {}
+            if wanted:
+                ends = dict(self._log_offsets.latest(wanted))
+                behind = sorted({tp for tp, committed in rows if (committed or 0) < ends.get(tp, 0)})
+                logs = Logs(dict(self._log_offsets.earliest(behind)) if behind else {}, ends)
         except LegacyConsumerError as error:
-            logger.warning("no broker tells where logs end, lags are those to the last known ends: %s", error)
+            self._complain(f"no broker tells where logs end, lags are unknown: {error}")
             self._state.problem = str(error)
-            fresh = False
+            self._state.up[_BROKERS] = False
         else:
             self._state.read_at[_BROKERS] = self._clock.monotonic()
-            self._state.problem = ""
-        self._state.up[_BROKERS] = fresh
+            self._state.problem = self._complained = ""
+            self._state.up[_BROKERS] = True
+        self._state.unknown_ends = len(wanted) - len(logs.ends)
         self._state.seconds["brokers"] = self._clock.monotonic() - began
-        return fresh
+        return logs
 
-    def _show(self, cluster: ReadCluster, *, fresh: bool) -> None:
+    def _show(self, cluster: ReadCluster, logs: Logs) -> None:
         began = self._clock.monotonic()
-        groups = self._judge.judge(cluster, self._ends, self._clock.wall_ms(), ends_are_fresh=fresh)
+        groups = self._judge.judge(cluster, logs, self._clock.wall_ms())
         judged = self._clock.monotonic()
-        body = render_groups(groups, self._ends, with_partitions=self._settings.with_partitions)
+        body = render_groups(groups, logs.ends, with_partitions=self._settings.with_partitions)
         state = self._state
         active = sum(one.read.members > 0 for one in groups)
         state.groups = {"active": active, "idle": len(groups) - active}
@@ -237,8 +249,12 @@ class Exporter:
         return "".join(
             (
                 render_samples(catalogue.EXPORTER_INFO, [((_version(),), 1)]),
-                render_samples(catalogue.EXPORTER_UP, [((name,), up) for name, up in sorted(state.up.items())]),
+                render_samples(
+                    catalogue.EXPORTER_UP,
+                    [((name,), up and self._is_recent(name, now)) for name, up in sorted(state.up.items())],
+                ),
                 render_samples(catalogue.EXPORTER_AGE, ages),
+                render_samples(catalogue.EXPORTER_UNKNOWN_ENDS, [((), state.unknown_ends)] if state.read_at else []),
                 render_samples(
                     catalogue.EXPORTER_REFRESHES,
                     [((outcome,), state.refreshes[outcome]) for outcome in ("done", "failed")],
@@ -255,6 +271,11 @@ class Exporter:
                 render_samples(catalogue.EXPORTER_PAGE_BYTES, [((), len(state.body[0]))]),
             )
         )
+
+    def _is_recent(self, source: str, now: float) -> bool:
+        """A refresh that hangs makes nothing fail: its source is away when the next answer is overdue."""
+        overdue_s = max(2 * self._settings.interval_s, sum(self._state.seconds.values()) * 2) + _GRACE_S
+        return now - self._state.read_at.get(source, float("-inf")) < overdue_s
 
 
 def _version() -> str:

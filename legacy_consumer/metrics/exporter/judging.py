@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from legacy_consumer.admin.group_table import GroupPartition
 from legacy_consumer.admin.lag_verdict import DEFAULT, Judging, Kind, Sample, Window, extend, judge, judge_group
 from legacy_consumer.metrics.exporter.cluster_reader import ReadCluster, ReadGroup
+from legacy_consumer.offsets.judgement import Verdict
 from zk_layout.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
+class Logs:
+    """What brokers said at one refresh. begins: of the logs that some group has not read to the end."""
+
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class JudgedPartition:
-    """lag: None if it is not known; at least 0, for an offset beyond the log's end is an error and no lag."""
+    """lag: None if it is not known; at least 0, for an offset beyond the log's end is an error and no lag.
+
+    verdict: None where the group has nothing to do with the partition any more: its topic is gone, or all members left.
+    """
 
     row: GroupPartition
     owned: bool
     lag: int | None
-    verdict: Kind
+    verdict: Kind | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +44,21 @@ class JudgedGroup:
     verdicts: Mapping[Kind, int]
 
     @property
-    def lag(self) -> int:
-        """The sum, as far as known."""
-        return sum(one.lag for one in self.partitions if one.lag is not None)
+    def lag(self) -> int | None:
+        """The sum over what the group consumes; None if one is not known, for a part of a sum looks like progress."""
+        lags = [one.lag for one in self.consumed]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if len(known) == len(lags) and self.read.problem is None else None
 
     @property
     def unowned(self) -> int:
-        """Partitions that no registered member owns."""
-        return sum(not one.owned for one in self.partitions)
+        """Partitions that the group consumes and no registered member owns."""
+        return sum(not one.owned for one in self.consumed)
+
+    @property
+    def consumed(self) -> list[JudgedPartition]:
+        """The partitions that are the group's business."""
+        return [one for one in self.partitions if one.verdict is not None]
 
 
 class ClusterJudge:
@@ -49,18 +68,10 @@ class ClusterJudge:
         self._judging = judging
         self._windows: dict[tuple[str, str, int], Window] = {}
 
-    def judge(
-        self, cluster: ReadCluster, ends: Mapping[TopicPartition, int], seen_at_ms: int, *, ends_are_fresh: bool
-    ) -> tuple[JudgedGroup, ...]:
-        """The groups with lags and verdicts.
-
-        ends_are_fresh: False if no broker told them this time: lags are then those to the ends last known, and no
-        verdict is built on them.
-        """
+    def judge(self, cluster: ReadCluster, logs: Logs, seen_at_ms: int) -> tuple[JudgedGroup, ...]:
+        """The groups with lags and verdicts. logs: of this refresh; what brokers did not tell is unknown."""
         windows: dict[tuple[str, str, int], Window] = {}
-        judged = tuple(
-            self._judge_group(group, cluster, ends, seen_at_ms, ends_are_fresh, windows) for group in cluster.groups
-        )
+        judged = tuple(self._judge_group(group, cluster, logs, seen_at_ms, windows) for group in cluster.groups)
         self._windows = windows
         return judged
 
@@ -68,33 +79,42 @@ class ClusterJudge:
         self,
         group: ReadGroup,
         cluster: ReadCluster,
-        ends: Mapping[TopicPartition, int],
+        logs: Logs,
         seen_at_ms: int,
-        ends_are_fresh: bool,
         windows: dict[tuple[str, str, int], Window],
     ) -> JudgedGroup:
+        if group.problem is not None:
+            return JudgedGroup(group, (), Kind.ERROR, {})
         partitions: list[JudgedPartition] = []
         kinds: Counter[Kind] = Counter()
         verdicts = []
         for row in group.partitions:
             key = (row.group, row.topic, row.partition)
             tp = TopicPartition(row.topic, row.partition)
-            end = ends.get(tp)
-            lag = None if end is None or row.committed is None else end - row.committed
+            end = logs.ends.get(tp)
+            begin = 0 if end == 0 else logs.begins.get(tp)
+            # where the begin was not asked for, the offset lies at the end of the log or beyond
+            found = row.judge(None if end is None else (begin or 0, end))
+            committed = begin if found.verdict is Verdict.EARLIER_TOPIC else row.committed
+            in_log = None if begin is None or end is None else end - begin
+            lag = None if end is None or committed is None else end - committed
+            if row.committed is None and in_log == 0:
+                lag = 0
             owned = group.is_owned(row)
-            sample = Sample(seen_at_ms, row.committed, lag if ends_are_fresh else None, row.committed_at_ms)
+            sample = Sample(seen_at_ms, row.committed, lag, row.committed_at_ms)
             if owned:
                 window = windows[key] = extend(self._windows.get(key, ()), sample, self._judging)
             else:
                 # without an owner only the newest look counts, and most partitions of an old cluster have none
                 window = (sample,)
-            if tp in cluster.existing or row.error is not None:
-                verdict = judge(window, has_owner=owned, problem=row.error, judging=self._judging)
+            kind = None
+            if row.error is not None or (tp in cluster.existing and group.consumes(row.topic)):
+                problem = row.error
+                if problem is None and found.verdict in {Verdict.EARLIER_TOPIC, Verdict.BEFORE_LOG}:
+                    problem = found.reason
+                verdict = judge(window, has_owner=owned, problem=problem, in_log=in_log, judging=self._judging)
                 verdicts.append(verdict)
                 kind = verdict.kind
-            else:
-                # offsets of a topic that is gone are nobody's trouble
-                kind = Kind.OK
-            kinds[kind] += 1
+                kinds[kind] += 1
             partitions.append(JudgedPartition(row, owned, None if lag is None else max(0, lag), kind))
         return JudgedGroup(group, tuple(partitions), judge_group(verdicts).kind, kinds)

@@ -55,14 +55,16 @@ def _head(metric: Metric) -> str:
 
 
 def _render_totals(groups: Sequence[JudgedGroup], lines: list[str]) -> None:
+    readable = [one for one in groups if one.read.problem is None]
     for metric, value in (
         (catalogue.GROUP_MEMBERS, lambda one: one.read.members),
         (catalogue.GROUP_UNREADABLE, lambda one: one.read.unreadable),
-        (catalogue.GROUP_PARTITIONS, lambda one: len(one.partitions)),
+        (catalogue.GROUP_PARTITIONS, lambda one: len(one.consumed)),
         (catalogue.GROUP_UNOWNED, lambda one: one.unowned),
         (catalogue.GROUP_LAG, lambda one: one.lag),
     ):
-        lines.append(render_samples(metric, [((one.read.group,), value(one)) for one in groups]))
+        found = [((one.read.group,), value(one)) for one in readable]
+        lines.append(render_samples(metric, [(labels, number) for labels, number in found if number is not None]))
     verdicts = [((one.read.group, one.verdict.value), 1) for one in groups]
     lines.append(render_samples(catalogue.GROUP_VERDICT, verdicts))
     counts = [((one.read.group, kind.value), many) for one in groups for kind, many in one.verdicts.items()]
@@ -100,7 +102,8 @@ def _render_partitions(groups: Sequence[JudgedGroup], lines: list[str]) -> None:
             if row.committed_at_ms is not None:
                 committed_at.append(f"{committed_at_name}{where}}} {row.committed_at_ms / 1000}\n")
             owned.append(f"{owned_name}{where}}} {one.owned:d}\n")
-            verdicts.append(f'{verdict_name}{where},verdict="{one.verdict.value}"}} 1\n')
+            if one.verdict is not None:
+                verdicts.append(f'{verdict_name}{where},verdict="{one.verdict.value}"}} 1\n')
     for metric, found in (
         (catalogue.PARTITION_LAG, lag),
         (catalogue.PARTITION_COMMITTED, committed),

@@ -32,6 +32,14 @@ def test_a_misspelt_field_is_noticed():
         kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
 
 
+@pytest.mark.parametrize("document", [p for p in DOCUMENTS if p.values[0]["kind"] in {"Deployment", "StatefulSet"}])
+def test_what_serves_metrics_is_scraped_at_the_port_where_it_serves_them(document):
+    template = document["spec"]["template"]
+    ports = {port["name"]: port["containerPort"] for one in template["spec"]["containers"] for port in one["ports"]}
+    annotations = template["metadata"]["annotations"]
+    assert annotations == {"prometheus.io/scrape": "true", "prometheus.io/port": str(ports["metrics"])}
+
+
 def containers():
     for document in (param.values[0] for param in DOCUMENTS):
         if document["kind"] in {"Deployment", "StatefulSet"}:

@@ -17,7 +17,7 @@ from legacy_consumer.metrics.exporter.exporter import ExporterSettings
 from legacy_consumer.metrics.exporter.rendering import escaped
 from tests.support.group_members import FakeClock
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import ConnectionLostError
+from zk_layout.errors import ConnectionLostError, NotPermittedError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment
 
@@ -53,14 +53,25 @@ class CountingStore(MemoryStore):
 
 
 class Ends:
+    """Brokers. silent: partitions whose broker is away."""
+
     def __init__(self):
         self.known = {}
+        self.begins = {}
+        self.silent = set()
         self.down = False
 
     def latest(self, partitions):
+        return self._told(self.known, partitions)
+
+    def earliest(self, partitions):
+        return self._told(self.begins, partitions)
+
+    def _told(self, known, partitions):
         if self.down:
             raise BrokersUnavailableError("no broker can be reached")
-        return {tp: self.known.get((tp.topic, tp.partition), 0) for tp in partitions}
+        wanted = {(tp.topic, tp.partition): tp for tp in partitions}
+        return {tp: known.get(key, 0) for key, tp in wanted.items() if key not in self.silent}
 
     def close(self):
         pass
@@ -237,7 +248,7 @@ def test_while_zookeeper_is_away_the_last_data_is_served_and_its_age_grows(world
     assert world.scrape()["legacy_consumer_exporter_up", "zookeeper"] == 1
 
 
-def test_while_the_brokers_are_away_offsets_are_read_and_no_verdict_is_built_on_old_ends(world):
+def test_while_the_brokers_are_away_offsets_are_read_and_lags_are_unknown(world):
     world.join("g")
     world.commit("g", 0, 90)
     world.ends.known = {("t", 0): 100}
@@ -247,7 +258,8 @@ def test_while_the_brokers_are_away_offsets_are_read_and_no_verdict_is_built_on_
     world.refresh()
     found = world.scrape()
     assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 120
-    assert found["legacy_consumer_group_partition_lag", "g", "0", "t"] == 0
+    assert ("legacy_consumer_group_partition_lag", "g", "0", "t") not in found, "an old end says that there is no lag"
+    assert ("legacy_consumer_group_lag", "g") not in found
     assert verdicts(found)["0"] == "unknown"
     assert found["legacy_consumer_exporter_up", "brokers"] == 0
     assert found["legacy_consumer_exporter_data_age_seconds", "brokers"] == 30.0
@@ -265,8 +277,106 @@ def test_offsets_of_a_topic_that_is_gone_trouble_nobody_and_brokers_are_not_aske
     world.ends.latest = lambda partitions: asked.extend(partitions) or {}
     world.commit("g", 0, 5, topic="gone")
     world.refresh()
-    assert verdicts(world.scrape()) == {"0": "ok"}
+    assert verdicts(world.scrape()) == {}
+    assert world.scrape()["legacy_consumer_group_partitions", "g"] == 0
     assert asked == []
+
+
+def test_a_group_that_has_never_committed_is_neither_ok_nor_without_lag(world):
+    world.join("g")
+    world.ends.known = {("t", 0): 5000, ("t", 1): 0}
+    world.refresh()
+    found = world.scrape()
+    assert verdicts(found) == {"0": "unknown", "1": "ok"}
+    assert found["legacy_consumer_group_partition_lag", "g", "1", "t"] == 0
+    assert ("legacy_consumer_group_lag", "g") not in found
+    assert found["legacy_consumer_group_verdict", "g", "unknown"] == 1
+
+
+def test_an_offset_of_an_earlier_topic_has_the_lag_of_what_a_member_would_read(world):
+    world.commit("g", 0, 5000)
+    world.admin.delete("/brokers/topics/t")
+    world.put("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})))
+    world.ends.known = {("t", 0): 6000}
+    world.refresh()
+    found = world.scrape()
+    assert found["legacy_consumer_group_partition_lag", "g", "0", "t"] == 6000
+    assert verdicts(found) == {"0": "error"}
+
+
+def test_a_topic_that_all_members_left_is_no_business_of_the_group(world):
+    world.put("/brokers/topics/old", encode_topic(TopicAssignment({0: (0,)})))
+    world.commit("g", 0, 10, topic="old")
+    world.join("g")
+    for partition in (0, 1):
+        world.commit("g", partition, 0)
+    world.ends.known = {("old", 0): 20}
+    world.refresh()
+    found = world.scrape()
+    assert found["legacy_consumer_group_unowned_partitions", "g"] == 0
+    assert found["legacy_consumer_group_partitions", "g"] == 2
+    assert found["legacy_consumer_group_lag", "g"] == 0
+    assert found["legacy_consumer_group_verdict", "g", "ok"] == 1
+    # when nobody is there any more, what was committed is all there is to go by
+    world.admin.delete(f"/consumers/g/ids/g_{OWNER}")
+    world.refresh()
+    assert world.scrape()["legacy_consumer_group_lag", "g"] == 10
+
+
+def test_a_sum_over_what_one_broker_did_not_tell_is_absent(world):
+    world.join("g")
+    for partition in (0, 1):
+        world.commit("g", partition, 0)
+    world.ends.known = {("t", 0): 100, ("t", 1): 100}
+    world.refresh()
+    assert world.scrape()["legacy_consumer_group_lag", "g"] == 200
+    world.ends.silent = {("t", 1)}
+    world.refresh()
+    found = world.scrape()
+    assert ("legacy_consumer_group_lag", "g") not in found
+    assert found["legacy_consumer_group_partition_lag", "g", "0", "t"] == 100
+    assert found["legacy_consumer_exporter_unknown_log_ends",] == 1
+    assert found["legacy_consumer_group_verdict_partitions", "g", "unknown"] == 1
+
+
+def test_a_refresh_that_hangs_makes_its_sources_overdue(world):
+    world.join("g")
+    world.refresh()
+    world.clock.now += 60
+    assert world.scrape()["legacy_consumer_exporter_up", "brokers"] == 1
+    world.clock.now += 20
+    found = world.scrape()
+    assert found["legacy_consumer_exporter_up", "brokers"] == found["legacy_consumer_exporter_up", "zookeeper"] == 0
+
+
+def test_a_group_that_may_not_be_read_is_an_error_and_ends_nothing(world):
+    world.commit("g", 0, 5)
+    world.commit("secret", 0, 5)
+    real = world.store.get_children_many
+
+    def get_children_many(paths):
+        for path in paths:
+            if path.startswith("/consumers/secret/"):
+                raise NotPermittedError(path)
+        return real(paths)
+
+    world.store.get_children_many = get_children_many
+    for _ in range(2):
+        world.refresh()
+        found = world.scrape()
+        assert found["legacy_consumer_group_verdict", "secret", "error"] == 1
+        assert ("legacy_consumer_group_members", "secret") not in found
+        assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 5
+
+
+def test_what_goes_wrong_again_and_again_is_said_once(world, caplog):
+    world.store.down = True
+    stops = iter([False, False, False, True])
+    world.exporter._ended.is_set = lambda: next(stops)
+    world.exporter._run()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "ZooKeeper cannot be read, there is no data to serve yet: connection lost"
+    ]
 
 
 def test_a_broken_znode_is_an_error_of_its_partition(world):

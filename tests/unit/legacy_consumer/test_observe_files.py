@@ -132,6 +132,8 @@ FIRES = {
     "ConsumerGroupFallsBehind": ({G + "verdict_partitions": {"verdict": "warning"}}, "0x50", "2x50"),
     "ConsumerGroupOffsetWentBack": ({G + "verdict_partitions": {"verdict": "rewind"}}, "0x50", "2x50"),
     "ConsumerGroupOffsetWrong": ({G + "verdict_partitions": {"verdict": "error"}}, "0x50", "2x50"),
+    "ConsumerGroupLagUnknown": ({G + "verdict_partitions": {"verdict": "unknown"}}, "0x20 2x10 0x19", "2x50"),
+    "ConsumerGroupLogEndsMissing": ({E + "unknown_log_ends": {}}, "0x20 2x10 0x19", "2x50"),
     "ConsumerGroupPartitionsUnowned": ({G + "unowned_partitions": {}, G + "members": {}}, "0x50", "2x50"),
     "ConsumerGroupUnreadableMember": ({G + "unreadable_members": {}}, "0x50", "2x50"),
     "ConsumerGroupLostAllMembers": ({G + "members": {}}, "2x50", "2x20 0x29"),
