@@ -235,8 +235,9 @@ def _unowned(found: GroupDescription) -> Iterator[Finding]:
             "no_owner",
             found.group,
             f"group {found.group} has members, and yet nobody owns {_some(unowned)}",
-            "look again in a minute, for it may be rebalancing; if it stays, restart the members that own too little "
-            "(`legacy-consumer groups members` shows how many partitions each has)",
+            "look again in a minute, for it may be rebalancing; if it stays, see how many partitions each member has, "
+            "and restart those that own too little",
+            _typed("groups", "members", group=found.group),
         )
 
 
@@ -255,7 +256,7 @@ def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
             found.group,
             f"group {found.group}: {many} messages wait, and no member reads "
             + _some([f"{row.topic}/{row.partition}" for row in stopped]),
-            "start its members; if nobody needs it any more, prune it (`legacy-consumer groups prune`)",
+            "start its members, or delete the group if nobody needs it any more",
         )
 
 

@@ -21,8 +21,8 @@ class Severity(Enum):
 class Finding:
     """One thing. code: a word for programs. subject: what it is about. advice: what to do.
 
-    commands: what to type, without the program's name and without where ZooKeeper is. Each shows what it would do, and
-    does it with --execute; it changes nothing but what the text names.
+    commands: what to type, without the program's name and without where ZooKeeper is. One that changes something shows
+    what it would do, and does it with --execute; it changes nothing but what the text names.
     """
 
     severity: Severity

@@ -43,7 +43,8 @@ def seen_from_kafka(found: GroupDescription, in_kafka: Mapping[TopicPartition, i
 
 
 def _with_offset(row: PartitionLag, in_kafka: Mapping[TopicPartition, int]) -> PartitionLag:
-    offset = in_kafka.get(TopicPartition(row.topic, row.partition))
+    # Kafka's tools know nothing of an earlier topic of that name
+    offset = in_kafka.get(TopicPartition(row.topic, row.partition), row.judgement.outlived)
     if offset is None:
         return row
     return replace(row, committed=offset, lag=None if row.log_end is None else row.log_end - offset)

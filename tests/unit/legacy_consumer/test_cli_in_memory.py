@@ -67,6 +67,8 @@ def test_the_doctor_names_messages_that_no_member_reads(cluster, pattern):
     assert done.code == 1
     assert "6 messages wait, and no member reads t1/0" in found["stopped", "down", "error"]
     assert "nobody owns t1/0, t1/1" in found["no_owner", "idle", "error"]
+    [command] = next(f["commands"] for f in json.loads(done.out) if f["code"] == "no_owner")
+    assert "Group idle: 1 member" in cluster.run(*shlex.split(command)[1:]).out
 
 
 @pytest.mark.parametrize(("minutes_ago", "old_up_to", "code"), [(10, 6, 1), (10, 4, 0), (2, 6, 0)])
@@ -189,6 +191,9 @@ def test_an_offset_of_an_earlier_topic_counts_as_none_for_describe_and_reset(clu
     shown = cluster.run("groups", "describe", "g").out
     assert "100 ^" in shown
     assert "^ the offset was committed for an earlier topic" in shown
+    cluster.put("/consumers/g/owners/t")
+    as_kafka = cluster.run("groups", "describe", "g", "--kafka-format", "1.1").out
+    assert as_kafka.split()[-6:] == ["t", "0", "100", "100", "0", "-"], "as Kafka's tool, which knows no better"
     planned = cluster.run("offsets", "reset", "g", "--to-latest").out
     assert "1 new" in planned
     assert "100 of an earlier topic" in planned
