@@ -95,6 +95,8 @@ class Checker:
         self.ends = {}
         self.acked = {}
         """{partition: offsets that somebody's user is done with, or that an operator skipped}."""
+        self.forbidden = set()
+        """Partitions whose offset znodes members may not write, or could not at some time."""
         self.acked_up_to = {}
         self.taken = {}
         self.registered = {}
@@ -125,6 +127,7 @@ class Checker:
             "operator": self.on_operator,
             "stranger": self.on_stranger,
             "refused": self.on_refused,
+            "forbidden": self.on_forbidden,
         }
 
     # Membership and sessions.
@@ -209,6 +212,9 @@ class Checker:
             if who == name:
                 life.acked = None
 
+    def on_forbidden(self, now, tp):
+        self.forbidden.add(tp)
+
     # Ownership.
 
     def on_owner_created(self, now, session, tp, text):
@@ -242,7 +248,7 @@ class Checker:
         """Nobody gives up a partition without committing what its users are done with."""
         if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None:
             return
-        if life.foreign and self._may_adopt:
+        if (life.foreign and self._may_adopt) or tp in self.forbidden:
             return
         committed, by = self.offsets.get(tp, (0, ""))
         if by in ("", life.actor) and committed < life.acked:

@@ -68,9 +68,18 @@ class World:
         self.history = History(self.clock)
         self.record = self.history.record
         self.checker = Checker(self.history, settings)
+        # of its own, so that worlds without it are what they were
+        self._forbidding = random.Random(f"offsets {seed}")
+        self._forbids = not settings.jvm_members and self._forbidding.random() < 0.4
         self.server = SimulatedZooKeeper(
-            clock=self.clock, record=self.record, before_request=self._before_request, fault=self._fault
+            clock=self.clock,
+            record=self.record,
+            before_request=self._before_request,
+            fault=self._fault,
+            max_multi_bytes=self._forbidding.choice((1_000_000, 1000, 1500)) if self._forbids else 1_000_000,
         )
+        owners = self.checker.owner_of_session
+        self.server.tree.is_member = lambda session: owners.get(session) in self.checker.actors
         self.kafka = FakeKafka()
         self.fetchers = FakeFetchers(self.kafka)
         self.admin = self.server.connect("operator")
@@ -146,6 +155,8 @@ class World:
         self._everybody_leaves()
 
     def _step(self):
+        if self._forbids and self._forbidding.random() < 0.03:
+            self._forbid()
         chosen = bisect(self._weights, self.rng.random() * self._weights[-1])
         self._actions[chosen][1]()
 
@@ -426,6 +437,18 @@ class World:
         else:
             self.admin.set_data(path, encode_offset(offset))
 
+    def _forbid(self):
+        """An ACL keeps members from writing an offset znode, for a while."""
+        tp = self._forbidding.choice(
+            [TopicPartition(t, n) for t, count in self.partitions.items() for n in range(count)]
+        )
+        path, forbidden = f"{OFFSETS}/{tp.topic}/{tp.partition}", self.server.tree.forbidden
+        if path in forbidden:
+            forbidden.discard(path)
+        else:
+            self.record("forbidden", tp)
+            forbidden.add(path)
+
     def _steal(self):
         tp = self._one_of(sorted(self.checker.owners))
         if tp is not None and self.rng.random() < 0.4:
@@ -512,6 +535,7 @@ class World:
     # The end.
 
     def _heal_everything(self):
+        self.server.tree.forbidden.clear()
         for member in list(self._frozen):
             self._go_on(member)
         for store in list(self._cut):

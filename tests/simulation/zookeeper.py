@@ -7,7 +7,7 @@ two ZooKeeper operations, in one thread, by plain nesting of calls.
 from __future__ import annotations
 
 from zk_layout.codecs import decode_offset
-from zk_layout.errors import MalformedZnodeError
+from zk_layout.errors import MalformedZnodeError, MultiFailedError, NotPermittedError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.memory_tree import MemoryTree
 from zk_layout.model import TopicPartition
@@ -28,8 +28,14 @@ class RecordingTree(MemoryTree):
         self._record = record
         self._known = {}
         self.session_is_ending = False
+        self.forbidden = set()
+        """Znodes that members may not write, as an ACL has it."""
+        self.is_member = lambda session_id: False
 
     def write(self, ops, session_id):
+        for index, op in enumerate(ops):
+            if op.path in self.forbidden and isinstance(op, (CreateOp, SetOp)) and self.is_member(session_id):
+                raise MultiFailedError(index, op.path, NotPermittedError(op.path))
         done = super().write(ops, session_id)
         for op in ops:
             kind, what = self._known.get(op.path) or self._learn(op.path)
@@ -71,8 +77,14 @@ class RecordingTree(MemoryTree):
 class SimulatedZooKeeper(MemoryZooKeeper):
     """record: takes the kind and the details of an event. before_request: see the module."""
 
-    def __init__(self, *, clock, record, before_request, fault):
-        super().__init__(wall_ms=clock.wall_ms, monotonic=clock.monotonic, auto_deliver=False, fault=fault)
+    def __init__(self, *, clock, record, before_request, fault, max_multi_bytes):
+        super().__init__(
+            wall_ms=clock.wall_ms,
+            monotonic=clock.monotonic,
+            auto_deliver=False,
+            fault=fault,
+            max_multi_bytes=max_multi_bytes,
+        )
         self.tree = RecordingTree(clock.wall_ms, record)
         self._record = record
         self._before_request = before_request
