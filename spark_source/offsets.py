@@ -126,7 +126,7 @@ COLUMNS = (
     Column(
         "committed_offset",
         ColumnType.LONG,
-        "the next offset the group will read; null if it has committed none",
+        "the next offset the group will read; null if it has committed none that counts",
         lambda rows, _: [row.committed for row in rows],
     ),
     Column(
