@@ -29,6 +29,7 @@ from functools import lru_cache
 from typing import NoReturn
 
 from rebalance import java_chars as chars
+from rebalance.bounded_regex import BoundedPattern, TooLongError
 from rebalance.errors import UnsupportedRegexError
 
 _MAX_DEPTH = 50
@@ -54,14 +55,16 @@ _ANCHORS = {"^": r"\A", "$": r"\Z"}
 
 
 @lru_cache(maxsize=1024)
-def compile_java_regex(regex: str) -> re.Pattern[str]:
-    """The Python pattern whose match() accepts a topic name where Java's String.matches(regex) does.
+def compile_java_regex(regex: str) -> BoundedPattern:
+    """The pattern whose match() accepts a topic name where Java's String.matches(regex) does.
 
     Raises: UnsupportedRegexError.
     """
     text = f"(?:{translate_java_regex(regex)})\\Z"
     try:
-        return re.compile(text, re.ASCII)
+        return BoundedPattern(text)
+    except TooLongError as error:
+        raise UnsupportedRegexError(regex, str(error)) from error
     except (re.error, OverflowError, RecursionError) as error:
         raise UnsupportedRegexError(regex, f"Python cannot express it: {error}") from error
 

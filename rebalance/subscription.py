@@ -66,7 +66,7 @@ class TopicFilter:
         """Whether the topic is chosen."""
         if exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
-        return (compile_java_regex(self.regex).match(topic) is not None) == _is_white(self.pattern)
+        return compile_java_regex(self.regex).match(topic) == _is_white(self.pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def subscribed_topics(
     return {
         topic: streams
         for topic in topics
-        if (matches(topic) is not None) == white and not (exclude_internal_topics and topic in INTERNAL_TOPICS)
+        if matches(topic) == white and not (exclude_internal_topics and topic in INTERNAL_TOPICS)
     }
 
 

@@ -1,0 +1,285 @@
+"""Matches a name against a regular expression in bounded time, with the verdict of Python's re.
+
+A filter is what any member of the group registered, so anybody who reaches ZooKeeper chooses it. re tries one way after
+another and holds the interpreter lock meanwhile. For `(x+x+)+y` the number of ways doubles with each letter: all
+threads of the process stand still, heartbeats included. re stays for expressions in which no repetition holds what
+could match in two ways. All others become a small program here, which tries the ways in the order of re and none of
+them twice: a place in the program that was reached at a place in the name has led to nothing the first time already.
+
+Members must agree on which topics match, so the bound is a number of steps and not a time: a name that takes more does
+not match, for every member alike. Members of the JVM never come back from such a filter.
+
+The tree is the one that re itself compiles; that it is read here is the one private thing in this file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+import string
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+logger = logging.getLogger(__name__)
+
+_parser: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+
+MOST_STEPS = 300_000
+"""For one name: about a quarter of a second. The longest name takes 3,000 for (x+x+)+y."""
+_MOST_INSTRUCTIONS = 20_000
+_LONGEST_NAME = 249
+_MOST_LOOSE = 3
+"""So many repetitions beside each other re may try: at most the third power of 249 ways."""
+_SPACE = frozenset(string.whitespace)
+_REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
+_SINGLE = frozenset({"LITERAL", "NOT_LITERAL", "IN", "ANY"})
+
+_Program: TypeAlias = list[tuple[str, Any, Any]]
+_Groups: TypeAlias = tuple[tuple[int, int, int], ...]
+"""What the groups that are referred to hold: number, start, end."""
+
+
+class TooLongError(ValueError):
+    """The expression, or a name in it, takes more than is granted."""
+
+
+class BoundedPattern:
+    """As a compiled pattern, for match alone; text is Python's, and ends with the name. Raises: as re, TooLongError."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        tree = _parser.parse(text, re.ASCII)
+        self._quick = re.compile(text, re.ASCII)
+        self._program: _Program | None = None if _is_harmless(tree) else _compiled(tree)
+        self._verdict = lru_cache(maxsize=4096)(self._find)
+
+    def match(self, name: str) -> bool:
+        """Whether the whole name matches."""
+        if self._program is None:
+            return self._quick.match(name) is not None
+        return self._verdict(name)
+
+    def _find(self, name: str) -> bool:
+        assert self._program is not None
+        try:
+            return _Search(name).end(self._program, 0, ()) is not None
+        except TooLongError:
+            logger.warning("the filter %.200r takes too long for %.249s, which counts as no match", self._text, name)
+            return False
+
+
+def _compiled(tree: Any) -> _Program:
+    """The instructions: (what, its operands); split goes on at the first place, and at the second if that fails."""
+    referred = frozenset(value for code, value, _ in _nodes(tree, False) if code == "GROUPREF")
+    return _Compiler(referred).program(tree)
+
+
+class _Compiler:
+    """Counts the instructions of an expression and of those inside it together."""
+
+    def __init__(self, referred: frozenset[int]) -> None:
+        self._referred = referred
+        self._left = _MOST_INSTRUCTIONS
+
+    def program(self, tree: Any) -> _Program:
+        made: _Program = []
+        self._sequence(made, tree)
+        self._emit(made, "match")
+        return made
+
+    def _emit(self, made: _Program, what: str, first: Any = None, second: Any = None) -> int:
+        self._left -= 1
+        if self._left < 0:
+            msg = f"it has more than {_MOST_INSTRUCTIONS} steps with its repetitions written out"
+            raise TooLongError(msg)
+        made.append((what, first, second))
+        return len(made) - 1
+
+    def _sequence(self, made: _Program, tree: Any) -> None:
+        for kind, value in tree:
+            self._node(made, str(kind), value)
+
+    def _node(self, made: _Program, code: str, value: Any) -> None:
+        if code in _SINGLE:
+            self._emit(made, "one", frozenset(c for c in map(chr, range(128)) if _fits(code, value, c)))
+        elif code == "POSSESSIVE_REPEAT":
+            self._emit(made, "atomic", self.program([("MAX_REPEAT", value)]))
+        elif code in _REPEATS:
+            self._repeat(made, *value, is_lazy=code == "MIN_REPEAT")
+        elif code == "BRANCH":
+            self._branch(made, value[1])
+        elif code == "SUBPATTERN":
+            self._group(made, value[0], value[3])
+        elif code == "ATOMIC_GROUP":
+            self._emit(made, "atomic", self.program(value))
+        elif code in ("ASSERT", "ASSERT_NOT"):
+            back = 0 if value[0] > 0 else value[1].getwidth()[0]
+            self._emit(made, "no" if code == "ASSERT_NOT" else "look", self.program(value[1]), back)
+        elif code == "GROUPREF":
+            self._emit(made, "again", value)
+        elif code == "AT":
+            self._emit(made, "at", str(value))
+        else:
+            # what an empty negative look-ahead becomes
+            self._emit(made, "fail")
+
+    def _group(self, made: _Program, number: int | None, body: Any) -> None:
+        noted = number in self._referred
+        if noted:
+            self._emit(made, "open", number)
+        self._sequence(made, body)
+        if noted:
+            self._emit(made, "close", number)
+
+    def _branch(self, made: _Program, branches: Any) -> None:
+        ends = []
+        for branch in branches[:-1]:
+            split = self._emit(made, "split")
+            self._sequence(made, branch)
+            ends.append(self._emit(made, "jump"))
+            made[split] = ("split", split + 1, len(made))
+        self._sequence(made, branches[-1])
+        for end in ends:
+            made[end] = ("jump", len(made), None)
+
+    def _repeat(self, made: _Program, least: Any, most: Any, body: Any, *, is_lazy: bool) -> None:
+        for _ in range(int(least)):
+            self._sequence(made, body)
+        splits = []
+        if int(most) > _LONGEST_NAME:
+            begin = self._emit(made, "split")
+            self._sequence(made, body)
+            self._emit(made, "loop", begin)
+            splits = [begin]
+        else:
+            for _ in range(int(most) - int(least)):
+                splits.append(self._emit(made, "split"))
+                self._sequence(made, body)
+        for split in splits:
+            ways = (split + 1, len(made))
+            made[split] = ("split", *(reversed(ways) if is_lazy else ways))
+
+
+class _Search:
+    """Tries the ways of one name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._steps = 0
+
+    def end(self, program: _Program, start: int, groups: _Groups) -> tuple[int, _Groups] | None:
+        """Where the first way ends that leads through the program, and what its groups hold then; None if none does."""
+        name = self._name
+        ways = [(0, start, groups)]
+        seen = set()
+        while ways:
+            way = ways.pop()
+            if way in seen:
+                continue
+            seen.add(way)
+            self._steps += 1
+            if self._steps > MOST_STEPS:
+                raise TooLongError
+            place, at, groups = way
+            what, first, second = program[place]
+            match what:
+                case "match":
+                    return at, groups
+                case "one":
+                    if at < len(name) and name[at] in first:
+                        ways.append((place + 1, at + 1, groups))
+                case "split":
+                    ways += ((second, at, groups), (first, at, groups))
+                case "jump":
+                    ways.append((first, at, groups))
+                case "loop":
+                    # a round that matched nothing is the last one
+                    is_empty = (first, at, groups) in seen
+                    ways.append((place + 1 if is_empty else first, at, groups))
+                case "atomic" | "look":
+                    found = self.end(first, at - (second or 0), groups) if at >= (second or 0) else None
+                    if found is not None:
+                        ways.append((place + 1, found[0] if what == "atomic" else at, found[1]))
+                case "no":
+                    if at < second or self.end(first, at - second, groups) is None:
+                        ways.append((place + 1, at, groups))
+                case "at":
+                    if self._stands(first, at):
+                        ways.append((place + 1, at, groups))
+                case "open" | "close":
+                    ways.append((place + 1, at, _noted(groups, first, at, is_end=what == "close")))
+                case "again":
+                    text = next(
+                        (name[begin:end] for number, begin, end in groups if number == first and end >= 0), None
+                    )
+                    if text is not None and name.startswith(text, at):
+                        ways.append((place + 1, at + len(text), groups))
+        return None
+
+    def _stands(self, where: str, at: int) -> bool:
+        if where.startswith("AT_BEGINNING"):
+            return at == 0
+        if where.startswith("AT_END"):
+            return at == len(self._name)
+        before = at > 0 and _is_word(self._name[at - 1])
+        behind = at < len(self._name) and _is_word(self._name[at])
+        return (before != behind) == (where == "AT_BOUNDARY")
+
+
+def _noted(groups: _Groups, number: int, at: int, *, is_end: bool) -> _Groups:
+    begin = next((begin for known, begin, _ in groups if known == number), at) if is_end else at
+    others = [group for group in groups if group[0] != number]
+    return tuple(sorted([*others, (number, begin, at if is_end else -1)]))
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character == "_")
+
+
+def _fits(code: str, value: Any, character: str) -> bool:
+    if code == "IN":
+        items = [(str(kind), item) for kind, item in value]
+        negated = items[0][0] == "NEGATE"
+        return any(_holds(kind, item, character) for kind, item in items[negated:]) != negated
+    return code == "ANY" or (value == ord(character)) == (code == "LITERAL")
+
+
+def _holds(kind: str, item: Any, character: str) -> bool:
+    if kind == "RANGE":
+        return bool(item[0] <= ord(character) <= item[1])
+    if kind == "CATEGORY":
+        # java_chars writes no others
+        return (character in _SPACE) == (str(item) == "CATEGORY_SPACE")
+    return bool(item == ord(character))
+
+
+def _is_harmless(tree: Any) -> bool:
+    """Whether re needs no more than a few million ways: no repetition of what can match in two ways."""
+    loose = 0
+    for code, value, inside in _nodes(tree, False):
+        if inside and (code in _REPEATS or code == "BRANCH"):
+            return False
+        if code in _REPEATS and value[0] != value[1]:
+            loose += 1
+    return loose <= _MOST_LOOSE
+
+
+def _nodes(tree: Any, inside: bool) -> Iterator[tuple[str, Any, bool]]:
+    """(what, its value, whether it stands inside a repetition) of each node of the tree."""
+    for kind, value in tree:
+        code = str(kind)
+        yield code, value, inside
+        if code in _REPEATS:
+            yield from _nodes(value[2], True)
+        elif code == "BRANCH":
+            for branch in value[1]:
+                yield from _nodes(branch, inside)
+        elif code == "SUBPATTERN":
+            yield from _nodes(value[3], inside)
+        elif code == "ATOMIC_GROUP":
+            yield from _nodes(value, inside)
+        elif code in ("ASSERT", "ASSERT_NOT"):
+            yield from _nodes(value[1], inside)

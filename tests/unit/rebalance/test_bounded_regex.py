@@ -1,0 +1,115 @@
+"""Filters that make a backtracking matcher try for years are judged in a bounded number of steps, as re would."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rebalance import bounded_regex
+from rebalance.bounded_regex import BoundedPattern
+from rebalance.errors import UnsupportedRegexError
+from rebalance.java_regex import compile_java_regex
+from rebalance.machine import Phase
+from tests.support.group_members import GROUP, Group
+
+LONGEST = 249
+
+BLOW_UPS = [
+    (r"(x+x+)+y", "x" * LONGEST, False),
+    (r"(x+x+)+y", "x" * (LONGEST - 1) + "y", True),
+    (r"(x*)*y", "x" * LONGEST, False),
+    (r"(x|x)*y", "x" * LONGEST, False),
+    (r"(x|xx)+", "x" * LONGEST, True),
+    (r"(?:x+)+(?:x+)+(?:x+)+z", "x" * LONGEST, False),
+    (r"(.*)*(.*)*[^x]", "x" * LONGEST, False),
+    (r"((x?){1,60}){1,4}y", "x" * LONGEST, False),
+    (r"(?=(x+x+)+y).*", "x" * LONGEST, False),
+    (r"((a|ab)(c|bcd)(d*))+z", "abcd" * 62, False),
+]
+
+
+@pytest.mark.parametrize(("regex", "name", "expected"), BLOW_UPS)
+def test_what_blows_up_is_judged_rightly_in_a_bounded_number_of_steps(regex, name, expected, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert compile_java_regex(regex).match(name) is expected
+    assert caplog.messages == []
+
+
+def test_a_name_that_takes_too_many_steps_does_not_match_and_that_is_said(caplog, monkeypatch):
+    monkeypatch.setattr(bounded_regex, "MOST_STEPS", 1000)
+    with caplog.at_level(logging.WARNING):
+        assert compile_java_regex(r"(x+x+)+z").match("x" * LONGEST) is False
+    assert "takes too long" in caplog.text
+
+
+def test_a_filter_of_too_many_repetitions_is_refused():
+    with pytest.raises(UnsupportedRegexError, match="more than 20000 steps with its repetitions written out"):
+        compile_java_regex(r"((((x{1,200}){1,200}){1,200}){1,200}){1,200}y")
+
+
+def test_a_filter_in_use_is_left_to_re(monkeypatch):
+    monkeypatch.setattr(bounded_regex, "_Search", None)
+    for regex in ("flights", "flights.*", "a|b|c.*", r"prod-.*-(orders|clicks)-[0-9]+", r".*(?<!dev)", r"(?!x).*"):
+        compile_java_regex(regex).match("prod-eu-orders-17")
+
+
+def test_a_member_whose_filter_would_never_end_holds_up_nobody():
+    group = Group({"t": 2, "x" * 200: 1})
+    member = group.join("a", {"t": 1})
+    group.settle()
+    hostile = b'{"version":1,"subscription":{"(x+x+)+y":1},"pattern":"white_list","timestamp":"1"}'
+    group.admin.create(f"/consumers/{GROUP}/ids/g_other", hostile, ephemeral=True)
+    group.settle()
+    assert (member.phase, len(member.owned)) == (Phase.STABLE, 2)
+
+
+ATOMS = st.sampled_from(["a", "b", "ab", ".", "[ab]", "[^a]", r"\b", "^", "$", "", r"\B"])
+
+
+def _combined(inner):
+    quantifier = st.sampled_from(
+        ["", "*", "+", "?", "{2}", "{1,3}", "{0,2}", "*?", "+?", "??", "{1,2}?", "*+", "?+", "++"]
+    )
+    opening = st.sampled_from(["(", "(?:", "(?=", "(?!", "(?>", "(?i:"])
+    return st.one_of(
+        st.builds("{}{}".format, inner, inner),
+        st.builds("(?:{}|{})".format, inner, inner),
+        st.builds("{}{}){}".format, opening, inner, quantifier),
+        st.builds("({})\\1".format, inner),
+    )
+
+
+@settings(max_examples=1500, deadline=None)
+@given(st.recursive(ATOMS, _combined, max_leaves=7), st.text("abA", min_size=1, max_size=7))
+def test_the_verdict_is_that_of_re(regex, name):
+    try:
+        compile_java_regex(regex)
+    except UnsupportedRegexError:
+        return
+    pattern = compile_java_regex.__wrapped__(regex)
+    expected = pattern._quick.match(name) is not None
+    pattern._program = bounded_regex._compiled(bounded_regex._parser.parse(pattern._text, re.ASCII))
+    assert pattern.match(name) is expected
+
+
+@pytest.mark.parametrize(
+    "regex",
+    ["([^a]*?)*+", "(?>([^a]*?)*)", "(?>(?:x??)*)", "(?:x??)*+", "(?:x*?)++", "(?>(?:x*?)+)", "(?>(?:x*?){0,3})"],
+)
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="possessive quantifiers and atomic groups are of Python 3.11")
+def test_a_round_that_matches_nothing_is_the_last_one(regex):
+    pattern = compile_java_regex(regex)
+    for name in ("0", "x", "xx"):
+        assert pattern.match(name) is (pattern._quick.match(name) is not None)
+
+
+def test_what_is_judged_once_is_remembered(monkeypatch):
+    pattern = BoundedPattern(r"(?:(?:x+x+)+y)\Z")
+    assert pattern.match("xxy")
+    monkeypatch.setattr(bounded_regex, "_Search", None)
+    assert pattern.match("xxy")
