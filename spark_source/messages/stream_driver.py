@@ -205,18 +205,19 @@ class StreamDriver:
         return replace(topics, partitions=wanted, names=names)
 
     def _begins(self, start: StreamOffsets, standing: Standing) -> Offsets:
-        """Where new partitions begin: at first where startingOffsets says, later where the group stands, if it does.
-
-        Those that are missing begin where their log does.
+        """Where new partitions begin: at first where startingOffsets says; those of a topic that was added later where
+        the group stands, if it does. Those that are missing begin where their log does.
         """
         spec = self._options.starting
         fresh = sorted(standing.fresh)
         if not start.begun:
             logs = self._cluster.logs(fresh)
             return resolve("startingOffsets", spec, fresh, logs, self._cluster.stand(spec, fresh))
-        if not fresh or spec.kind is not OffsetKind.COMMITTED:
+        known = {tp.topic for tp in start.offsets}
+        added = [tp for tp in fresh if tp.topic not in known]
+        if not added or spec.kind is not OffsetKind.COMMITTED:
             return {}
-        return dict(self._cluster.stand(spec, fresh).committed)
+        return dict(self._cluster.stand(spec, added).committed)
 
     def _is_too_little(self, start: StreamOffsets, standing: Standing, found: Found) -> bool:
         least, delay_ms = self._options.min_offsets_per_trigger, self._options.max_trigger_delay_ms

@@ -145,6 +145,16 @@ def test_an_added_topic_begins_where_its_log_does_or_where_the_group_stands(scen
     assert planned(driver, first, driver.advance(first, 1000)) == [(U, 4900, 5000)]
 
 
+def test_a_partition_that_is_added_begins_where_its_log_does_whatever_the_group_has_committed(scene):
+    scene.topic("t", (0, 10))
+    first = scene.driver().advance(NOT_BEGUN, None)
+    scene.operator.set_data("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
+    scene.brokers.logs[B] = (0, 8)
+    scene.commit(B, 4)  # by this query, if its checkpoint is an older one
+    driver = scene.driver()
+    assert planned(driver, first, driver.advance(first, None)) == [(B, 0, 8)]
+
+
 def test_a_topic_made_anew_while_the_query_is_stopped_is_read_from_its_begin_and_not_committed_before(scene):
     scene.topic("t", (0, 1000))
     end = scene.driver().advance(NOT_BEGUN, None)
