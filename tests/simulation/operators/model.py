@@ -44,7 +44,10 @@ def _migrate(verb, *choices):
     return lambda rng, g: ["migrate", verb, g, *(choice for choice in choices if rng.random() < 0.3)]
 
 
-ARC = ("apply", "newer", "work", "work", "anew", "work", "stop", "rollback", "rewind", "rollback", "finish")
+ARC = (
+    "experiment", "apply", "newer", "work", "work", "anew", "work", "stop", "apply", "rollback", "rewind", "rollback",
+    "finish",
+)  # fmt: skip
 """The order of things in a migration: whatever is between two of them, or left out, is up to the seed."""
 
 COMMANDS = (
@@ -89,9 +92,11 @@ class Operators:
         match act:
             case "apply" | "rollback" | "finish":
                 world.member_goes(group)
-                self._command(["migrate", act, group])
+                self._command(["migrate", act, group, *(["--skip-blocked"] if act == "apply" else [])])
             case "rewind":
                 self._command(["offsets", "reset", group, "--to-earliest"])
+            case "experiment" if not self._is_migrating(group):
+                world.commit_in_kafka(group, tp, world.logs[tp][1] - 1, is_own=False)
             case "newer":
                 world.newer[group] = ("newer@host",)
             case "stop":
@@ -172,7 +177,7 @@ class Operators:
         self.phase = self._phase(words[2]) if words[0] == "migrate" else None
         self.commits, self.held = {}, {}
         positions = self._positions()
-        fate = self.rng.choice(["", "", "killed", "somebody works"])
+        fate = self.rng.choice(["", "killed", "somebody works", "somebody works"])
         files = set(world.folder.iterdir())
         done = self._run_through(words, fate)
         after = world.numbers()
@@ -264,9 +269,9 @@ class Operators:
             self.writes += 1
             if fate == "killed" and self.writes == doomed and comes_first:
                 raise KilledError
-            if fate == "somebody works" and self.rng.random() < 0.5:
-                group = self.rng.choice(GROUPS)
-                for act in sorted(self.rng.sample(("1 comes", "2 works", "3 goes"), self.rng.randrange(4))):
+            if fate == "somebody works" and self.rng.random() < 0.8:
+                group = words[3] if words[1] == "copy" else words[2]
+                for act in self.rng.choice(("c", "c", "cw", "cwg", "w", "g")):
                     self._meanwhile(act, group)
 
         def after():
@@ -283,13 +288,13 @@ class Operators:
             world.before_write = world.after_write = lambda: None
 
     def _meanwhile(self, act, group):
-        """What a member does inside a command. While it is there nobody else may write its offsets."""
+        """A member comes, works or goes inside a command. While it is there nobody else may write its offsets."""
         match act:
-            case "1 comes":
+            case "c":
                 self.world.member_comes(group)
-            case "2 works":
+            case "w":
                 self._work(group, self.rng.choice(PARTITIONS))
-            case "3 goes":
+            case "g":
                 self.world.member_goes(group)
         places = {place for place in self.world.numbers() if place[:2] == ("zookeeper", group)}
         self.held = {place: number for place, number in self.held.items() if place not in places}

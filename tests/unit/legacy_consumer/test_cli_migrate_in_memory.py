@@ -1,0 +1,66 @@
+"""What `migrate` and the commands beside it say, over a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.simulation.operators.world import PARTITIONS, OperatorsWorld
+
+
+@pytest.fixture
+def world(monkeypatch, tmp_path):
+    return OperatorsWorld(monkeypatch, tmp_path)
+
+
+def migrate(world, verb, *words):
+    world.files = getattr(world, "files", 0) + 1
+    return world.run("migrate", verb, "g", *words, "--execute", "--backup", str(world.folder / f"{world.files}.json"))
+
+
+def test_finish_counts_what_is_in_kafka_and_given_again_says_that_it_is_done(world):
+    world.put("/consumers/g/owners/t")
+    for path in ("/consumers/g/offsets/t/1", "/consumers/g/offsets/u/0"):
+        world.store.delete(path)
+    assert migrate(world, "apply").code == 0
+    done = migrate(world, "finish", "--delete")
+    assert (done.code, done.err) == (0, ""), done
+    assert "; 1 partition of 3 in Kafka." in done.out
+    assert world.store.exists("/consumers/g") is None
+    again = migrate(world, "finish", "--delete")
+    assert (again.code, again.out) == (0, "/consumers/g is deleted already.\n")
+
+
+def test_a_group_that_is_in_neither_is_no_group_that_was_deleted(world):
+    for group in ("g", "h"):
+        world.run("groups", "delete", group, "--execute", "--no-backup")
+    assert migrate(world, "finish", "--delete").code == 1
+
+
+def test_status_names_what_was_left_out_and_what_it_cannot_read_and_goes_on(world):
+    world.commit_in_kafka("g", PARTITIONS[1], 45, is_own=False)
+    assert migrate(world, "apply", "--skip-blocked").code == 0
+    world.put("/consumers/h/migration", "1e999")
+    done = world.run("migrate", "status", "--json")
+    assert done.code == 1
+    g, h = json.loads(done.out)
+    assert (g["phase"], [one["partition"] for one in g["left_out"]]) == ("applied", [1])
+    assert h["problem"].startswith("/consumers/h/migration holds b'1e999'")
+    assert world.run("migrate", "status").code == 1
+
+
+def test_prune_and_delete_say_that_a_migration_is_open(world, monkeypatch):
+    assert migrate(world, "apply").code == 0
+    done = world.run("groups", "prune", "--older-than", "1s")
+    assert "Left out, a migration is open: g (see `legacy-consumer migrate status`)" in done.err
+    done = world.run("groups", "delete", "g", "--execute", "--no-backup")
+    assert (done.code, world.store.exists("/consumers/g/migration") is not None) == (1, True)
+    assert "the migration of group 'g' is open (applied)" in done.err
+
+
+def test_copy_says_that_its_source_is_ahead_in_kafka(world):
+    world.commit_in_kafka("g", PARTITIONS[1], 45)
+    done = world.run("offsets", "copy", "g", "h")
+    assert done.code == 0
+    assert "Warning: g is ahead in Kafka (t/1 at 45)" in done.err
