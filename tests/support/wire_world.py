@@ -143,7 +143,7 @@ class Broker:
             case "silent":
                 sent = ()
             case "late":
-                sent, wait_s = (frame,), TIMEOUT_S * 2
+                sent, wait_s = (frame,), self.world.late_s
             case "other-request":
                 sent = (frame[:4] + struct.pack(">i", correlation_id ^ 5) + frame[8:],)
             case "two-gigabytes":
@@ -420,6 +420,7 @@ class World:
         self.openings = []
         self.zookeeper_reads = 0
         self.received_bytes = 0
+        self.late_s = 2 * TIMEOUT_S
         self.brokers = [Broker(self, number) for number in range(brokers)]
         self.partitions = [TopicPartition("t", number) for number in range(partitions)]
         self.leaders = {tp: self.brokers[tp.partition % brokers] for tp in self.partitions}

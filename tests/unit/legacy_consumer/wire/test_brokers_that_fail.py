@@ -256,6 +256,23 @@ def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():
         reader.check(world.partitions)
 
 
+def test_what_a_silent_leader_answers_after_all_does_not_come_on_top_of_what_the_new_one_sends():
+    with World(random.Random(8), partitions=1) as world:
+        old, new = world.brokers
+        [tp] = world.partitions
+        world.late_s = 3.7  # later than it is suspected, sooner than it is given up
+        world.fault = lambda broker, call: "late" if broker is old and call == "fetch" else ""
+        reader = Reader(world)
+        begun = world.now
+        while not old.calls["fetch"]:
+            reader.poll()
+        world.lead(tp, new)
+        reader.until(lambda: reader.has_all([tp]), 2.6)
+        while world.now < begun + 6.0:
+            reader.poll()
+        reader.check([tp])
+
+
 def test_every_error_that_asking_again_does_not_mend_is_told():
     told = [code for code in CODES if remedy(code) is Remedy.TELL_USER]
     for code in told:
