@@ -14,7 +14,7 @@ from legacy_consumer.admin.group_table import GroupPartition
 from legacy_consumer.admin.lag_verdict import Sample, judge
 from rebalance.group_strategy import owner_id
 from spark_source.arrow import ArrowColumn, ColumnType
-from spark_source.errors import SchemaMismatchError
+from spark_source.schemas import match_columns
 from zk_layout.model import PartitionState, TopicPartition
 
 
@@ -218,9 +218,6 @@ COLUMNS = (
 )
 _BY_NAME = {column.name: column for column in COLUMNS}
 
-SCHEMA_DDL = ", ".join(f"{column.name} {column.type.value}" for column in COLUMNS)
-"""The schema without one of the user's, as Spark reads it. All nullable, so that it can be merged with others."""
-
 
 @dataclass(frozen=True, slots=True)
 class RequestedColumn:
@@ -242,21 +239,10 @@ class RequestedColumn:
 
 
 def request_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[RequestedColumn, ...]:
-    """Match a schema, (name, type as Spark calls it, nullable) each, with COLUMNS; case does not count.
-
-    Raises: SchemaMismatchError for an unknown column, another type, or NOT NULL where null can be.
-    """
-    requested = []
-    for name, type_name, nullable in fields:
-        column = _BY_NAME.get(name.lower())
-        if column is None:
-            raise SchemaMismatchError(name, f"there is no such column, only {', '.join(_BY_NAME)}")
-        if type_name != column.type.value:
-            raise SchemaMismatchError(name, f"has type {column.type.value} and cannot be had as {type_name}")
-        if column.nullable and not nullable:
-            raise SchemaMismatchError(name, "can be null: leave NOT NULL out of the schema")
-        requested.append(RequestedColumn(name, column.name, nullable))
-    return tuple(requested)
+    """The columns of a schema: (name, type as Spark's, nullable) each. Raises: SchemaMismatchError, ConfigError."""
+    return tuple(
+        RequestedColumn(name, known.name, nullable) for name, known, nullable in match_columns(fields, COLUMNS)
+    )
 
 
 def needed_facts(columns: Iterable[RequestedColumn]) -> frozenset[Need]:

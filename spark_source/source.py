@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from spark_source.messages.columns import request_message_columns, schema_ddl
+from spark_source.messages.columns import default_columns, request_message_columns
 from spark_source.messages.options import check_for_batch, check_for_stream, parse_message_options
 from spark_source.offset_rows import offset_columns
-from spark_source.offsets import SCHEMA_DDL, request_columns
+from spark_source.offsets import COLUMNS, request_columns
 from spark_source.option_names import MESSAGES_FORMAT, OFFSETS_FORMAT
 from spark_source.options import parse_options, parse_write_options
+from spark_source.schemas import schema_ddl
 from zk_layout.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class ZkOffsets(DataSource):
     def schema(self) -> str:
         """All columns. Runs with load(), unless the user gives a schema. Raises: ConfigError."""
         parse_options(self.options)
-        return SCHEMA_DDL
+        return schema_ddl(COLUMNS)
 
     def reader(self, schema: StructType) -> ZkOffsetsReader:
         """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
@@ -98,7 +99,7 @@ class ZkMessages(DataSource):
 
         Raises: ConfigError.
         """
-        return schema_ddl(headers=parse_message_options(self.options).include_headers)
+        return schema_ddl(default_columns(headers=parse_message_options(self.options).include_headers))
 
     def reader(self, schema: StructType) -> ZkMessagesReader:
         """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""

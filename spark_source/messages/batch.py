@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
+from typing import TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -13,29 +15,80 @@ from spark_source.broker_access import check_access
 from spark_source.errors import DataLossError, Lost, LostLog
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.columns import WantedColumn
+from spark_source.messages.offset_spec import OffsetKind
 from spark_source.messages.options import MessageOptions
-from spark_source.messages.planned_znodes import Znodes, by_partition, read_znodes
-from spark_source.messages.positions import resolve, to_ranges
+from spark_source.messages.planned_znodes import PlannedStore, Znodes, by_task, read_znodes
+from spark_source.messages.positions import Logs, resolve, to_ranges
 from spark_source.messages.ranges import OffsetRange, split_ranges
 from spark_source.messages.reader import open_reader
+from spark_source.messages.shares import NO_END, open_ends, ranges_in
+from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+Bounds: TypeAlias = "tuple[dict[TopicPartition, int], dict[TopicPartition, int], Logs]"
+"""For each partition where it begins, where it ends, and its log."""
+
 
 class RangePartition(InputPartition):
-    """What one task reads, and from whom; None = nothing at all."""
+    """What one task of a stream reads, and from whom."""
 
-    def __init__(self, wanted: OffsetRange | None, znodes: Znodes | None = None) -> None:
+    def __init__(self, wanted: OffsetRange, znodes: Znodes) -> None:
         super().__init__(wanted)
         self.wanted = wanted
-        self.znodes = znodes or {}
+        self.znodes = znodes
+
+
+class SharePartition(InputPartition):
+    """What one task of a batch read may read: of each partition a range, which no other task reads.
+
+    How much of it a query asks for the task finds out, each time it runs.
+    """
+
+    def __init__(self, shares: tuple[OffsetRange, ...], znodes: Znodes) -> None:
+        super().__init__(shares)
+        self.shares = shares
+        self.znodes = znodes
 
 
 def plan_tasks(options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Znodes) -> list[RangePartition]:
     """A task for each range or piece of one."""
-    pieces = split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
-    needed = by_partition(znodes, (piece.partition for piece in pieces))
+    pieces = _pieces(options, ranges)
+    needed = by_task(znodes, ([piece.partition] for piece in pieces))
     return [RangePartition(piece, own) for piece, own in zip(pieces, needed, strict=True)]
+
+
+def plan_shares(
+    options: MessageOptions, partitions: Sequence[TopicPartition], ranges: Sequence[OffsetRange], znodes: Znodes
+) -> list[SharePartition]:
+    """A task for each range or piece of one, open towards what a later query may read; and one task for all partitions
+    that have nothing now, unless it is said that they never have. At least one: Spark would make up one otherwise.
+    """
+    shares: list[tuple[OffsetRange, ...]] = [(each,) for each in open_ends(_pieces(options, ranges))]
+    full = {each.partition for each in ranges}
+    is_fixed = options.starting.is_fixed and options.ending.is_fixed
+    empty = () if is_fixed else tuple(OffsetRange(tp, 0, NO_END) for tp in partitions if tp not in full)
+    if empty or not shares:
+        shares.append(empty)
+    needed = by_task(znodes, ([each.partition for each in own] for own in shares))
+    return [SharePartition(own, znodes) for own, znodes in zip(shares, needed, strict=True)]
+
+
+def _pieces(options: MessageOptions, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+    return split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
+
+
+def find_bounds(options: MessageOptions, cluster: Cluster, partitions: Collection[TopicPartition]) -> Bounds:
+    """Where the query begins and ends in these partitions as they are now, whether or not their logs hold it.
+
+    Raises: MissingOffsetsError, NoMessageAtTimeError, NoSuchTopicError, BrokersUnavailableError, ZooKeeperError.
+    """
+    logs = cluster.logs(partitions)
+    starts, ends = (
+        resolve(option, spec, partitions, logs, cluster.stand(spec, partitions))
+        for option, spec in (("startingOffsets", options.starting), ("endingOffsets", options.ending))
+    )
+    return starts, ends, logs
 
 
 def report_loss(options: MessageOptions, lost: Sequence[Lost | LostLog]) -> None:
@@ -57,9 +110,12 @@ def log_notes(options: MessageOptions) -> None:
 class ZkMessagesReader(DataSourceReader):
     """Reads the messages between two offsets of each partition.
 
-    Made on the driver in a Python worker of its own, asked for its partitions once, then pickled to the executors,
-    where read runs once for each partition. So it holds options and nothing that is open. Executors speak to the
-    brokers alone: who these are the plan tells them, ZooKeeper is not asked again.
+    Made on the driver in a Python worker of its own, asked for its partitions, then pickled to the executors, where
+    read runs for each partition. So it holds options and nothing that is open. Executors speak to the brokers alone:
+    who these are the plan tells them; ZooKeeper is asked again only for committed offsets.
+
+    Spark does this once for each load(), and keeps the result for all queries on that DataFrame or view. So where a
+    query begins and ends is found by read. What the plan alone finds are the partitions.
     """
 
     def __init__(self, options: MessageOptions, columns: tuple[WantedColumn, ...]) -> None:
@@ -67,10 +123,10 @@ class ZkMessagesReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Find out where to begin and to end, and divide it among tasks. Runs on the driver, once for each query.
+        """Find out which partitions there are, and divide them among tasks by what is to be read of them now.
 
-        Raises: ZooKeeperError, NoSuchTopicError, BrokersUnavailableError, BrokerRefusedError, MissingListenerError,
-        DataLossError, ConfigError; Spark makes them an AnalysisException.
+        Runs on the driver, once for each load(). Raises: ZooKeeperError, NoSuchTopicError, BrokersUnavailableError,
+        BrokerRefusedError, MissingListenerError, DataLossError, ConfigError; Spark makes them an AnalysisException.
         """
         options = self._options
         log_notes(options)
@@ -78,28 +134,42 @@ class ZkMessagesReader(DataSourceReader):
             cluster.open()
             check_access(options.config, cluster.brokers())
             partitions = cluster.partitions()
-            logs = cluster.logs(partitions)
-            starts, ends = (
-                resolve(option, spec, partitions, logs, cluster.stand(spec, partitions))
-                for option, spec in (("startingOffsets", options.starting), ("endingOffsets", options.ending))
-            )
-            ranges, lost = to_ranges(starts, ends, logs)
+            ranges, lost = to_ranges(*find_bounds(options, cluster, partitions))
             report_loss(options, lost)
-            znodes = read_znodes(cluster.store, [each.partition for each in ranges])
-        tasks = plan_tasks(options, ranges, znodes)
+            znodes = read_znodes(cluster.store, partitions)
+        tasks = plan_shares(options, partitions, ranges, znodes)
         logger.debug("%d partitions are read in %d tasks", len(ranges), len(tasks))
-        # without any partition Spark would call read once with one of its own
-        return [*tasks] or [RangePartition(None)]
+        return [*tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one range. Runs on an executor. Raises: RangeReadError and the like; Spark then tries the task again."""
-        return read_range(self._options, self._columns, partition)
+        """Read the task's share of what is there now. Runs on an executor.
+
+        Raises: RangeReadError and the like, and what the plan raises; Spark then tries the task again.
+        """
+        assert isinstance(partition, SharePartition)
+        for wanted in self._ranges_now(partition):
+            yield from open_reader(self._options, partition.znodes, wanted, self._columns)
+
+    def _ranges_now(self, partition: SharePartition) -> list[OffsetRange]:
+        options = self._options
+        shares = [each.partition for each in partition.shares]
+        if not shares:
+            return []
+        own = replace(options, starting=options.starting.only(shares), ending=options.ending.only(shares))
+        asks_zookeeper = OffsetKind.COMMITTED in {options.starting.kind, options.ending.kind}
+        store = None if asks_zookeeper else PlannedStore(partition.znodes).as_store()
+        with closing(Cluster(own, store, answer_s=options.fetch_timeout_ms / 1000)) as cluster:
+            if asks_zookeeper:
+                cluster.open()
+            bounds = find_bounds(own, cluster, shares)
+        found = [ranges_in(share, own.starting, *bounds) for share in partition.shares]
+        report_loss(options, [each for _, lost in found for each in lost])
+        return [each for ranges, _ in found for each in ranges]
 
 
 def read_range(
     options: MessageOptions, columns: tuple[WantedColumn, ...], partition: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of one task."""
+    """The batches of one task of a stream."""
     assert isinstance(partition, RangePartition)
-    if partition.wanted is not None:
-        yield from open_reader(options, partition.znodes, partition.wanted, columns)
+    return open_reader(options, partition.znodes, partition.wanted, columns)

@@ -32,7 +32,6 @@ from zk_layout.store import ZkStore
 logger = logging.getLogger(__name__)
 
 _ANSWER_S = 30.0
-"""How long a question to the brokers is repeated while a partition has no leader, at most."""
 _AGAIN_S = 0.2
 
 Answer = TypeVar("Answer")
@@ -56,7 +55,8 @@ class Cluster:
     """A connection to ZooKeeper and the brokers, for a plan or for as long as a stream runs. Used by one thread.
 
     open connects; every method may raise what a store and LogOffsets raise, each within the configured timeouts.
-    store, log_offsets, clock: of a cluster in memory; None = those that the options name.
+    store, log_offsets, clock: of a cluster in memory; None = those that the options name. answer_s: how long a question
+    to the brokers is repeated while a partition has no leader, at most.
     """
 
     def __init__(
@@ -65,10 +65,11 @@ class Cluster:
         store: ZkStore | None = None,
         log_offsets: LibrdkafkaLogOffsets | None = None,
         clock: Clock | None = None,
+        answer_s: float = _ANSWER_S,
     ) -> None:
         self._options = options
         self.store: ZkStore = store or KazooStore(options.config.zk_settings())
-        self._answer_s = min(_ANSWER_S, options.config.socket_timeout_ms / 1000)
+        self._answer_s = min(answer_s, options.config.socket_timeout_ms / 1000)
         self._log_offsets = log_offsets or open_log_offsets(options.config, self.store, timeout_s=self._answer_s)
         self.clock: Clock = clock or SystemClock()
 

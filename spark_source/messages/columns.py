@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_source.arrow import ArrowColumn, ColumnType
-from spark_source.errors import SchemaMismatchError
+from spark_source.schemas import match_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,9 @@ COLUMNS = (
 _BY_NAME = {column.name.lower(): column for column in COLUMNS}
 
 
-def schema_ddl(*, headers: bool) -> str:
-    """The schema without one of the user's, as Spark reads it. All nullable, so that it can be merged with others."""
-    return ", ".join(
-        f"{column.name} {column.type.value}" for column in COLUMNS if headers or column.type is not ColumnType.HEADERS
-    )
+def default_columns(*, headers: bool) -> list[MessageColumn]:
+    """The columns without a schema of the user's."""
+    return [column for column in COLUMNS if headers or column.type is not ColumnType.HEADERS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +61,5 @@ class WantedColumn:
 
 
 def request_message_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[WantedColumn, ...]:
-    """Match a schema, (name, type as Spark calls it, nullable) each, with COLUMNS; case does not count.
-
-    Raises: SchemaMismatchError for an unknown column, another type, or NOT NULL where null can be.
-    """
-    wanted = []
-    for name, type_name, nullable in fields:
-        column = _BY_NAME.get(name.lower())
-        if column is None:
-            names = ", ".join(each.name for each in COLUMNS)
-            raise SchemaMismatchError(name, f"there is no such column, only {names}")
-        if type_name != column.type.value:
-            reason = f"has type {column.type.value} and cannot be had as {type_name}"
-            if column.type is ColumnType.BINARY and type_name == "string":
-                reason += f": cast it, {name}.cast('string')"
-            raise SchemaMismatchError(name, reason)
-        if column.nullable and not nullable:
-            raise SchemaMismatchError(name, "can be null: leave NOT NULL out of the schema")
-        wanted.append(WantedColumn(name, column.name, nullable))
-    return tuple(wanted)
+    """The columns of a schema: (name, type as Spark's, nullable) each. Raises: SchemaMismatchError, ConfigError."""
+    return tuple(WantedColumn(name, known.name, nullable) for name, known, nullable in match_columns(fields, COLUMNS))

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from enum import Enum
 
 from legacy_consumer.fetcher import EARLIEST
@@ -22,6 +23,10 @@ from zk_layout.model import TopicPartition
 
 _MOST_OFFSET = 2**63 - 1
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"([^.,]+?)(?:[.,](\d{1,18}))?([zZ]|[+-]\d\d:?\d\d)?")
+_NO_TIME = "is no time: write it as 2013-01-01T05:00:00Z"
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MS = timedelta(milliseconds=1)
 
 
 class OffsetKind(Enum):
@@ -42,6 +47,15 @@ class OffsetSpec:
     time_ms: int = 0
     given: tuple[tuple[TopicPartition, int], ...] = ()
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether it is the same at any time."""
+        return self.kind is OffsetKind.GIVEN and all(offset >= 0 for _, offset in self.given)
+
+    def only(self, partitions: Collection[TopicPartition]) -> OffsetSpec:
+        """What it says of these partitions."""
+        return replace(self, given=tuple(each for each in self.given if each[0] in partitions))
+
 
 COMMITTED = OffsetSpec(OffsetKind.COMMITTED)
 FROM_EARLIEST = OffsetSpec(OffsetKind.EARLIEST)
@@ -58,6 +72,8 @@ def parse_offset_spec(name: str, text: str) -> OffsetSpec:
     if stripped.startswith("{"):
         return OffsetSpec(OffsetKind.GIVEN, given=_given(name, stripped))
     if stripped.isascii() and stripped.isdecimal():
+        if len(stripped) > len(str(_MOST_OFFSET)) or int(stripped) > _MOST_OFFSET:
+            raise ConfigError(name, text, "is no time in ms since 1970; an offset is given for each partition, as JSON")
         return OffsetSpec(OffsetKind.TIME, time_ms=int(stripped))
     if _DATE.match(stripped):
         return OffsetSpec(OffsetKind.TIME, time_ms=_time_ms(name, stripped))
@@ -99,12 +115,17 @@ def _without_twins(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _time_ms(name: str, text: str) -> int:
-    # Python 3.10 knows no Z
-    iso = text[:-1] + "+00:00" if text[-1] in "zZ" else text
+    parts = _TIME.fullmatch(text)
+    if parts is None:
+        raise ConfigError(name, text, _NO_TIME)
+    seconds, fraction, zone = parts.groups(default="")
     try:
-        time = datetime.fromisoformat(iso)
+        # Python 3.10 knows no Z, and only 3 or 6 digits of a second
+        time = datetime.fromisoformat(seconds + ("+00:00" if zone in {"z", "Z"} else zone))
     except ValueError:
-        raise ConfigError(name, text, "is no time: write it as 2013-01-01T05:00:00Z") from None
+        raise ConfigError(name, text, _NO_TIME) from None
     if time.tzinfo is None:
         raise ConfigError(name, text, "says no time zone: end it with Z or as +02:00")
-    return max(0, int(time.timestamp() * 1000))
+    # whole numbers, for a float would make some times a ms earlier; up, for a message of the ms before is earlier
+    fraction_ms = -(-int(fraction.ljust(18, "0")) // 10**15)
+    return max(0, (time - _EPOCH) // _MS + fraction_ms)

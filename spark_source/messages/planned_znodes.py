@@ -6,7 +6,7 @@ a leader moved, the brokers themselves tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from zk_layout.errors import ConnectionLostError
@@ -32,13 +32,13 @@ def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[st
     }
 
 
-def by_partition(znodes: Znodes, partitions: Iterable[TopicPartition]) -> Iterator[dict[str, bytes]]:
-    """What each task needs that reads one of these partitions: all brokers, and the state of its own."""
+def by_task(znodes: Znodes, tasks: Iterable[Collection[TopicPartition]]) -> Iterator[dict[str, bytes]]:
+    """What each task needs, which reads these partitions: all brokers, and the states of its own."""
     prefix = f"{BrokerIdsPath().path}/"
     brokers = {path: data for path, data in znodes.items() if path.startswith(prefix)}
-    for tp in partitions:
-        own = PartitionStatePath(*tp).path
-        yield {**brokers, own: znodes[own]} if own in znodes else brokers
+    for partitions in tasks:
+        states = (PartitionStatePath(*tp).path for tp in partitions)
+        yield {**brokers, **{path: znodes[path] for path in states if path in znodes}}
 
 
 class PlannedStore:
@@ -61,9 +61,16 @@ class PlannedStore:
         return tuple(sorted(name for name in names if "/" not in name))
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:  # noqa: ARG002
-        """Registrations, and each state once. Raises: ConnectionLostError."""
+        """Registrations, and each state once. Raises: ConnectionLostError for all else."""
         states = {path for path in paths if path.endswith("/state")}
-        if states & self._told:
+        if states & self._told or any(path not in self._znodes for path in paths if path not in states):
             raise ConnectionLostError("tasks do not ask ZooKeeper")
         self._told |= states
         return [Znode(self._znodes[path], _NO_STAT) if path in self._znodes else None for path in paths]
+
+    def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
+        """Whatever is asked for: the plan found it, and the brokers say if it is gone."""
+        return [_NO_STAT for _ in paths]
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -34,7 +34,7 @@ class Asking:
 
     def _every_scan(self) -> str:
         """A union of filters, a self-join, an anti-join and a subquery."""
-        key, *_ = self._literals
+        key = f"`{next(iter(self._literals))}`"
         some = [self._predicate() for _ in range(6)]
         joined = f"SELECT partition FROM {{}} WHERE {some[3]}"
         scans = [
@@ -47,8 +47,9 @@ class Asking:
         return " UNION ALL ".join(scans)
 
     def _predicate(self) -> str:
-        column = self._random.choice(sorted(self._literals))
-        one, other = self._random.sample(self._literals[column], k=2)
+        name = self._random.choice(sorted(self._literals))
+        column = f"`{name}`"
+        one, other = self._random.sample(self._literals[name], k=2)
         return self._random.choice([f"{column} = {one}", f"{column} IN ({one}, {other})", f"{column} <> {one}"])
 
     def _answer(self, query: str) -> list[tuple[object, ...]]:

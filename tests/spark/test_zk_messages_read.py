@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 from pyspark.errors import AnalysisException
 
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka import produce_all
 from legacy_consumer.librdkafka.producer import Record
 from spark_source.errors import RangeReadError, reason_of
-from spark_source.messages.batch import RangePartition, ZkMessagesReader
+from spark_source.messages.batch import RangePartition, SharePartition, ZkMessagesReader, read_range
 from spark_source.messages.columns import COLUMNS, request_message_columns
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.ranges import OffsetRange
@@ -231,11 +231,11 @@ def test_a_range_ends_by_position_where_no_message_stands_before_its_end(kafka):
     for n in range(5):
         producer.produce("transactional", b"%d" % n, partition=0)
     producer.commit_transaction(60)
-    reader = reader_of(kafka, topics="transactional")
+    to_the_mark = {"topics": "transactional", "endingOffsets": '{"transactional":{"0":6}}'}
     # the mark of the transaction's end is offset 5, and comes a moment later
-    wait_for(lambda: reader.partitions()[0].wanted.end == 6, 30, lambda: AssertionError(reader.partitions()))
+    eventually(lambda: reader_of(kafka, "value", **to_the_mark).partitions())
     for fetcher in ("columnar", "librdkafka"):
-        assert offsets(kafka, topics="transactional", fetcher=fetcher) == {0: list(range(5))}
+        assert offsets(kafka, fetcher=fetcher, **to_the_mark) == {0: list(range(5))}
 
 
 # --- how it is divided
@@ -247,7 +247,8 @@ def test_big_partitions_are_cut_into_tasks(flights):
     def read(**options):
         tasks = rows_of(flights, "partition", "offset", **options)
         assert [(row["partition"], row["offset"]) for rows in tasks for row in rows] == everything
-        return [len(rows) for rows in tasks]
+        assert [len(rows) for rows in tasks].pop() == 0  # that of the partition which is empty now
+        return [len(rows) for rows in tasks][:-1]
 
     assert read() == [30, 10]
     assert read(maxRecordsPerPartition="7") == [6, 6, 6, 6, 6, 5, 5]
@@ -301,24 +302,31 @@ def test_brokers_that_are_gone_are_one_line(tree):
         ZkMessagesReader(options, ()).partitions()
 
 
+def task_of(kafka, wanted, znodes, **options):
+    """What a task of a stream reads of flights/0: a range that stays as it was planned."""
+    options = parse_message_options(given(kafka, **options))
+    columns = request_message_columns([("value", "binary", True)])
+    return read_range(options, columns, RangePartition(OffsetRange(TopicPartition("flights", 0), *wanted), znodes))
+
+
 def test_a_task_without_brokers_ends_within_its_timeout(flights, unused_port):
-    reader = reader_of(flights, "value", fetchTimeoutMs="800")
     nobody = b'{"jmx_port":-1,"timestamp":"1","host":"127.0.0.1","version":1,"port":%d}' % unused_port
     state = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0]}'
     znodes = {"/brokers/ids/0": nobody, "/brokers/topics/flights/partitions/0/state": state}
-    task = RangePartition(OffsetRange(TopicPartition("flights", 0), 0, 5), znodes)
     with Stopwatch() as watch, pytest.raises(RangeReadError, match=r"flights/0: got no further than 0 of 5: "):
-        list(reader.read(task))
+        list(task_of(flights, (0, 5), znodes, fetchTimeoutMs="800"))
+    assert watch.seconds < 10
+    whole = SharePartition((OffsetRange(TopicPartition("flights", 0), 0, 5),), znodes)
+    with Stopwatch() as watch, pytest.raises(BrokersUnavailableError):
+        list(reader_of(flights, "value", fetchTimeoutMs="800").read(whole))
     assert watch.seconds < 10
 
 
 def test_a_task_says_what_became_of_its_range_since_the_plan(flights):
+    [task, *_] = reader_of(flights, "value").partitions()
     # long enough for the five that are there to come on a busy machine, too
-    reader = reader_of(flights, "value", fetchTimeoutMs="5000")
-    [task, _] = reader.partitions()
-    beyond = RangePartition(OffsetRange(TopicPartition("flights", 0), 25, 35), task.znodes)
     with pytest.raises(RangeReadError, match=r"flights/0: got no further than 30 of 35"):
-        list(reader.read(beyond))
+        list(task_of(flights, (25, 35), task.znodes, fetchTimeoutMs="5000"))
 
 
 def test_a_task_leaves_no_thread_whether_it_is_read_to_its_end_or_not(flights):

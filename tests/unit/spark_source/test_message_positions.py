@@ -1,4 +1,8 @@
+from datetime import datetime, timedelta, timezone
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from spark_source.errors import MissingOffsetsError
@@ -21,11 +25,22 @@ LOGS = Logs({A: 10, B: 0}, {A: 100, B: 50})
         ("1700000000000", OffsetKind.TIME, 1_700_000_000_000),
         ("2023-11-14T22:13:20Z", OffsetKind.TIME, 1_700_000_000_000),
         ("2023-11-15T00:13:20+02:00", OffsetKind.TIME, 1_700_000_000_000),
+        ("2004-04-29T18:30:57.899Z", OffsetKind.TIME, 1_083_263_457_899),
+        ("2023-11-14T22:13:20.000000001Z", OffsetKind.TIME, 1_700_000_000_001),
+        ("2023-11-14T22:13:20,5Z", OffsetKind.TIME, 1_700_000_000_500),
+        ("1969-12-31T23:00:00Z", OffsetKind.TIME, 0),
     ],
 )
 def test_a_place_is_a_word_or_a_time(text, kind, time_ms):
     spec = parse_offset_spec("startingOffsets", text)
     assert (spec.kind, spec.time_ms) == (kind, time_ms)
+
+
+@given(st.integers(0, 253_402_300_799_999_999), st.sampled_from(["milliseconds", "microseconds"]))
+def test_a_time_is_read_to_the_millisecond_and_rounded_up(us, precision):
+    us -= us % 1000 if precision == "milliseconds" else 0
+    text = (datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=us)).isoformat(timespec=precision)
+    assert parse_offset_spec("startingOffsets", text).time_ms == -(-us // 1000)
 
 
 def test_json_names_an_offset_for_each_partition():

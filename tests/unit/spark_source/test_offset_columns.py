@@ -5,7 +5,10 @@ import pytest
 from legacy_consumer.admin.group_table import GroupPartition
 from spark_source.arrow import ColumnType
 from spark_source.errors import SchemaMismatchError
-from spark_source.offsets import COLUMNS, SCHEMA_DDL, Facts, Need, needed_facts, request_columns
+from spark_source.messages.columns import request_message_columns
+from spark_source.offsets import COLUMNS, Facts, Need, needed_facts, request_columns
+from spark_source.schemas import schema_ddl
+from zk_layout.errors import ConfigError
 from zk_layout.model import PartitionState, TopicPartition
 
 ROWS = [
@@ -102,10 +105,23 @@ def test_a_column_that_cannot_be_delivered_is_named(field, complaint):
     assert complaint in str(caught.value)
 
 
+@pytest.mark.parametrize("request_them", [request_columns, request_message_columns])
+def test_a_schema_without_columns_is_refused(request_them):
+    with pytest.raises(ConfigError, match="schema: has no columns: name one at least, or leave the schema out for all"):
+        request_them([])
+
+
+def test_a_timestamp_without_time_zone_is_refused_with_the_type_to_write():
+    with pytest.raises(SchemaMismatchError, match="write timestamp_ltz, which does not depend on"):
+        request_columns([("commit_time", "timestamp_ntz", True)])
+
+
 def test_requested_columns_survive_the_way_to_the_executors():
     assert pickle.loads(pickle.dumps(every_column())) == every_column()
 
 
 def test_the_schema_names_every_column():
-    assert SCHEMA_DDL.split(", ") == [f"{column.name} {column.type.value}" for column in COLUMNS]
+    # a bare timestamp would be another type with spark.sql.timestampType=TIMESTAMP_NTZ
+    ddl = schema_ddl(COLUMNS).replace("timestamp_ltz", "timestamp")
+    assert ddl.split(", ") == [f"{column.name} {column.type.value}" for column in COLUMNS]
     assert {column.type for column in COLUMNS} < set(ColumnType)

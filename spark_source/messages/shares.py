@@ -1,0 +1,54 @@
+"""How a batch read is shared among tasks, for this query and for later ones on the same plan. No I/O.
+
+Spark plans once for each load(). So the plan gives each task a share of a partition's offsets, and the shares of a
+partition hold all offsets that there can ever be. What of its share a query asks for a task finds when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from legacy_consumer.fetcher import EARLIEST
+from spark_source.errors import Lost
+from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
+from spark_source.messages.positions import Logs, to_ranges
+from spark_source.messages.ranges import OffsetRange
+from zk_layout.model import TopicPartition
+
+NO_END = 2**63 - 1
+
+
+def open_ends(pieces: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """The pieces of each partition, in order, with the first one begun at 0 and the last one without an end."""
+    opened = []
+    for before, piece, after in zip([None, *pieces], pieces, [*pieces[1:], None], strict=False):
+        is_first = before is None or before.partition != piece.partition
+        is_last = after is None or after.partition != piece.partition
+        opened.append(OffsetRange(piece.partition, 0 if is_first else piece.start, NO_END if is_last else piece.end))
+    return opened
+
+
+def ranges_in(
+    share: OffsetRange,
+    starting: OffsetSpec,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    logs: Logs,
+) -> tuple[list[OffsetRange], list[Lost]]:
+    """What is to be read of a share, and what of it the log does not hold.
+
+    A share that does not begin at 0 has a neighbour that may have been read already: if messages at its begin are gone,
+    they are lost even to a query that asked for whatever is the earliest.
+    """
+    tp = share.partition
+    start, end, begin, latest = starts[tp], ends[tp], logs.earliest[tp], logs.latest[tp]
+    whole, lost = to_ranges({tp: start}, {tp: end}, logs)
+    inside = [OffsetRange(tp, max(each.start, share.start), min(each.end, share.end)) for each in whole]
+    ranges = [each for each in inside if each.size > 0]
+    if start > latest:  # another log, which is read whole
+        return ranges, lost if share.start == 0 else []
+    earliest = starting.kind is OffsetKind.EARLIEST or dict(starting.given).get(tp) == EARLIEST
+    first = share.start if earliest and share.start > 0 else max(start, share.start)
+    before = min(end, share.end)
+    is_gone = first < before and (first < begin or before > latest)
+    return ranges, [Lost(tp, first, before, begin, latest)] if is_gone else []

@@ -1,0 +1,72 @@
+"""A user's schema, matched with the columns that a format has. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, TypeVar
+
+from spark_source.arrow import ColumnType
+from spark_source.errors import SchemaMismatchError
+from zk_layout.errors import ConfigError
+
+
+class KnownColumn(Protocol):
+    """A column that a format has."""
+
+    @property
+    def name(self) -> str:
+        """As it is documented."""
+
+    @property
+    def type(self) -> ColumnType:
+        """As Spark has it."""
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it can be null."""
+
+
+Known = TypeVar("Known", bound=KnownColumn)
+
+
+def schema_ddl(columns: Iterable[KnownColumn]) -> str:
+    """The schema without one of the user's, as Spark reads it. All nullable, so that it can be merged with others.
+
+    A bare `timestamp` would be another type with spark.sql.timestampType=TIMESTAMP_NTZ.
+    """
+    names = {ColumnType.TIMESTAMP: "timestamp_ltz"}
+    return ", ".join(f"{column.name} {names.get(column.type, column.type.value)}" for column in columns)
+
+
+def match_columns(
+    fields: Iterable[tuple[str, str, bool]], columns: Sequence[Known]
+) -> Iterator[tuple[str, Known, bool]]:
+    """For each field of a schema, (name, type as Spark calls it, nullable), the column it means; case does not count.
+
+    Raises: SchemaMismatchError for an unknown column, another type, or NOT NULL where null can be; ConfigError for a
+    schema without columns, whose rows Spark would count as none.
+    """
+    by_name = {column.name.lower(): column for column in columns}
+    some = False
+    for name, type_name, nullable in fields:
+        some = True
+        column = by_name.get(name.lower())
+        if column is None:
+            known = ", ".join(each.name for each in columns)
+            raise SchemaMismatchError(name, f"there is no such column, only {known}")
+        if type_name != column.type.value:
+            reason = f"has type {column.type.value} and cannot be had as {type_name}"
+            raise SchemaMismatchError(name, reason + _advice(name, column.type, type_name))
+        if column.nullable and not nullable:
+            raise SchemaMismatchError(name, "can be null: leave NOT NULL out of the schema")
+        yield name, column, nullable
+    if not some:
+        raise ConfigError("schema", None, "has no columns: name one at least, or leave the schema out for all")
+
+
+def _advice(name: str, wanted: ColumnType, given: str) -> str:
+    if wanted is ColumnType.BINARY and given == "string":
+        return f": cast it, {name}.cast('string')"
+    if wanted is ColumnType.TIMESTAMP and given == "timestamp_ntz":
+        return ": write timestamp_ltz, which does not depend on spark.sql.timestampType"
+    return ""
