@@ -6,6 +6,8 @@ LegacyConsumerError (zk_layout.errors)
     MissingGroupsError              missingGroups=fail, and some of the groups do not exist
     MissingOffsetsError             offsets are given for other partitions than there are
     NoTopicsError                   the option chooses no topic at all
+    NoSuchPartitionsError           the option partitions names some that there are not
+    NoMessageAtTimeError            startingOffsetsByTimestampStrategy=error, and a log ends before the time
     DataLossError                   the logs do not hold all that was to be read
     CheckpointError                 the checkpoint of a query holds offsets that cannot be
     RangeReadError                  retriable; a task did not get all messages of its range
@@ -80,6 +82,32 @@ class MissingOffsetsError(SparkSourceError):
         if self.unknown:
             parts.append(f"names {_some(self.unknown)}, which is not among the partitions that are read")
         return f"{self.option}: {'; '.join(parts)}"
+
+
+class NoSuchPartitionsError(SparkSourceError):
+    """The option partitions names partitions that their topics do not have."""
+
+    def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
+        super().__init__(partitions)
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        return f"partitions: there is no {_some(self.partitions)}"
+
+
+class NoMessageAtTimeError(SparkSourceError):
+    """Partitions without a message of the wanted time or later."""
+
+    def __init__(self, option: str, partitions: tuple[TopicPartition, ...]) -> None:
+        super().__init__(option, partitions)
+        self.option = option
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        return (
+            f"{self.option}: no message of this time or later is in {_some(self.partitions)}; "
+            "startingOffsetsByTimestampStrategy=latest begins at their ends"
+        )
 
 
 class NoTopicsError(SparkSourceError):

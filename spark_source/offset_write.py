@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from legacy_consumer.admin.backups import write_backups
-from legacy_consumer.admin.errors import ChangeError
+from legacy_consumer.admin.errors import BackupError, ChangeError
 from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan
@@ -69,12 +69,17 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
         try:
             with connected(self._options.cluster) as store:
                 self._write(store, wanted)
+        except BackupError as error:
+            reason = f"no backup can be written to {error.file}: {error.reason}; see backupFolder"
+            raise OffsetWriteError(reason) from error
         except (ChangeError, ActiveGroupError, ZooKeeperError, BrokersUnavailableError) as error:
             raise OffsetWriteError(str(error)) from error
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task failed: nothing was written, so there is nothing to undo."""
-        logger.warning("no offset was written: a task failed (%d had succeeded)", len(messages))
+        """Nothing was written, so there is nothing to undo. Spark calls this, too, when commit failed and said why."""
+        failed = sum(message is None for message in messages)
+        if failed:
+            logger.warning("no offset was written: %d of %d tasks failed", failed, len(messages))
 
     def _write(self, store: ZkStore, wanted: GroupOffsets) -> None:
         options = self._options

@@ -44,6 +44,12 @@ CLUSTER_OPTIONS = tuple(
 RDKAFKA_OPTION = Option(f"{RDKAFKA_PREFIX}*", "none", "`rdkafka.X` sets librdkafka's X in the questions to the brokers")
 
 _ELSEWHERE = {name.lower(): reason for name, reason in {**IGNORED, **HINTS}.items()}
+_KAFKA_PREFIX = "kafka."
+"""Of consumers' properties among the options of Spark's own Kafka source."""
+HIDDEN_OPTIONS = "(?i)auth[.]digest|[.]pem$|oauthbearer[.]config|private[.]key"
+"""Names of options that are secrets; those with password, secret or token in them Spark hides by itself."""
+_TABLE_PREFIX = "option."
+"""Of options when a table is created with them."""
 _PROPERTY_NAMES = {known.name for known in PROPERTIES}
 
 
@@ -66,6 +72,11 @@ def sort_options(
 
     Raises: ConfigError naming the first that is neither, with what was probably meant.
     """
+    if any(key.lower().startswith(_TABLE_PREFIX) for key in given):
+        advice = f"use CREATE TEMPORARY VIEW ... USING {form} OPTIONS (...)"
+        raise ConfigError(
+            "CREATE TABLE", None, f"Spark does not hand a table's options to a Python source again: {advice}"
+        )
     own_names = {option.name.lower(): option.name for option in own}
     names = {**own_names, **{option.name.lower(): option.name for option in properties}}
     found = SortedOptions({}, {})
@@ -87,12 +98,23 @@ def _unknown(form: str, small: str, names: Mapping[str, str], hints: Mapping[str
         return hints[small]
     if small == "path":
         return f"{form} has no path: call load() without one, and save() likewise"
+    if small.startswith(_KAFKA_PREFIX):
+        return _of_the_kafka_source(form, small.removeprefix(_KAFKA_PREFIX), names)
     if small in _ELSEWHERE:
         return _ELSEWHERE[small]
     if small in _PROPERTY_NAMES:
         return f"a property of consumers, {form} has no use for it"
     near = difflib.get_close_matches(small, names, n=1, cutoff=0.6)
     return f"no such option of {form}" + (f", did you mean {names[near[0]]}?" if near else "")
+
+
+def _of_the_kafka_source(form: str, small: str, names: Mapping[str, str]) -> str:
+    """Why there is no kafka.X."""
+    if small in names:
+        return f"write it without the prefix, {names[small]}"
+    if small in _ELSEWHERE:
+        return f"{small}: {_ELSEWHERE[small]}"
+    return f"{form} has no use for it; properties have no prefix here, and rdkafka.X sets librdkafka's X"
 
 
 Word = TypeVar("Word", bound=Enum)

@@ -13,7 +13,7 @@ from spark_source.messages.columns import default_columns, request_message_colum
 from spark_source.messages.options import check_for_batch, check_for_stream, parse_message_options
 from spark_source.offset_rows import offset_columns
 from spark_source.offsets import COLUMNS, request_columns
-from spark_source.option_names import MESSAGES_FORMAT, OFFSETS_FORMAT
+from spark_source.option_names import HIDDEN_OPTIONS, MESSAGES_FORMAT, OFFSETS_FORMAT
 from spark_source.options import parse_options, parse_write_options
 from spark_source.schemas import schema_ddl
 from zk_layout.errors import ConfigError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
     from spark_source.batch import ZkOffsetsReader
@@ -31,11 +31,22 @@ if TYPE_CHECKING:
     from spark_source.offset_write import ZkOffsetsWriter
 
 
+REDACTION = "spark.sql.redaction.options.regex"
+
+
 def register(spark: SparkSession) -> None:
     """Make the formats known to this session: `spark.read.format("zk_offsets")`, `format("zk_messages")`.
 
-    The executors need this package installed.
+    Extends what the session hides of options in plans and in Spark's event log (spark.sql.redaction.options.regex) by
+    secrets whose names Spark does not know. Makes the session the active one of the calling thread, for writes look
+    formats up there: a thread of Python's own calls register again. The executors need this package installed.
     """
+    hidden = spark.conf.get(REDACTION, "") or ""
+    if HIDDEN_OPTIONS not in hidden:
+        spark.conf.set(REDACTION, f"{hidden}|{HIDDEN_OPTIONS}" if hidden else HIDDEN_OPTIONS)
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is not None:  # there is none with Spark Connect
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
     spark.dataSource.register(ZkOffsets)
     spark.dataSource.register(ZkMessages)
 
@@ -108,6 +119,10 @@ class ZkMessages(DataSource):
         options = parse_message_options(self.options)
         check_for_batch(options)
         return ZkMessagesReader(options, request_message_columns(_fields(schema)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        """Raises: ConfigError, for there is none."""
+        raise ConfigError("format", MESSAGES_FORMAT, "only reads: write messages with Spark's own Kafka sink")
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The streaming read; runs on the driver when a query starts. What cannot be, the reader says."""

@@ -138,6 +138,8 @@ class ZkMessagesReader(DataSourceReader):
             report_loss(options, lost)
             znodes = read_znodes(cluster.store, partitions)
         tasks = plan_shares(options, partitions, ranges, znodes)
+        if not ranges:
+            logger.warning("nothing is to be read now, in none of %d partitions", len(partitions))
         logger.debug("%d partitions are read in %d tasks", len(ranges), len(tasks))
         return [*tasks]
 

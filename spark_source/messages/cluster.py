@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from legacy_consumer.admin.log_times import BrokerLogTimes
@@ -18,7 +18,7 @@ from legacy_consumer.offsets.topic_lives import origin_paths, origins_in, read_t
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from rebalance.clock import Clock, SystemClock
 from spark_source.broker_access import check_access
-from spark_source.errors import NoTopicsError
+from spark_source.errors import NoSuchPartitionsError, NoTopicsError
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.options import MessageOptions
 from spark_source.messages.positions import Logs, Stand
@@ -70,7 +70,10 @@ class Cluster:
         self._options = options
         self.store: ZkStore = store or KazooStore(options.config.zk_settings())
         self._answer_s = min(answer_s, options.config.socket_timeout_ms / 1000)
-        self._log_offsets = log_offsets or open_log_offsets(options.config, self.store, timeout_s=self._answer_s)
+        # to a reader of committed transactions a log ends where the first one begins that is still open
+        isolation = ("isolation.level", options.config.isolation_level)
+        config = replace(options.config, rdkafka=(isolation, *options.config.rdkafka))
+        self._log_offsets = log_offsets or open_log_offsets(config, self.store, timeout_s=self._answer_s)
         self.clock: Clock = clock or SystemClock()
 
     def open(self) -> None:
@@ -100,7 +103,8 @@ class Cluster:
     def topics(self, beside: Collection[str] = (), *, must_exist: bool = True) -> Topics:
         """The chosen topics as they are now, and where they and those beside them come from: all of one look.
 
-        must_exist: whether topics that are named must be there. Raises: NoSuchTopicError, NoTopicsError.
+        must_exist: whether topics that are named must be there. Raises: NoSuchTopicError, NoTopicsError,
+        NoSuchPartitionsError.
         """
         choice = self._options.topics
         if choice.filter is None:
@@ -129,6 +133,11 @@ class Cluster:
             elif choice.filter is None and must_exist:
                 raise NoSuchTopicError(topic)
         existing = frozenset(found)
+        if choice.partitions:
+            missing = choice.partitions - existing
+            if missing and must_exist:
+                raise NoSuchPartitionsError(tuple(sorted(missing)))
+            found = [tp for tp in found if tp in choice.partitions]
         return Topics(sorted(found), existing, named, origins_in(names, znodes))
 
     def origins(self, partitions: Collection[TopicPartition]) -> dict[str, TopicOrigin]:

@@ -41,10 +41,14 @@ class OffsetKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
-    """One of the two options, read. time_ms: for TIME; given: for GIVEN, EARLIEST and LATEST as in the fetcher."""
+    """One of the two options, read. given: for GIVEN, EARLIEST and LATEST as in the fetcher.
+
+    time_ms: for TIME. must_have_message: whether a partition without a message of this time or later is an error.
+    """
 
     kind: OffsetKind
     time_ms: int = 0
+    must_have_message: bool = False
     given: tuple[tuple[TopicPartition, int], ...] = ()
 
     @property
@@ -85,11 +89,34 @@ def parse_offset_spec(name: str, text: str) -> OffsetSpec:
     )
 
 
-def _given(name: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
+def parse_partitions(name: str, text: str) -> frozenset[TopicPartition]:
+    """Read {"topic": [0, 2]}, the value of the option of this name. Raises: ConfigError."""
+    topics = _json(name, text)
+    found = set()
+    for topic, numbers in topics.items():
+        if not isinstance(numbers, list) or not numbers:
+            raise ConfigError(name, text, f"topic {topic} must have a list of partitions, as [0, 2]")
+        for number in numbers:
+            if type(number) is not int or not 0 <= number < 2**31:
+                raise ConfigError(name, text, f"{number!r} of topic {topic} is no partition")
+            found.add(TopicPartition(topic, number))
+    if not found:
+        raise ConfigError(name, text, "names no partition")
+    return frozenset(found)
+
+
+def _json(name: str, text: str) -> dict[str, object]:
     try:
         topics = json.loads(text, object_pairs_hook=_without_twins)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(name, text, f"is no JSON: {error}") from None
+    if not isinstance(topics, dict):
+        raise ConfigError(name, text, 'must be JSON of topics, as {"topic": ...}')
+    return topics
+
+
+def _given(name: str, text: str) -> tuple[tuple[TopicPartition, int], ...]:
+    topics = _json(name, text)
     found: dict[TopicPartition, int] = {}
     for topic, offsets in topics.items():
         if not isinstance(offsets, dict) or not offsets:

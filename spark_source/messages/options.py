@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from legacy_consumer.config import ConsumerConfig
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
+from spark_source.messages.kafka_options import KAFKA_SOURCE_OPTIONS
 from spark_source.messages.offset_spec import (
     COMMITTED,
     FROM_EARLIEST,
     TO_LATEST,
+    OffsetKind,
     OffsetSpec,
     parse_offset_spec,
+    parse_partitions,
 )
 from spark_source.option_names import (
     CLUSTER_OPTIONS,
@@ -28,6 +31,7 @@ from spark_source.option_names import (
     word,
 )
 from zk_layout.errors import ConfigError
+from zk_layout.model import TopicPartition
 
 
 class LiveGroup(Enum):
@@ -37,6 +41,13 @@ class LiveGroup(Enum):
     ALLOW = "allow"
 
 
+class TimeStrategy(Enum):
+    """What a partition without a message of the wanted time or later does."""
+
+    LATEST = "latest"
+    ERROR = "error"
+
+
 _MOST_TASKS = 100_000
 _FETCH_TIMEOUT_MS = 60_000
 _MAX_TRIGGER_DELAY = "15m"
@@ -44,7 +55,8 @@ _MAX_TRIGGER_DELAY = "15m"
 READ_OPTIONS = (
     Option("topics", "none", "topics to read, by name, separated by commas"),
     Option("whitelist", "none", "or those whose whole name matches this Java regular expression"),
-    Option("blacklist", "none", "or those whose name does not; one of the three is required"),
+    Option("blacklist", "none", "or those whose name does not"),
+    Option("partitions", "none", 'or some partitions, as JSON `{"t": [0, 2]}`; one of the four is required'),
     Option("group.id", "none", "the group whose committed offsets count, and to whom a stream commits"),
     Option(
         "startingOffsets",
@@ -53,6 +65,12 @@ READ_OPTIONS = (
         'JSON as `{"t": {"0": 5}}` where -2 is earliest and -1 latest; a stream with a checkpoint goes on from there',
     ),
     Option("endingOffsets", "latest", "where a batch read ends, likewise; streams have no end"),
+    Option(
+        "startingOffsetsByTimestampStrategy",
+        TimeStrategy.LATEST.value,
+        "where a partition begins that has no message of the time in startingOffsets or later: `latest` = at its end, "
+        "`error` = nowhere, the query is refused",
+    ),
     Option(
         "auto.offset.reset",
         "smallest",
@@ -80,6 +98,7 @@ OWN_OPTIONS = (*READ_OPTIONS, *STREAM_OPTIONS)
 FETCH_OPTIONS = property_options(
     (
         "fetcher",
+        "isolation.level",
         "exclude.internal.topics",
         "fetch.message.max.bytes",
         "fetch.min.bytes",
@@ -93,26 +112,19 @@ OPTIONS = (*OWN_OPTIONS, *_PROPERTIES, RDKAFKA_OPTION)
 """All options, in the order of the docs."""
 
 _HINTS = {
-    "subscribe": "the name in Spark's Kafka source of topics",
-    "subscribepattern": "give the pattern as whitelist",
-    "assign": 'name partitions in startingOffsets and topics, as {"t": {"0": 5}}',
-    "kafka.bootstrap.servers": "brokers are found in ZooKeeper",
-    "kafka.group.id": "is written group.id here",
+    **{name.lower(): reason.replace("`", "") for name, reason in KAFKA_SOURCE_OPTIONS.items()},
     "groups": f"{MESSAGES_FORMAT} reads for one group: name it in group.id",
-    "startingtimestamp": "give the time in startingOffsets",
-    "endingtimestamp": "give the time in endingOffsets",
-    "startingoffsetsbytimestamp": "give one time in startingOffsets",
-    "endingoffsetsbytimestamp": "give one time in endingOffsets",
-    "kafkaconsumer.polltimeoutms": "is fetchTimeoutMs here",
 }
+_CHOICES = ("topics", "whitelist", "blacklist", "partitions")
 _OWN_PROPERTIES = ("group.id", "auto.offset.reset")
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Names, or a filter; exactly one of the two."""
+    """Names, or a filter; exactly one of the two. partitions: those of the names that count; none = all."""
 
     names: tuple[str, ...] = ()
+    partitions: frozenset[TopicPartition] = frozenset()
     filter: TopicFilter | None = None
 
 
@@ -160,6 +172,12 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
     for name, spec in (("startingOffsets", starting), ("endingOffsets", ending)):
         if spec == COMMITTED and group is None:
             raise ConfigError(name, "committed", "needs the group: name it in group.id")
+    strategy = word(own, "startingOffsetsByTimestampStrategy", TimeStrategy.LATEST)
+    if strategy is TimeStrategy.ERROR:
+        if starting.kind is not OffsetKind.TIME:
+            raise ConfigError("startingOffsetsByTimestampStrategy", "error", "needs a time in startingOffsets")
+        starting = replace(starting, must_have_message=True)
+    _refuse_end_before_start(own, starting, ending)
     if ending == FROM_EARLIEST:
         raise ConfigError("endingOffsets", "earliest", "would read nothing")
     options = MessageOptions(
@@ -208,21 +226,35 @@ def check_for_batch(options: MessageOptions) -> None:
 
 
 def _topics(own: Mapping[str, str]) -> TopicChoice:
-    given = [name for name in ("topics", "whitelist", "blacklist") if name in own]
+    given = [name for name in _CHOICES if name in own]
+    choices = f"{', '.join(_CHOICES[:-1])} {{}} {_CHOICES[-1]}"
     if len(given) != 1:
         raise ConfigError(
             given[1] if given else "topics",
             None,
-            f"stands beside {given[0]}: give one of topics, whitelist and blacklist"
+            f"stands beside {given[0]}: give one of {choices.format('and')}"
             if given
-            else "is required: give topics, whitelist or blacklist",
+            else f"is required: give {choices.format('or')}",
         )
     name = given[0]
     if name == "whitelist":
         return TopicChoice(filter=Whitelist(own[name]))
     if name == "blacklist":
         return TopicChoice(filter=Blacklist(own[name]))
+    if name == "partitions":
+        partitions = parse_partitions(name, own[name])
+        return TopicChoice(tuple(sorted({tp.topic for tp in partitions})), partitions)
     names = tuple(dict.fromkeys(entry.strip() for entry in own[name].split(",")))
     if not all(names) or any("/" in entry for entry in names):
         raise ConfigError(name, own[name], "must be names of topics separated by commas")
     return TopicChoice(names)
+
+
+def _refuse_end_before_start(own: Mapping[str, str], starting: OffsetSpec, ending: OffsetSpec) -> None:
+    """Raises: ConfigError if endingOffsets lies before startingOffsets, where both are given as numbers."""
+    starts = dict(starting.given)
+    backwards = [tp for tp, offset in ending.given if 0 <= offset < starts.get(tp, 0)]
+    if starting.kind is ending.kind is OffsetKind.TIME and ending.time_ms < starting.time_ms:
+        raise ConfigError("endingOffsets", own["endingOffsets"], "lies before startingOffsets")
+    if backwards:
+        raise ConfigError("endingOffsets", own["endingOffsets"], f"lies before startingOffsets in {backwards[0]}")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from legacy_consumer.fetcher import EARLIEST, LATEST
-from spark_source.errors import Lost, MissingOffsetsError
+from spark_source.errors import Lost, MissingOffsetsError, NoMessageAtTimeError
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.ranges import OffsetRange
 from zk_layout.model import TopicPartition
@@ -46,7 +46,8 @@ def resolve(
 ) -> dict[TopicPartition, int]:
     """The offset of each partition, whether or not its log holds it. Sorted.
 
-    Raises: MissingOffsetsError if offsets are given and some partition has none, or a partition does not exist.
+    Raises: MissingOffsetsError if offsets are given and some partition has none, or a partition does not exist;
+    NoMessageAtTimeError by option.
     """
     found: dict[TopicPartition, int] = {}
     given = dict(spec.given)
@@ -55,6 +56,10 @@ def resolve(
         unknown = sorted(given.keys() - set(partitions))
         if missing or unknown:
             raise MissingOffsetsError(option, tuple(missing), tuple(unknown))
+    if spec.must_have_message:
+        late = tuple(tp for tp in sorted(partitions) if stand.at_time[tp] == LATEST)
+        if late:
+            raise NoMessageAtTimeError(option, late)
     for tp in sorted(partitions):
         match spec.kind:
             case OffsetKind.EARLIEST:

@@ -1,4 +1,6 @@
+import logging
 import pickle
+import threading
 
 import pyarrow as pa
 import pytest
@@ -6,10 +8,10 @@ from pyspark.errors import AnalysisException, PySparkException
 
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.librdkafka import produce_all
-from spark_source import old_offsets
+from spark_source import old_offsets, register
 from spark_source.errors import OffsetWriteError, SchemaMismatchError, reason_of
 from spark_source.offset_rows import merge, offset_columns
-from spark_source.offset_write import ZkOffsetsWriter, make_plans, write_plans
+from spark_source.offset_write import CollectedRows, ZkOffsetsWriter, make_plans, write_plans
 from spark_source.offsets import COLUMNS
 from spark_source.options import parse_write_options
 from tests.spark.conftest import Tree, store_of
@@ -69,6 +71,17 @@ def test_a_frame_becomes_offsets_unless_one_of_its_tasks_fails(spark, tree):
     assert committed(tree, "new") == [1, None, None, None]
 
 
+def test_a_thread_that_registers_writes_as_the_main_one_does(spark, tree):
+    def work():
+        register(spark)
+        save(spark, tree.connect, [("g", "t", 0, 7)], backupFolder="none", outsideLog="allow")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert committed(tree, "g")[0] == 7
+
+
 def test_the_backup_puts_back_what_was_there(tree, tmp_path):
     tree.commit("old", "t", 0, 5)
     tree.commit("old", "t", 1, 6)
@@ -91,9 +104,9 @@ def test_a_dry_run_checks_everything_and_writes_nothing(tree, tmp_path):
 
 def test_a_backup_that_cannot_be_written_keeps_the_offsets_as_they_are(tree, tmp_path):
     tree.commit("g", "t", 0, 5)
-    assert refused(tree.connect, [("g", "t", 0, 9)], backupFolder=str(tmp_path / "none")).startswith(
-        "no offset was written: "
-    )
+    complaint = refused(tree.connect, [("g", "t", 0, 9)], backupFolder=str(tmp_path / "none"))
+    assert complaint.startswith("no offset was written: no backup can be written to ")
+    assert complaint.endswith("; see backupFolder")
     assert committed(tree, "g")[0] == 5
 
 
@@ -154,6 +167,15 @@ def test_a_group_that_was_written_is_put_back_if_a_later_one_cannot_be(tree):
     with pytest.raises(Exception, match="b"):
         write_plans(tree.store, plans, force=False)
     assert (committed(tree, "a"), committed(tree, "b")) == ([5, None, None, None], [6, None, None, None])
+
+
+def test_a_failed_task_is_named_only_where_one_failed(caplog):
+    rows = CollectedRows((("g", "t", 0, 1),))
+    writer = writer_of("127.0.0.1:1")
+    with caplog.at_level(logging.WARNING):
+        writer.abort([rows, rows])
+        writer.abort([rows, None])
+    assert [record.getMessage() for record in caplog.records] == ["no offset was written: 1 of 2 tasks failed"]
 
 
 def test_two_offsets_for_one_partition_are_refused():

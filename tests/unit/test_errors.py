@@ -39,6 +39,8 @@ SAMPLES = [
     spark.SparkReadError("no ZooKeeper answered"),
     spark.MissingOffsetsError("startingOffsets", (TP,), (TopicPartition("u", 0),)),
     spark.NoTopicsError("whitelist a.*", 3),
+    spark.NoSuchPartitionsError((TP,)),
+    spark.NoMessageAtTimeError("startingOffsets", (TP,)),
     spark.CheckpointError("names a, b"),
     spark.DataLossError((spark.Lost(TP, 5, 30, 10, 20), spark.Lost(TopicPartition("u", 0), 9, 9, 0, 4))),
     spark.DataLossError((spark.LostLog(TP, 5, 30), spark.LostLog(TopicPartition("u", 0), 9, None, again=True))),

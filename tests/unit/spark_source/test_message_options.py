@@ -1,10 +1,13 @@
 import pickle
+import re
 
 import pytest
 
 from rebalance.subscription import Blacklist
+from spark_source.messages.kafka_options import KAFKA_SOURCE_OPTIONS
 from spark_source.messages.offset_spec import COMMITTED, FROM_EARLIEST, TO_LATEST
 from spark_source.messages.options import (
+    OPTIONS,
     OWN_OPTIONS,
     LiveGroup,
     check_for_batch,
@@ -58,8 +61,27 @@ def test_options_are_found_whatever_their_case_and_reach_the_configuration():
         ({"fetcher": "fast"}, "fetcher", "auto or columnar or librdkafka"),
         ({"fetcher": "columnar", "rdkafka.debug": "all"}, "fetcher", "cannot be"),
         ({"group.id": "a b"}, "group.id", "may hold only"),
-        ({"subscribePattern": "a"}, "subscribePattern", "give the pattern as whitelist"),
-        ({"kafka.bootstrap.servers": "h:1"}, "kafka.bootstrap.servers", "brokers are found in ZooKeeper"),
+        ({"kafka.client.id": "a"}, "kafka.client.id", "write it without the prefix, client.id"),
+        ({"kafka.zookeeper.connect": "a"}, "kafka.zookeeper.connect", "write it without the prefix, zookeeper.connect"),
+        (
+            {"kafka.request.timeout.ms": "1"},
+            "kafka.request.timeout.ms",
+            "the newer consumer's name of socket.timeout.ms",
+        ),
+        ({"kafka.x": "1"}, "kafka.x", "zk_messages has no use for it; properties have no prefix here"),
+        ({"startingOffsets": "9" * 20}, "startingOffsets", "is no time in ms since 1970"),
+        ({"startingOffsets": "[]"}, "startingOffsets", "must be committed"),
+        ({"startingOffsets": "5", "endingOffsets": "4"}, "endingOffsets", "lies before startingOffsets"),
+        (
+            {"startingOffsets": '{"t":{"0":5,"1":2}}', "endingOffsets": '{"t":{"0":-1,"1":1}}'},
+            "endingOffsets",
+            "lies before startingOffsets in t/1",
+        ),
+        (
+            {"startingOffsetsByTimestampStrategy": "error"},
+            "startingOffsetsByTimestampStrategy",
+            "needs a time in startingOffsets",
+        ),
         ({"maxOffsetPerTrigger": "1"}, "maxOffsetPerTrigger", "did you mean maxOffsetsPerTrigger?"),
         ({"consumer.timeout.ms": "1"}, "consumer.timeout.ms", "a property of consumers"),
     ],
@@ -71,8 +93,54 @@ def test_a_value_that_cannot_be_is_named_with_its_option(given, key, complaint):
     assert complaint in str(caught.value)
 
 
+@pytest.mark.parametrize("name", KAFKA_SOURCE_OPTIONS)
+def test_an_option_of_sparks_kafka_source_is_refused_with_what_to_write_instead(name):
+    with pytest.raises(ConfigError) as caught:
+        parse_message_options({**GIVEN, name: "a"})
+    assert str(caught.value) == f"{name}: {KAFKA_SOURCE_OPTIONS[name].replace('`', '')}"
+
+
+def test_every_option_of_sparks_kafka_source_is_taken_or_explained():
+    own = {option.name for option in OPTIONS}
+    for reason in KAFKA_SOURCE_OPTIONS.values():
+        named = re.findall(r"write `([^`]*)`", reason)
+        assert set(named) <= own
+    source_4_1 = """
+        assign subscribe subscribePattern kafka.bootstrap.servers startingTimestamp startingOffsetsByTimestamp
+        startingOffsets endingTimestamp endingOffsetsByTimestamp endingOffsets failOnDataLoss
+        kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs maxOffsetsPerTrigger
+        minOffsetsPerTrigger maxTriggerDelay minPartitions maxRecordsPerPartition groupIdPrefix kafka.group.id
+        includeHeaders startingOffsetsByTimestampStrategy"""
+    assert set(source_4_1.split()) <= own | KAFKA_SOURCE_OPTIONS.keys()
+    assert own.isdisjoint(KAFKA_SOURCE_OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("value", "complaint"),
+    [
+        ("[0]", "must be JSON of topics"),
+        ("{", "is no JSON"),
+        ("{}", "names no partition"),
+        ('{"t": []}', "topic t must have a list of partitions"),
+        ('{"t": {"0": 1}}', "topic t must have a list of partitions"),
+        ('{"t": ["0"]}', "'0' of topic t is no partition"),
+        ('{"t": [true]}', "True of topic t is no partition"),
+        ('{"t": [2147483648]}', "2147483648 of topic t is no partition"),
+    ],
+)
+def test_partitions_are_lists_by_topic(value, complaint):
+    with pytest.raises(ConfigError, match=f"^partitions.*{re.escape(complaint)}"):
+        parse_message_options({"zookeeper.connect": "h:1", "partitions": value})
+
+
+def test_some_partitions_choose_their_topics():
+    chosen = parse_message_options({"zookeeper.connect": "h:1", "partitions": '{"t": [2, 0], "a": [1]}'}).topics
+    assert chosen.names == ("a", "t")
+    assert chosen.partitions == {("a", 1), ("t", 0), ("t", 2)}
+
+
 def test_topics_must_be_chosen_and_a_filter_must_compile():
-    with pytest.raises(ConfigError, match="topics: is required: give topics, whitelist or blacklist"):
+    with pytest.raises(ConfigError, match="topics: is required: give topics, whitelist, blacklist or partitions"):
         parse_message_options({"zookeeper.connect": "h:1"})
     with pytest.raises(LegacyConsumerError, match="topic filter"):
         parse_message_options({"zookeeper.connect": "h:1", "whitelist": "a[b"})
@@ -111,9 +179,10 @@ def test_every_own_option_is_taken():
         "commitOffsets": "false",
         "claimOwnership": "true",
         "liveGroup": "allow",
+        "startingOffsetsByTimestampStrategy": "latest",
     }
     parse_message_options({**GIVEN, **values})
-    assert {option.name for option in OWN_OPTIONS} == values.keys() | {"topics", "whitelist", "blacklist"}
+    assert {option.name for option in OWN_OPTIONS} == values.keys() | {"topics", "whitelist", "blacklist", "partitions"}
 
 
 @pytest.mark.parametrize(

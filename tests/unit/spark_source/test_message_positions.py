@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -5,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legacy_consumer.fetcher import EARLIEST, LATEST
-from spark_source.errors import MissingOffsetsError
+from spark_source.errors import MissingOffsetsError, NoMessageAtTimeError
 from spark_source.messages.offset_spec import COMMITTED, FROM_EARLIEST, TO_LATEST, OffsetKind, parse_offset_spec
 from spark_source.messages.positions import Logs, Stand, resolve, to_ranges
 from spark_source.messages.ranges import OffsetRange
@@ -86,6 +87,14 @@ def test_what_is_no_place_is_refused_with_the_reason(text, complaint):
 )
 def test_positions_follow_from_what_the_cluster_says(spec, stand, expected):
     assert resolve("startingOffsets", spec, [B, A], LOGS, stand) == expected
+
+
+def test_a_time_behind_all_messages_begins_at_the_end_or_is_refused():
+    stand = Stand(at_time={A: 20, B: LATEST})
+    spec = parse_offset_spec("startingOffsets", "1700000000000")
+    assert resolve("startingOffsets", spec, [A, B], LOGS, stand) == {A: 20, B: 50}
+    with pytest.raises(NoMessageAtTimeError, match="no message of this time or later is in t/1; "):
+        resolve("startingOffsets", replace(spec, must_have_message=True), [A, B], LOGS, stand)
 
 
 def test_json_for_other_partitions_than_there_are_is_refused():

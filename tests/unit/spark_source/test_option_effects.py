@@ -34,6 +34,12 @@ OTHER_VALUES = {
         "topics": (MESSAGES, "u"),
         "whitelist": ((parse_message_options, {**CONNECT, "blacklist": "a"}), None),
         "blacklist": ((parse_message_options, {**CONNECT, "whitelist": "a"}), None),
+        "partitions": ((parse_message_options, {**CONNECT, "topics": "t"}), None),
+        "startingOffsetsByTimestampStrategy": (
+            (parse_message_options, {**CONNECT, "topics": "t", "startingOffsets": "1700000000000"}),
+            "error",
+        ),
+        "isolation.level": (MESSAGES, "read_committed"),
         "group.id": (MESSAGES, "g"),
         "startingOffsets": (MESSAGES, "1700000000000"),
         "endingOffsets": (MESSAGES, "2013-01-01T05:00:00Z"),
@@ -68,7 +74,8 @@ TABLES = {
 def test_an_option_changes_what_is_done(table, name):
     (parse, given), value = OTHER_VALUES[table][name]
     if value is None:  # instead of the one that is given
-        assert parse({**CONNECT, name: "a"}).topics != parse(given).topics
+        chosen = '{"t": [0]}' if name == "partitions" else "a"
+        assert parse({**CONNECT, name: chosen}).topics != parse(given).topics
     else:
         assert parse({**given, name: value}) != parse(given)
 

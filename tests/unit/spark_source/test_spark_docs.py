@@ -7,6 +7,7 @@ from spark_source import options
 from spark_source.messages import options as messages
 from spark_source.messages.columns import COLUMNS as MESSAGE_COLUMNS
 from spark_source.messages.columns import request_message_columns
+from spark_source.messages.kafka_options import KAFKA_SOURCE_OPTIONS
 from spark_source.offsets import COLUMNS, needed_facts, request_columns
 from spark_source.option_names import CLUSTER_OPTIONS, RDKAFKA_OPTION
 
@@ -42,6 +43,10 @@ def test_no_option_is_left_out_of_the_documented_tables():
         *CLUSTER_OPTIONS,
         RDKAFKA_OPTION,
     }
+
+
+def test_the_documented_way_from_sparks_kafka_source_is_what_errors_say():
+    assert table("Coming from Spark's Kafka source") == [[f"`{n}`", why] for n, why in KAFKA_SOURCE_OPTIONS.items()]
 
 
 @pytest.mark.parametrize(

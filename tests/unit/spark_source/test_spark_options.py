@@ -1,8 +1,11 @@
 import pickle
+import re
 
 import pytest
 
 from legacy_consumer.config import PROPERTIES
+from legacy_consumer.config.properties import Kind
+from spark_source.option_names import HIDDEN_OPTIONS
 from spark_source.options import OPTIONS, OWN_OPTIONS, MissingGroups, parse_options
 from zk_layout.errors import ConfigError
 
@@ -120,3 +123,18 @@ def test_every_option_that_is_documented_is_taken():
 def test_no_option_stands_twice_in_the_table():
     names = [option.name.lower() for option in OPTIONS]
     assert sorted(set(names)) == sorted(names)
+
+
+def test_every_secret_is_hidden_by_its_name():
+    by_spark = "(?i)secret|password|token|access[.]?key"
+    hidden = re.compile(f"{by_spark}|{HIDDEN_OPTIONS.removeprefix('(?i)')}")
+    secrets = [known.name for known in PROPERTIES if known.kind is Kind.SECRET]
+    passed_through = ["rdkafka.ssl.key.pem", "rdkafka.sasl.oauthbearer.config", "rdkafka.https.ca.pem"]
+    assert "zookeeper.auth.digest" in secrets
+    assert [name for name in [*secrets, *passed_through] if not hidden.search(name)] == []
+    assert not hidden.search("zookeeper.connect")
+
+
+def test_a_table_in_the_catalog_is_refused_with_what_works():
+    with pytest.raises(ConfigError, match="use CREATE TEMPORARY VIEW"):
+        parse_options({"owner": "me", "option.zookeeper.connect": "h:1"})

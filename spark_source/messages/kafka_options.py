@@ -1,0 +1,26 @@
+"""The options of Spark's own Kafka source that zk_messages has under another name, or not at all, as the docs say.
+
+Those that it has under the same name are not here.
+"""
+
+from __future__ import annotations
+
+KAFKA_SOURCE_OPTIONS = {
+    "subscribe": "write `topics`",
+    "subscribePattern": "write `whitelist`, also a Java regular expression",
+    "assign": 'write `partitions`, also JSON as `{"t": [0, 2]}`',
+    "kafka.bootstrap.servers": "write `zookeeper.connect`: the brokers are found in ZooKeeper",
+    "kafka.group.id": "write `group.id`; a stream also commits to this group, unless `commitOffsets=false`",
+    "groupIdPrefix": "has no use here: nobody joins a group at the brokers, so there is no name to make up",
+    "kafka.isolation.level": "write `isolation.level`",
+    "kafka.ssl.truststore.location": "write `ssl.ca.location` with PEM certificates: Java key stores are not read",
+    "kafka.sasl.jaas.config": "write `sasl.username` and `sasl.password`",
+    "startingTimestamp": "write the time as `startingOffsets`",
+    "endingTimestamp": "write the time as `endingOffsets`",
+    "startingOffsetsByTimestamp": "write one time for all partitions as `startingOffsets`",
+    "endingOffsetsByTimestamp": "write one time for all partitions as `endingOffsets`",
+    "kafkaConsumer.pollTimeoutMs": "write `fetchTimeoutMs`",
+    "fetchOffset.numRetries": "has no use here: offsets are asked for again until `socket.timeout.ms`, at most 30 s",
+    "fetchOffset.retryIntervalMs": "has no use here: offsets are asked for again every 200 ms",
+    "topic": "is for writing, and zk_messages only reads: write messages with Spark's own Kafka sink",
+}
