@@ -1,17 +1,13 @@
 """shutdown() and end_streams() from anywhere: with any time, at any line, again after a failure."""
 
-import linecache
 import math
-import opcode
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-import legacy_consumer
 from legacy_consumer import ConsumerClosedError, ConsumerConnector, ConsumerTimeoutError, Phase
 from legacy_consumer.offsets import ZooKeeperOffsetStore
+from tests.support.at_line import AtLine
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
@@ -19,7 +15,6 @@ from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
 
 P0 = TopicPartition("t", 0)
-LIBRARY = f"{Path(legacy_consumer.__file__).parent}/"
 
 
 class Member:
@@ -158,35 +153,6 @@ def test_a_shutdown_in_a_signal_handler_that_interrupts_joining_ends_it(member):
 # At any line
 
 
-class Handler:
-    """Calls something at one line that this thread executes inside the library, as a signal handler would."""
-
-    def __init__(self, line, call):
-        self.left = line
-        self.call = call
-
-    def __enter__(self):
-        self._before = sys.gettrace()
-        sys.settrace(self._trace)
-
-    def __exit__(self, *_):
-        sys.settrace(self._before)
-
-    def _trace(self, frame, event, _):
-        if self.left < 0 or not frame.f_code.co_filename.startswith(LIBRARY):
-            return None
-        if event == "line" and not _leaves_a_with(frame):
-            self.left -= 1
-            if self.left < 0:
-                self.call()
-        return self._trace
-
-
-def _leaves_a_with(frame):
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return line.lstrip().startswith("with ") and opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST"
-
-
 def iterate(member, stream):
     for message in stream:
         yield message.offset()
@@ -229,12 +195,11 @@ def test_a_signal_handler_may_shut_down_whatever_line_of_the_library_it_interrup
         handled.append(line)
 
     def consume():
-        handler = Handler(line, handle)
-        with handler:
+        with AtLine(line, handle) as handler:
             for offset in way(member, stream):
                 seen.append(offset)
                 if offset == 19 and not handled:
-                    handler.left = -1
+                    handler.struck = True
                     handle()
 
     thread = threading.Thread(target=consume, daemon=True)

@@ -1,18 +1,12 @@
 """An exception that strikes the consuming thread at any line: what was not handed out is handed out later, once."""
 
-import linecache
-import opcode
-import sys
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 
-import legacy_consumer
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import KafkaStream
-from tests.support import fake_kafka
+from tests.support.at_line import AtLine, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -20,7 +14,6 @@ from zk_layout.model import TopicPartition
 
 TPS = (TopicPartition("t", 0), TopicPartition("u", 1))
 LENGTH = 3
-LIBRARY = tuple(f"{Path(module.__file__).parent}/" for module in (legacy_consumer, fake_kafka))
 
 
 class PatientClock(FakeClock):
@@ -43,37 +36,6 @@ class Columns(ColumnFetcher):
 
     def poll(self, max_messages, timeout_s):
         return super().poll(max_messages, 0)
-
-
-class Interrupt:
-    """Raises KeyboardInterrupt at one line that this thread executes inside the library."""
-
-    def __init__(self, line):
-        self.left = line
-        self.struck = False
-
-    def __enter__(self):
-        self._before = sys.gettrace()
-        sys.settrace(self._trace)
-
-    def __exit__(self, *_):
-        sys.settrace(self._before)
-
-    def _trace(self, frame, event, _):
-        if self.struck or not frame.f_code.co_filename.startswith(LIBRARY):
-            return None
-        if event == "line" and not _leaves_a_with(frame):
-            if not self.left:
-                self.struck = True
-                raise KeyboardInterrupt
-            self.left -= 1
-        return self._trace
-
-
-def _leaves_a_with(frame):
-    """The interpreter looks for no signal between the end of a with statement's body and the call of __exit__."""
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return line.lstrip().startswith("with ") and opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST"
 
 
 class Rig:
@@ -143,10 +105,10 @@ def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_c
     struck = True
     while struck:
         rig = Rig(fetcher)
-        interrupt = Interrupt(line)
+        strike = AtLine(line, interrupt)
         for _ in range(3):
             try:
-                with interrupt:
+                with strike:
                     getattr(rig, way)()
             except KeyboardInterrupt:
                 rig.nothing_counts_that_was_not_handed_out()
@@ -155,6 +117,6 @@ def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_c
         assert rig.seen() == {tp: list(range(LENGTH)) for tp in TPS}, f"interrupted at line {line}"
         rig.nothing_counts_that_was_not_handed_out()
         assert [rig.progress.get(tp).consumed for tp in TPS] == [LENGTH, LENGTH]
-        struck = interrupt.struck
+        struck = strike.struck
         line += 1
     assert line > 100, "the library's lines were not seen"

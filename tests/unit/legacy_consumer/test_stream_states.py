@@ -1,0 +1,317 @@
+"""One stream, used in every order by its user and its coordinator, against a model of what is in hand."""
+
+import contextlib
+
+import pyarrow as pa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from legacy_consumer import ConsumerTimeoutError, FetchError
+from legacy_consumer import stream as stream_module
+from legacy_consumer.progress import Committed, Progress
+from legacy_consumer.stream import KafkaStream
+from tests.support.at_line import AtLine, interrupt
+from tests.support.column_fetcher import ColumnFetcher
+from tests.support.fake_kafka import FakeFetcher, FakeKafka
+from tests.support.group_members import FakeClock
+from zk_layout.model import TopicPartition
+
+TPS = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
+partitions = st.sampled_from(TPS)
+sizes = st.integers(1, 4)
+
+
+class PatientClock(FakeClock):
+    """Each look at it takes a little, so that waiting ends."""
+
+    def monotonic(self):
+        self.now += 1e-3
+        return self.now
+
+
+class Model:
+    """What a user and a coordinator may rely on."""
+
+    def __init__(self):
+        self.ends = dict.fromkeys(TPS, 0)
+        self.next = dict.fromkeys(TPS, 0)  # handed out next
+        self.consumed = dict.fromkeys(TPS, 0)
+        self.epochs = {}  # owned partitions
+        self.live = set()
+        self.hand = []
+        self.flows = True
+
+    def come_back(self):
+        for tp, offset, epoch in self.hand:
+            if self.epochs.get(tp) == epoch:
+                self.consumed[tp] = offset + 1
+        self.hand = []
+
+    def hand_out(self, messages):
+        for tp, offset in messages:
+            assert self.flows, "nothing is handed out"
+            assert tp in self.live, f"{tp}: the gate is shut"
+            assert offset == self.next[tp], f"{tp}: {self.next[tp]} is next"
+            self.next[tp] += 1
+        self.hand = [(tp, offset, self.epochs[tp]) for tp, offset in messages]
+
+    def let_go(self):
+        for tp, _, epoch in self.hand:
+            if self.epochs.get(tp) == epoch:
+                self.next[tp] = self.consumed[tp]
+        self.hand = []
+
+    def in_hand(self):
+        return {tp for tp, _, _ in self.hand}
+
+    def waits(self):
+        return self.flows and any(self.next[tp] < self.ends[tp] for tp in self.live)
+
+
+class StreamMachine(RuleBasedStateMachine):
+    """Rules are what users and coordinators do."""
+
+    fetcher_class = FakeFetcher
+
+    def __init__(self):
+        super().__init__()
+        self.model = Model()
+        self.kafka = FakeKafka()
+        self.fetcher = self.fetcher_class(self.kafka)
+        poll = self.fetcher.poll
+        self.fetcher.poll = lambda most, _: poll(most, 0)
+        self.progress = Progress()
+        self.leased = True
+        self.drained = False
+        self.stream = KafkaStream(
+            fetcher=self.fetcher,
+            progress=self.progress,
+            clock=PatientClock(),
+            consumer_timeout_ms=0,
+            at_next=False,
+            on_drained=lambda: setattr(self, "drained", True),
+            may_hand_out=lambda: self.leased,
+        )
+        self.loops = {}
+        for tp in TPS:
+            self.produce(tp, 9)
+            self.claim(tp)
+
+    # The user
+
+    def ask(self, ask):
+        """One call that asks for more: whoever makes it is back."""
+        try:
+            given = ask()
+        except ConsumerTimeoutError:
+            given = None
+        self.model.come_back()
+        if given is None or len(given) == 0:
+            assert not self.model.waits()
+            return False
+        if isinstance(given, pa.RecordBatch):
+            rows = zip(*(given.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True)
+        else:
+            rows = [(message.topic(), message.partition(), message.offset()) for message in given]
+        self.model.hand_out([(TopicPartition(topic, partition), offset) for topic, partition, offset in rows])
+        return True
+
+    @rule(count=sizes)
+    def for_and_break(self, count):
+        loop = iter(self.stream)
+        for _ in range(count):
+            if not self.ask(lambda: [next(loop)]):
+                break
+
+    @rule()
+    def next(self):
+        self.ask(lambda: [next(self.stream)])
+
+    @rule(most=sizes)
+    def batch(self, most):
+        self.ask(lambda: next(self.stream.batches(most, timeout=0)))
+
+    @rule(most=sizes)
+    def arrow_batch(self, most):
+        self.ask(lambda: next(self.stream.arrow_batches(most, timeout=0)))
+
+    @rule(most=sizes)
+    def batch_that_is_changed(self, most):
+        def take():
+            batch = next(self.stream.batches(most, timeout=0))
+            kept = list(batch)
+            batch.clear()
+            return kept
+
+        self.ask(take)
+
+    @rule(way=st.sampled_from(["batches", "arrow_batches"]), most=sizes)
+    def loop_that_goes_on(self, way, most):
+        loop = self.loops.setdefault(way, getattr(self.stream, way)(most, timeout=0))
+        self.ask(lambda: next(loop))
+
+    @rule(way=st.sampled_from(["batches", "arrow_batches"]))
+    def close_the_loop(self, way):
+        if way in self.loops:
+            self.loops.pop(way).close()
+
+    @rule(way=st.sampled_from(["batches", "arrow_batches"]))
+    def throw_into_the_loop(self, way):
+        if way in self.loops:
+            with contextlib.suppress(KeyError):
+                self.loops.pop(way).throw(KeyError("the user's own"))
+
+    @rule(error=st.sampled_from([FetchError(None, "refused"), MemoryError()]), taken=st.booleans())
+    def a_poll_that_raises(self, error, taken):
+        poll = self.fetcher.poll
+
+        def fail(most, timeout_s):
+            if taken and isinstance(error, MemoryError):
+                poll(most, timeout_s)
+            raise error
+
+        self.fetcher.poll = fail
+        loop = iter(self.stream)
+        try:
+            self.ask(lambda: [next(loop)])
+        except (FetchError, MemoryError):
+            self.model.come_back()
+        finally:
+            self.fetcher.poll = poll
+
+    @rule(way=st.sampled_from(["batches", "arrow_batches"]), most=sizes)
+    def a_batch_that_cannot_be_made(self, way, most):
+        def fail(*_):
+            raise MemoryError
+
+        made = stream_module._own_messages, stream_module.record_batch
+        stream_module._own_messages = stream_module.record_batch = fail
+        try:
+            next(getattr(self.stream, way)(most, timeout=0))
+        except MemoryError:
+            self.model.come_back()
+        finally:
+            stream_module._own_messages, stream_module.record_batch = made
+
+    @rule(line=st.integers(0, 120), way=st.sampled_from(["next", "iter", "batches", "arrow_batches"]))
+    def an_interruption(self, line, way):
+        def ask():
+            if way == "next":
+                return [next(self.stream)]
+            if way == "iter":
+                return [next(iter(self.stream))]
+            return next(getattr(self.stream, way)(3, timeout=0))
+
+        def ask_interrupted():
+            with AtLine(line, interrupt):
+                return ask()
+
+        try:
+            self.ask(ask_interrupted)
+        except KeyboardInterrupt:
+            self.commit()
+
+    @rule()
+    def commit(self):
+        self.stream.acknowledge()
+        self.model.come_back()
+
+    @rule()
+    def let_go(self):
+        self.stream.let_go()
+        self.model.let_go()
+
+    # The brokers, the coordinator
+
+    @rule(tp=partitions, count=sizes)
+    def produce(self, tp, count):
+        self.kafka.produce(tp, count)
+        self.model.ends[tp] += count
+
+    @rule(tp=partitions)
+    def claim(self, tp):
+        if tp not in self.model.epochs:
+            position = self.model.consumed[tp]
+            self.model.epochs[tp] = self.progress.begin(tp, position, Committed(None, None))
+            self.model.next[tp] = position
+            self.model.live.add(tp)
+            self.stream.begin({tp: position}, {tp: self.model.epochs[tp]})
+
+    @rule(some=st.sets(partitions, min_size=1))
+    def stop(self, some):
+        self.model.live -= some
+        self.stream.stop(some)
+
+    @rule()
+    def take_the_stop_back(self):
+        stopped = self.model.epochs.keys() - self.model.live
+        self.model.live |= stopped
+        self.stream.go_on(stopped)
+
+    @rule(tp=partitions)
+    def release(self, tp):
+        """In order, or when drain.timeout.ms is over: what is in hand then comes again."""
+        if tp in self.model.epochs:
+            self.model.live.discard(tp)
+            self.stream.stop([tp])
+            self.stream.note_progress()
+            self.progress.forget([tp])
+            del self.model.epochs[tp]
+
+    @rule(tp=partitions, data=st.data())
+    def adopt(self, tp, data):
+        if tp in self.model.epochs:
+            offset = data.draw(st.integers(0, self.model.ends[tp]))
+            self.model.epochs[tp] = self.progress.begin(tp, offset, Committed(None, None))
+            self.model.next[tp] = self.model.consumed[tp] = offset
+            self.stream.restart({tp: offset}, {tp: self.model.epochs[tp]})
+
+    @rule()
+    def pause(self):
+        self.stream.pause()
+        self.model.flows = False
+
+    @rule()
+    def lose_the_lease(self):
+        self.leased = False
+        self.model.flows = False
+
+    @precondition(lambda self: not self.model.flows)
+    @rule()
+    def go_on(self):
+        self.stream.resume()
+        self.leased = self.model.flows = True
+
+    @invariant()
+    def what_counts_is_what_the_user_came_back_from(self):
+        self.stream.note_progress()
+        for tp, known in self.progress.snapshot().items():
+            assert known.consumed == self.model.consumed[tp]
+
+    @invariant()
+    def what_is_in_hand_is_known_by_partition(self):
+        stopped = self.model.epochs.keys() - self.model.live
+        undrained = self.stream.undrained(stopped)
+        assert undrained == self.model.in_hand() & stopped
+
+    def teardown(self):
+        self.stream.end()
+        assert list(self.stream) == []
+        self.model.come_back()
+        self.what_counts_is_what_the_user_came_back_from()
+
+
+class ColumnStreamMachine(StreamMachine):
+    """Batches that are columns."""
+
+    fetcher_class = ColumnFetcher
+
+
+SETTINGS = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestStreamOfObjects = StreamMachine.TestCase
+TestStreamOfObjects.settings = SETTINGS
+TestStreamOfColumns = ColumnStreamMachine.TestCase
+TestStreamOfColumns.settings = SETTINGS
