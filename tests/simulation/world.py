@@ -264,7 +264,10 @@ class World:
         is_twin = consumer_id is not None
         consumer_id = consumer_id or f"{GROUP}_{name}"
         if not is_twin and self.settings.same_ids and self._crashed_ids and self.rng.random() < 0.8:
-            consumer_id = self._crashed_ids.pop()
+            free = self._crashed_ids.pop()
+            # a twin may have it by now
+            if all(member.consumer_id != free for member in self.members):
+                consumer_id = free
         topics = sorted(self.partitions)
         if self.rng.random() < 0.2 and len(topics) > 1 and not everything:
             topics = topics[1:]
