@@ -16,6 +16,8 @@ from zk_layout.model import TopicPartition
 
 SEED = 17
 
+pytestmark = pytest.mark.timeout(400)  # the first to ask starts Spark, the servers and the decoder
+
 
 def test_one_frame_of_offsets_answers_each_query_as_a_fresh_one_does(spark, tree):
     def load():
