@@ -42,12 +42,15 @@ _Groups: TypeAlias = tuple[tuple[int, int, int], ...]
 """What the groups that are referred to hold: number, start, end."""
 
 
-class TooLongError(ValueError):
-    """The expression, or a name in it, takes more than is granted."""
+class _TooManyStepsError(Exception):
+    """A name takes more steps than are granted."""
 
 
 class BoundedPattern:
-    """As a compiled pattern, for match alone; text is Python's, and ends with the name. Raises: as re, TooLongError."""
+    """As a compiled pattern, for match alone; text is Python's, and ends with the name.
+
+    Raises: as re.compile, OverflowError if it is too long.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -66,7 +69,7 @@ class BoundedPattern:
         assert self._program is not None
         try:
             return _Search(name).end(self._program, 0, ()) is not None
-        except TooLongError:
+        except _TooManyStepsError:
             logger.warning("the filter %.200r takes too long for %.249s, which counts as no match", self._text, name)
             return False
 
@@ -83,6 +86,7 @@ class _Compiler:
     def __init__(self, referred: frozenset[int]) -> None:
         self._referred = referred
         self._left = _MOST_INSTRUCTIONS
+        self._known: dict[tuple[str, int], frozenset[str]] = {}
 
     def program(self, tree: Any) -> _Program:
         made: _Program = []
@@ -94,7 +98,7 @@ class _Compiler:
         self._left -= 1
         if self._left < 0:
             msg = f"it has more than {_MOST_INSTRUCTIONS} steps with its repetitions written out"
-            raise TooLongError(msg)
+            raise OverflowError(msg)
         made.append((what, first, second))
         return len(made) - 1
 
@@ -104,7 +108,7 @@ class _Compiler:
 
     def _node(self, made: _Program, code: str, value: Any) -> None:
         if code in _SINGLE:
-            self._emit(made, "one", frozenset(c for c in map(chr, range(128)) if _fits(code, value, c)))
+            self._emit(made, "one", self._characters(code, value))
         elif code == "POSSESSIVE_REPEAT":
             self._emit(made, "atomic", self.program([("MAX_REPEAT", value)]))
         elif code in _REPEATS:
@@ -125,6 +129,13 @@ class _Compiler:
         else:
             # what an empty negative look-ahead becomes
             self._emit(made, "fail")
+
+    def _characters(self, code: str, value: Any) -> frozenset[str]:
+        """What a node matches; a repetition that is written out meets the same node thousands of times."""
+        key = (code, id(value))  # the tree keeps the value, or it is a small number
+        if key not in self._known:
+            self._known[key] = frozenset(c for c in map(chr, range(128)) if _fits(code, value, c))
+        return self._known[key]
 
     def _group(self, made: _Program, number: int | None, body: Any) -> None:
         noted = number in self._referred
@@ -182,7 +193,7 @@ class _Search:
             seen.add(way)
             self._steps += 1
             if self._steps > MOST_STEPS:
-                raise TooLongError
+                raise _TooManyStepsError
             place, at, groups = way
             what, first, second = program[place]
             match what:

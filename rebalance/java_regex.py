@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import NoReturn
 
 from rebalance import java_chars as chars
-from rebalance.bounded_regex import BoundedPattern, TooLongError
+from rebalance.bounded_regex import BoundedPattern
 from rebalance.errors import UnsupportedRegexError
 
 _MAX_DEPTH = 50
@@ -63,8 +63,6 @@ def compile_java_regex(regex: str) -> BoundedPattern:
     text = f"(?:{translate_java_regex(regex)})\\Z"
     try:
         return BoundedPattern(text)
-    except TooLongError as error:
-        raise UnsupportedRegexError(regex, str(error)) from error
     except (re.error, OverflowError, RecursionError) as error:
         raise UnsupportedRegexError(regex, f"Python cannot express it: {error}") from error
 
