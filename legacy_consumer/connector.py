@@ -271,7 +271,8 @@ class ConsumerConnector:
         if self._coordinator is None:
             return Vitals(False, 0.0, False)
         vitals = self._coordinator.vitals
-        return replace(vitals, leased=vitals.runs and self._lease.holds())
+        in_hand_s = max((stream.in_hand_s() for stream in self.all()), default=0.0)
+        return replace(vitals, leased=vitals.runs and self._lease.holds(), in_hand_s=in_hand_s)
 
     @property
     def counters(self) -> ConnectorCounters:
@@ -452,6 +453,9 @@ class ConsumerConnector:
                 self._streams = {key: self._make_stream(coordinator) for key in streams}
             if self._ending:
                 self.end_streams()
+            for stream in self.all():
+                # before the first claim: a partition that is owned while the decoder compiles stands still
+                stream.prepare()
             coordinator.start()
             self._follower.start()
             self._await_first_share(coordinator)

@@ -123,9 +123,9 @@ class _Chunk:
 class _Hand:
     """A chunk that is being handed out: one message after the other, or as a whole."""
 
-    __slots__ = ("barred", "chunk", "holder", "noted", "portion", "portions", "whole")
+    __slots__ = ("barred", "chunk", "holder", "noted", "portion", "portions", "seen", "seen_at", "whole")
 
-    def __init__(self, chunk: _Chunk, holder: object, *, whole: bool) -> None:
+    def __init__(self, chunk: _Chunk, holder: object, *, whole: bool, now: float = 0.0) -> None:
         self.chunk = chunk
         self.holder = holder
         self.whole = whole
@@ -133,6 +133,18 @@ class _Hand:
         self.portion = 0
         self.barred: set[TopicPartition] = set()
         self.noted = 0
+        self.seen = 0
+        """How many messages had been handed out at seen_at: since then nobody has come back."""
+        self.seen_at = now
+
+    def idle_since(self, now: float) -> float:
+        """Since when the user has not come back, as far as looks at it tell."""
+        pulled = self.pulled()
+        if pulled != self.seen:
+            # the first message of a run, or a batch, was handed out when the hand was made
+            self.seen_at = now if self.seen or (pulled > 1 and not self.whole) else self.seen_at
+            self.seen = pulled
+        return self.seen_at
 
     def pulled(self) -> int:
         """How many messages were handed out."""
@@ -334,6 +346,10 @@ class KafkaStream:
 
     # For the coordinator and whoever commits, from any thread.
 
+    def prepare(self) -> None:
+        """Load what fetching needs: some seconds at the first use on a machine."""
+        self._fetcher.prepare()
+
     def begin(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Hand out messages of these partitions from their positions on."""
         with self._lock:
@@ -409,6 +425,13 @@ class KafkaStream:
             hand = self._ledger.hand
             if hand is not None:
                 self._note(hand, hand.pulled() if self._at_next else hand.given())
+
+    def in_hand_s(self) -> float:
+        """How long the user has had what is in hand, as far as looks at it tell; 0 if nothing is. From any thread."""
+        with self._lock:
+            hand = self._ledger.hand
+            now = self._clock.monotonic()
+            return now - hand.idle_since(now) if hand is not None and hand.pulled() else 0.0
 
     def is_held_by(self, holder: object) -> bool:
         """Whether this is who took what is in hand."""
@@ -626,7 +649,7 @@ class KafkaStream:
         count = min(most, len(chunk.messages))
         if as_columns and isinstance(chunk.messages, LazyMessages):
             count = chunk.messages.columns.first(most)
-        hand = _Hand(chunk.first(count), self._holder(), whole=whole)
+        hand = _Hand(chunk.first(count), self._holder(), whole=whole, now=self._clock.monotonic())
         rest = (chunk.after(count),) if count < len(chunk.messages) else ()
         self._ledger = _Ledger(hand, (*rest, *behind))
         return hand

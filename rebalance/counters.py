@@ -16,13 +16,15 @@ class Vitals:
     """How the coordinator's thread is. runs: it lives. busy_s: how long it has been in the step at hand, 0 if idle.
 
     connected: whether the member believes to be connected to ZooKeeper. leased: whether it may hand messages out by
-    what ZooKeeper last answered (see rebalance.lease); without it others may own all that it had.
+    what ZooKeeper last answered (see rebalance.lease); without it others may own all that it had. in_hand_s: how long
+    the user's code has had the messages in hand, as far as looks at it tell.
     """
 
     runs: bool
     busy_s: float
     connected: bool
     leased: bool = False
+    in_hand_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -63,6 +63,11 @@ LEASED = _member(
 )
 OWNED = _member("owned_partitions", Kind.GAUGE, "partitions that the member owns; absent without a lease", "topic")
 HELD = _member("held_partitions", Kind.GAUGE, "those of them held while an operator resets offsets under the group")
+IN_HAND = _member(
+    "in_hand_seconds",
+    Kind.GAUGE,
+    "how long the user's code has had the messages in hand without coming back, as far as scrapes tell; 0 if none are",
+)
 REBALANCES = _member(
     "rebalances_total",
     Kind.COUNTER,
@@ -127,6 +132,7 @@ MEMBER_METRICS: tuple[Metric, ...] = (
     SETTLED_AT,
     OWNED,
     HELD,
+    IN_HAND,
     REBALANCES,
     REBALANCE_SECONDS,
     REBALANCE_FAILURES,

@@ -11,6 +11,8 @@ from zk_layout.errors import AuthenticationError
 
 STUCK_AFTER_S = 120.0
 """One step may wait for ZooKeeper, Kafka's coordinator and a user's listener; who takes longer will not come back."""
+IN_HAND_S = 60.0
+"""Readiness says when the user's code has not come back for longer; whether that is too long, only the user knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,4 +55,7 @@ def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
         )
     if status.held:
         return Judgement(False, f"holds {len(status.held)} partitions while an operator resets their offsets")
-    return Judgement(True, f"settled with {len(status.owned)} partitions")
+    late = ""
+    if vitals.in_hand_s > IN_HAND_S:
+        late = f"; the user's code has had the messages in hand for {vitals.in_hand_s:.0f} s"
+    return Judgement(True, f"settled with {len(status.owned)} partitions{late}")

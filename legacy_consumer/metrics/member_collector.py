@@ -59,6 +59,7 @@ class MemberCollector(Collector):
         families.add(catalogue.LEASED, who, owns)
         families.count(catalogue.OWNED, who, Counter(tp.topic for tp in status.owned) if owns else {})
         families.add(catalogue.HELD, who, len(status.held))
+        families.add(catalogue.IN_HAND, who, vitals.in_hand_s)
         families.count(catalogue.REBALANCES, who, counted.member.rebalances, _OUTCOMES)
         families.histogram(catalogue.REBALANCE_SECONDS, who, counted.member.durations, counted.member.duration_sum_s)
         families.add(catalogue.REBALANCE_FAILURES, who, counted.member.failures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from gzip import decompress
 
 import pytest
@@ -232,6 +233,34 @@ def test_brokers_are_asked_once_at_a_time_and_a_scrape_waits_only_so_long():
     log.may_answer.set()
     assert eventually(sampler.read).lag == {TPS[0]: 60}
     assert log.asked == [TPS]
+
+
+@pytest.mark.parametrize("way", ["iterate", "batches", "arrow"])
+def test_how_long_the_users_code_has_had_the_messages_is_told_until_it_comes_back(world, way):
+    world.kafka.produce(TPS[0], 6)
+    member = world.member(clock=(clock := FakeClock()))
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    messages = {
+        "iterate": lambda: iter(stream),
+        "batches": lambda: stream.batches(3),
+        "arrow": lambda: stream.arrow_batches(3),
+    }[way]()
+    assert member.vitals.in_hand_s == 0
+    next(messages)
+    clock.now += 100
+    assert member.vitals.in_hand_s == 100
+    clock.now += 100
+    assert member.vitals.in_hand_s == 200
+    next(messages)
+    assert member.vitals.in_hand_s == 0
+
+
+def test_a_ready_member_says_when_the_users_code_does_not_come_back():
+    status = Status(Phase.STABLE)
+    assert judge_readiness(status, replace(ALIVE, in_hand_s=59.0)).text == "settled with 0 partitions"
+    said = judge_readiness(status, replace(ALIVE, in_hand_s=61.0))
+    assert said.holds
+    assert said.text == "settled with 0 partitions; the user's code has had the messages in hand for 61 s"
 
 
 def test_a_member_without_a_lease_owns_nothing_for_its_metrics(world):

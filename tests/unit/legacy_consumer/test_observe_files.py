@@ -149,6 +149,7 @@ FIRES = {
         "0+1x50",
     ),
     "ConsumerMemberCutOff": ({M + "leased": {}}, "1x40 0 1x9", "1x40 0x9"),
+    "ConsumerMemberStuck": ({M + "in_hand_seconds": {}}, "300x20 0x10 500x19", "0x20 0+60x30"),
     "ConsumerMemberHeld": ({M + "held_partitions": {}}, "0x40 2x3 0x7", "0x40 2x9"),
     "ConsumerGroupLostMember": ({G + "members": {}}, "11x20 12x10 11 12x19", "12x30 11x20"),
     "ConsumerMemberCommitsFail": ({M + "commits_total": {"outcome": "failed"}}, "3x50", "0+1x50"),
