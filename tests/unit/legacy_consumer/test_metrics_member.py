@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import urllib.error
 import urllib.request
 from dataclasses import replace
 from gzip import decompress
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -23,6 +25,7 @@ from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.group_members import FakeClock
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
+from zk_layout.errors import AuthenticationError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
 
@@ -328,6 +331,37 @@ def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
     status = Status(Phase.STABLE, held=frozenset({TopicPartition("t", 0)}))
     assert judge_liveness(status, ALIVE).holds
     assert judge_readiness(status, ALIVE).text == "holds 1 partitions while an operator resets their offsets"
+
+
+STATES = {
+    "made, streams not yet created": Vitals(False, 0.0, False),
+    "settled, the user's code does not come back": replace(ALIVE, in_hand_s=3600.0),
+    "connection to ZooKeeper lost": Vitals(True, 0.0, False, leased=True),
+    "no word from ZooKeeper for nearly a session timeout": Vitals(True, 0.0, True, leased=False),
+    "one step takes longer than two minutes": Vitals(True, 121.0, True, leased=True),
+    "the coordinator's thread is dead": Vitals(False, 0.0, True),
+    "left": Vitals(False, 0.0, False),
+}
+FACTS = {
+    "settled, some partitions held for a reset": {"held": frozenset({TopicPartition("t", 0)})},
+    "ZooKeeper refuses the credentials": {"error": AuthenticationError("refused")},
+}
+DEPLOY = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| ([^|]+) \| `(\w+)` \| (200|503) \| (200|503) \|$", DEPLOY, re.MULTILINE)
+
+
+def test_the_table_of_states_has_every_phase():
+    assert {phase for _, phase, _, _ in ROWS} == {phase.value for phase in Phase}
+    assert {*STATES, *FACTS} <= {state for state, _, _, _ in ROWS}
+
+
+@pytest.mark.parametrize(("state", "phase", "healthz", "readyz"), ROWS)
+def test_health_in_each_state_is_what_the_documents_say(state, phase, healthz, readyz):
+    status, vitals = Status(Phase(phase), **FACTS.get(state, {})), STATES.get(state, ALIVE)
+    assert (judge_liveness(status, vitals).holds, judge_readiness(status, vitals).holds) == (
+        healthz == "200",
+        readyz == "200",
+    )
 
 
 @pytest.mark.parametrize(
