@@ -45,7 +45,8 @@ def environment_of(version: str, python: str) -> Path:
     if stamp.exists() and all(stamp.stat().st_mtime > path.stat().st_mtime for path in DECLARED):
         return inside
     subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
-    pip = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-compile"]
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-compile")
+    pip = [str(inside), "-m", "pip", "install", *quiet, "--use-pep517"]
     subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[test]"], cwd=ROOT, check=True)
     stamp.touch()
     return inside
