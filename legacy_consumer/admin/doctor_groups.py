@@ -102,6 +102,7 @@ def _of_group(found: GroupDescription, topics: set[str], *, is_quiet: bool) -> I
     yield from _permanent_members(found)
     yield from _unreadable(found, topics)
     yield from _holds(found)
+    yield from _standing_reset(found)
     yield from _unowned(found)
     if not is_quiet:
         yield from _stopped(found, topics)
@@ -225,6 +226,13 @@ def _holds(found: GroupDescription) -> Iterator[Finding]:
             f"group {found.group}: partitions are held by sessions of no living member: {some}",
             "they become free when those sessions expire; if they do not, a zombie holds them: stop that process",
         )
+
+
+def _standing_reset(found: GroupDescription) -> Iterator[Finding]:
+    if found.reset is not None:
+        severity = Severity.WARNING if found.reset.heeded else Severity.ERROR
+        code = "reset_under_way" if found.reset.heeded else "reset_of_nobody"
+        yield Finding(severity, code, found.group, f"group {found.group}: {found.reset.text}", found.reset.advice)
 
 
 def _unowned(found: GroupDescription) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from legacy_consumer.admin.group_table import GroupPartition, read_group_partiti
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets.judgement import Judgement, Verdict
+from legacy_consumer.reset_requests import StandingReset, standing_resets
 from rebalance.clock import Clock, SystemClock
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group, strategies_of_members
 from rebalance.group_warnings import GroupWarning, group_warnings
@@ -128,6 +129,7 @@ class GroupDescription:
     warnings: what cannot work, and what to do.
     subscribed: the topics that a member subscribes to and that exist.
     problem: why the group may not be read; then nothing else of it is known.
+    reset: a request to reset its offsets that is there now.
     """
 
     group: str
@@ -139,6 +141,7 @@ class GroupDescription:
     warnings: tuple[GroupWarning, ...] = ()
     subscribed: frozenset[str] = frozenset()
     problem: str | None = None
+    reset: StandingReset | None = None
 
     @property
     def total_lag(self) -> int:
@@ -159,6 +162,7 @@ class _ReadGroup:
     members: Sequence[RegisteredMember]
     rows: Sequence[GroupPartition]
     snapshot: GroupSnapshot
+    reset: StandingReset | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +221,8 @@ def _read_groups(store: ZkStore, groups: Sequence[str], topics: Callable[[str], 
         rows[row.group].append(row)
     snapshots = read_snapshots(store, registered)
     return [
-        _ReadGroup(group, members[group], rows[group], snapshots.get(group) or GroupSnapshot(group, {}, {}))
-        for group in groups
+        _ReadGroup(group, members[group], rows[group], snapshots.get(group) or GroupSnapshot(group, {}, {}), reset)
+        for group, reset in zip(groups, standing_resets(store, groups), strict=True)
     ]
 
 
@@ -255,6 +259,7 @@ def _description(read: _ReadGroup, logs: _Logs, now_ms: int) -> GroupDescription
         divides_by=tuple(map(str, strategies_of_group(snapshot, owners))) if registered else (),
         warnings=tuple(group_warnings(snapshot, owners)),
         subscribed=frozenset(snapshot.partitions),
+        reset=read.reset,
     )
 
 

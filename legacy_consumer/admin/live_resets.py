@@ -25,6 +25,7 @@ from legacy_consumer.reset_requests import (
     decode_answer,
     encode_request,
     request_path,
+    standing_reset,
 )
 from rebalance.clock import Clock, SystemClock
 from rebalance.group_strategy import owner_id
@@ -105,7 +106,9 @@ def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
     try:
         store.create(path, encode_request(request), ephemeral=True)
     except NodeExistsError as error:
-        raise ResetRequestError(group, f"another reset is under way, {path} says: wait for its end") from error
+        standing = standing_reset(store, group)
+        said = "another reset has just ended; try again" if standing is None else f"{standing.text}; {standing.advice}"
+        raise ResetRequestError(group, said) from error
     try:
         yield
     finally:

@@ -1,7 +1,8 @@
 """Is a group's rebalance over, and sound? What Kafka's VerifyConsumerRebalance was meant to check, and more.
 
 Sound means: every partition of every topic that a member subscribes to is owned exactly once, by a stream of a member
-that is registered for that topic, held by the session in which that member lives; and nothing else is owned.
+that is registered for that topic, held by the session in which that member lives; nothing else is owned, and no request
+for a reset stands.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from legacy_consumer.admin.group_members import read_members
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.errors import NoSuchGroupError
+from legacy_consumer.reset_requests import standing_reset
 from rebalance.assignors.threads import threads_per_topic
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
@@ -88,6 +90,9 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
         *_unexpected(snapshot, set(expected), owned),
         *_of_strategy(snapshot, owners, strategy),
     ]
+    reset = standing_reset(store, group)
+    if reset is not None:
+        problems.append(Problem("reset", f"{reset.text}; {reset.advice}"))
     divides_by = tuple(map(str, strategies_of_group(snapshot, owners))) if members else ()
     return Verification(group, len(members), len(expected), tuple(problems), divides_by)
 

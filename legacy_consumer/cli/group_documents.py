@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from legacy_consumer.admin.groups import GroupDescription, PartitionLag
 from legacy_consumer.admin.lag_verdict import Verdict, judge_group
+from legacy_consumer.reset_requests import StandingReset
 from zk_layout.model import TopicPartition
 
 PARTITION_FIELDS = (
@@ -47,12 +48,27 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
         "verdict": whole.kind.value,
         "reason": whole.reason,
         "problem": found.problem,
+        "reset": None if found.reset is None else _reset(found.reset),
     }
 
 
 def partition_records(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[dict[str, object]]:
     """One flat record for each partition, with PARTITION_FIELDS."""
     return [{"group": found.group, **_partition(row, verdicts)} for row in found.partitions]
+
+
+def _reset(reset: StandingReset) -> dict[str, object]:
+    request = reset.request
+    return {
+        "path": reset.path,
+        "session_id": session(reset.session_id),
+        "since_ms": reset.since_ms,
+        "state": None if request is None else request.state.value,
+        "partitions": [] if request is None else [str(tp) for tp in sorted(request.partitions)],
+        "holds": bool(reset.holds),
+        "text": reset.text,
+        "advice": reset.advice,
+    }
 
 
 def session(session_id: int | None) -> str | None:

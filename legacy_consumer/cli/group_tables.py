@@ -95,6 +95,8 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
     if found.members or found.unreadable:
         parts += [Line(""), TableOf(MEMBER_COLUMNS, member_rows(found, now_ms))]
     below: list[Part] = [Line(note, ODD) for note in notes]
+    if found.reset is not None:
+        below.append(Line(f"reset: {found.reset.text}; {found.reset.advice}", BAD if found.reset.holds else ODD))
     below += unreadable_lines(found)
     below += _reasons(found, verdicts)
     if _is_telling(found.divides_by):

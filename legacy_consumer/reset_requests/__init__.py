@@ -14,7 +14,7 @@ from legacy_consumer.reset_requests.records import (
     encode_request,
     request_path,
 )
-from legacy_consumer.reset_requests.standing import StandingReset, standing_reset
+from legacy_consumer.reset_requests.standing import StandingReset, standing_reset, standing_resets
 
 __all__ = [
     "Answer",
@@ -31,4 +31,5 @@ __all__ = [
     "encode_request",
     "request_path",
     "standing_reset",
+    "standing_resets",
 ]

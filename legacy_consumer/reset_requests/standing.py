@@ -2,40 +2,97 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 
-from legacy_consumer.reset_requests.records import RequestState, decode_request, request_path
-from zk_layout.errors import MalformedZnodeError, NoNodeError
+from legacy_consumer.reset_requests.records import Request, RequestState, decode_request, request_path
+from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
-from zk_layout.store import ZkStore
+from zk_layout.store import ZkStore, Znode
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class StandingReset:
     """A request for a reset that is there now.
 
-    holds: the partitions that the members hand nothing out of because of it. heeded: False if it is not of a command
-    that runs, or is unreadable: then somebody left it, and it only keeps others from resetting. since_ms: since 1970.
+    request: None if it is unreadable. session_id: that of the command that wrote it; 0 = none stands for it.
+    since_ms: since 1970.
     """
 
     path: str
-    holds: frozenset[TopicPartition]
-    heeded: bool
+    request: Request | None
+    session_id: int
     since_ms: int
+
+    @property
+    def heeded(self) -> bool:
+        """Members follow only a readable request of a session that lives."""
+        return self.request is not None and self.session_id != 0
+
+    @property
+    def holds(self) -> frozenset[TopicPartition]:
+        """The partitions that the members hand nothing out of because of it."""
+        if self.request is None or not self.heeded or self.request.state is not RequestState.PREPARE:
+            return frozenset()
+        return self.request.partitions
+
+    @property
+    def text(self) -> str:
+        """Which session asked, since when, for which partitions, and what members make of it."""
+        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=self.since_ms)
+        since = f"since {moment:%Y-%m-%d %H:%M:%S} UTC"
+        asker = f"session 0x{self.session_id & 0xFFFFFFFFFFFFFFFF:x}" if self.session_id else "no session"
+        if self.request is None:
+            return f"{self.path} is no request that can be read, {since}; {asker} stands for it, and members ignore it"
+        request = f"request {self.request.request_id!r}, state {self.request.state.value}"
+        some = _some(self.request.partitions)
+        if not self.session_id:
+            asks = f"{self.path} asks {since} for a reset of {some} ({request})"
+            return f"{asks}; no session stands for it: members ignore it"
+        if self.holds:
+            return f"{asker} asks {since} for a reset of {some} ({request}): members hand out nothing of them"
+        return f"{asker} has written new offsets of {some} ({request}, {since}): members go on from there"
+
+    @property
+    def advice(self) -> str:
+        """What ends it."""
+        deletion = f"with ZooKeeper's own client: delete {shlex.quote(self.path)}"
+        if not self.session_id:
+            return f"no other reset can begin while it is there; delete the znode {deletion}"
+        return (
+            "wait for the end of that command (members wait two minutes at most); if it hangs, end its process, or "
+            f"delete the znode {deletion}"
+        )
 
 
 def standing_reset(store: ZkStore, group: str) -> StandingReset | None:
     """The group's request, None if there is none. Raises: ZooKeeperError."""
-    path = request_path(group)
-    try:
-        znode = store.get_data(path)
-    except NoNodeError:
-        return None
-    since_ms = znode.stat.ctime_ms
+    return standing_resets(store, [group])[0]
+
+
+def standing_resets(store: ZkStore, groups: Sequence[str]) -> list[StandingReset | None]:
+    """As standing_reset, for each of many groups."""
+    paths = [request_path(group) for group in groups]
+    return [
+        None if znode is None else _standing(path, znode)
+        for path, znode in zip(paths, store.get_data_many(paths), strict=True)
+    ]
+
+
+def _standing(path: str, znode: Znode) -> StandingReset:
+    request: Request | None
     try:
         request = decode_request(path, znode.data)
     except MalformedZnodeError:
-        return StandingReset(path, frozenset(), False, since_ms)
-    heeded = znode.stat.ephemeral_owner != 0
-    holding = heeded and request.state is RequestState.PREPARE
-    return StandingReset(path, request.partitions if holding else frozenset(), heeded, since_ms)
+        request = None
+    return StandingReset(path, request, znode.stat.ephemeral_owner, znode.stat.ctime_ms)
+
+
+def _some(partitions: frozenset[TopicPartition]) -> str:
+    names = [str(tp) for tp in sorted(partitions)]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) + more) or "no partition"

@@ -155,6 +155,41 @@ def test_the_age_of_stale_groups_is_that_which_was_asked_for(cluster):
     assert "stale_groups" not in found or "--older-than 1s" in found["stale_groups"]["commands"][0]
 
 
+# Requests for a reset.
+
+
+@pytest.mark.parametrize(
+    ("ephemeral", "data", "code", "said"),
+    [
+        (False, b'{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}', "reset_of_nobody", "no session"),
+        (True, b"nonsense", "reset_of_nobody", "is no request that can be read"),
+        (True, b'{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}', "reset_under_way", "of t/0"),
+    ],
+)
+@pytest.mark.parametrize("group", ["g", "it's g"])
+def test_a_request_for_a_reset_is_seen_by_every_tool_with_what_ends_it(cluster, group, ephemeral, data, code, said):
+    cluster.topic("t", (0, 10))
+    cluster.commit(group, "t", 10)
+    cluster.join(group, "a", '{"t":1}', ("t", 0))
+    path = f"/consumers/{group}/requests/reset"
+    cluster.store.create(path, data, ephemeral=ephemeral, make_parents=True)
+    end = f"delete {shlex.quote(path)}"
+    verified = cluster.run("groups", "verify", group, "--json")
+    assert verified.code == 1
+    finding = findings(cluster)[code]
+    document = json.loads(cluster.run("groups", "describe", group, "--json").out)["reset"]
+    [problem] = json.loads(verified.out)["problems"]
+    assert said in finding["text"]
+    assert finding["advice"].endswith(end)
+    assert (document["text"] in finding["text"], document["advice"]) == (True, finding["advice"])
+    assert problem["text"] == f"{document['text']}; {document['advice']}"
+    assert said in cluster.run("groups", "describe", group).out
+    assert document["session_id"] == (f"0x{cluster.store.exists(path).ephemeral_owner:x}")
+    cluster.store.delete(path)
+    assert code not in findings(cluster)
+    assert cluster.run("groups", "verify", group).code == 0
+
+
 # Ghosts.
 
 

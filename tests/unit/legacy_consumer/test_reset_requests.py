@@ -269,8 +269,21 @@ def test_a_member_whose_offsets_are_in_kafka_refuses(cluster):
 
 def test_a_second_reset_waits_for_the_first(cluster):
     cluster.ask()
-    with pytest.raises(ResetRequestError, match="another reset is under way"):
+    with pytest.raises(
+        ResetRequestError,
+        match=r"session 0x\w+ asks since .* for a reset of t/0, t/1 .*wait for the end of that command",
+    ):
         cluster.reset({T0: 5})
+
+
+def test_a_reset_names_a_request_that_no_session_stands_for_and_how_to_delete_it(cluster):
+    cluster.admin.ensure_path("/consumers/g/requests/answers")
+    cluster.admin.create(REQUEST, encode_request(Request("r1", RequestState.PREPARE, frozenset([T0]))))
+    with pytest.raises(ResetRequestError, match=f"no session stands for it.*client: delete {REQUEST}"):
+        cluster.reset({T0: 5})
+    cluster.admin.delete(REQUEST)
+    cluster.reset({T0: 5})
+    assert cluster.committed(T0) == 5
 
 
 def test_a_reset_of_unowned_partitions_asks_nobody(cluster):
