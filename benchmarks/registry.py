@@ -249,23 +249,30 @@ def _spark(name: str, about: str, ours: ReadMessages, peer: ReadMessages, target
 _SPARK_MESSAGES = (
     _spark(
         "spark_messages_vs_connector",
-        "zk_messages, batch, against Spark's own Kafka connector",
+        "zk_messages, batch, against Spark's own Kafka connector with an expert's settings",
+        ReadMessages("zk_messages"),
+        ReadMessages("kafka", tuned=True),
+        3.0,
+    ),
+    _spark(
+        "spark_messages_vs_connector_as_it_comes",
+        "the same, against Spark's own Kafka connector with its defaults",
         ReadMessages("zk_messages"),
         ReadMessages("kafka"),
         3.0,
     ),
     _spark(
         "spark_messages_pruned_vs_connector",
-        "zk_messages of value and offset only, against Spark's own Kafka connector",
+        "zk_messages of value and offset only, against Spark's own Kafka connector with an expert's settings",
         ReadMessages("zk_messages", pruned=True),
-        ReadMessages("kafka", pruned=True),
+        ReadMessages("kafka", pruned=True, tuned=True),
         3.5,
     ),
     _spark(
         "spark_messages_librdkafka_vs_connector",
-        "zk_messages through librdkafka, against Spark's own Kafka connector",
+        "zk_messages through librdkafka, against Spark's own Kafka connector with an expert's settings",
         ReadMessages("zk_messages", fetcher="librdkafka"),
-        ReadMessages("kafka"),
+        ReadMessages("kafka", tuned=True),
         0.8,
     ),
 )

@@ -40,14 +40,18 @@ MANY_MESSAGES = ConsumingScene(messages=8_000_000, quick_messages=500_000, round
 
 @dataclass(frozen=True, slots=True)
 class ReadMessages:
-    """One way to read a topic: format, fetcher (ours only), and whether only value and offset are wanted."""
+    """One way to read a topic: format, fetcher (ours only), and whether only value and offset are wanted.
+
+    tuned: with the settings that an expert would give to Spark's connector (programs/spark_messages.py).
+    """
 
     form: str
     pruned: bool = False
     fetcher: str = ""
+    tuned: bool = False
 
     def __str__(self) -> str:
-        which = f"{self.form}{f', {self.fetcher}' if self.fetcher else ''}"
+        which = f"{self.form}{f', {self.fetcher}' if self.fetcher else ''}{', tuned' if self.tuned else ''}"
         return f"{which}, value and offset" if self.pruned else which
 
     def measure(self, stage: ConsumingStage) -> Figures:
@@ -56,6 +60,7 @@ class ReadMessages:
             "form": self.form,
             "pruned": self.pruned,
             "fetcher": self.fetcher,
+            "tuned": self.tuned,
             "topic": TOPIC,
             "zookeeper": stage.kafka.zookeeper_connect,
             "brokers": stage.kafka.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""What the simulation found in delivery and commits, each as its smallest case."""
+"""Delivery and commits of one member around a hand-over: what is in hand, what counts, what is committed."""
 
 import contextlib
 
