@@ -88,7 +88,7 @@ test: .venv/.dev $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run
 test-long: ## the same, and what shows a claim at more length: every combination, every moment
 	@$(MAKE) --no-print-directory test PYTEST_ARGS="--long $(PYTEST_ARGS)"
 
-check: style .venv/.dev ## style, types, unit tests and simulation in three minutes, for the inner loop
+check: style .venv/.dev ## style, types, unit tests and simulation, for the inner loop
 	@mkdir -p build
 	$(bin)/mypy --strict >build/types.log 2>&1 & types=$$!
 	$(bin)/pytest $(PYTEST_ARGS) tests/unit tests/simulation || failed=1

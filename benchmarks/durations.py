@@ -51,7 +51,7 @@ class Durations:
         return total
 
     def announcement(self, comparisons: list[Comparison[Any]], effort: Effort) -> str:
-        """One line for the person who waits."""
+        """How long the run takes, as one line."""
         seconds = self.seconds(comparisons, effort)
         if seconds is None:
             return f"{len(comparisons)} benchmarks; how long they take is not known, no full run has measured them yet"

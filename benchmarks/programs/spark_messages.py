@@ -20,7 +20,7 @@ TUNED = {
     "kafka.max.partition.fetch.bytes": "4194304",
     "kafka.receive.buffer.bytes": "-1",
 }
-"""What somebody who knows Spark's connector would set for many small messages: with these it is half as quick again."""
+"""The settings of an expert for many small messages: Spark's connector polls 500 messages at a time by default."""
 
 
 def frame_of(spark: SparkSession, told: dict[str, str]) -> DataFrame:
