@@ -15,16 +15,19 @@ from spark_source.broker_access import check_access
 from spark_source.errors import DataLossError, Lost, LostLog
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.columns import WantedColumn
+from spark_source.messages.lower_ends import look_until_reached
 from spark_source.messages.offset_spec import OffsetKind
 from spark_source.messages.options import MessageOptions
 from spark_source.messages.planned_znodes import PlannedStore, Znodes, by_task, read_znodes
-from spark_source.messages.positions import Logs, resolve, to_ranges
+from spark_source.messages.positions import Logs, Offsets, resolve, to_ranges
 from spark_source.messages.ranges import OffsetRange, split_ranges
 from spark_source.messages.reader import open_reader
 from spark_source.messages.shares import NO_END, open_ends, ranges_in
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_NOTHING: Offsets = {}
 
 Bounds: TypeAlias = "tuple[dict[TopicPartition, int], dict[TopicPartition, int], Logs]"
 """For each partition where it begins, where it ends, and its log."""
@@ -42,13 +45,15 @@ class RangePartition(InputPartition):
 class SharePartition(InputPartition):
     """What one task of a batch read may read: of each partition a range, which no other task reads.
 
-    How much of it a query asks for the task finds out, each time it runs.
+    How much of it a query asks for the task finds out, each time it runs. known_ends: where the logs ended when the
+    plan was made.
     """
 
-    def __init__(self, shares: tuple[OffsetRange, ...], znodes: Znodes) -> None:
+    def __init__(self, shares: tuple[OffsetRange, ...], znodes: Znodes, known_ends: Offsets) -> None:
         super().__init__(shares)
         self.shares = shares
         self.znodes = znodes
+        self.known_ends = known_ends
 
 
 def plan_tasks(options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Znodes) -> list[RangePartition]:
@@ -59,36 +64,56 @@ def plan_tasks(options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Z
 
 
 def plan_shares(
-    options: MessageOptions, partitions: Sequence[TopicPartition], ranges: Sequence[OffsetRange], znodes: Znodes
+    options: MessageOptions, ranges: Sequence[OffsetRange], znodes: Znodes, known_ends: Offsets
 ) -> list[SharePartition]:
     """A task for each range or piece of one, open towards what a later query may read; and one task for all partitions
     that have nothing now, unless it is said that they never have. At least one: Spark would make up one otherwise.
+
+    known_ends: where the log of each partition ends.
     """
     shares: list[tuple[OffsetRange, ...]] = [(each,) for each in open_ends(_pieces(options, ranges))]
     full = {each.partition for each in ranges}
     is_fixed = options.starting.is_fixed and options.ending.is_fixed
-    empty = () if is_fixed else tuple(OffsetRange(tp, 0, NO_END) for tp in partitions if tp not in full)
+    empty = () if is_fixed else tuple(OffsetRange(tp, 0, NO_END) for tp in sorted(known_ends) if tp not in full)
     if empty or not shares:
         shares.append(empty)
     needed = by_task(znodes, ([each.partition for each in own] for own in shares))
-    return [SharePartition(own, znodes) for own, znodes in zip(shares, needed, strict=True)]
+    return [
+        SharePartition(own, znodes, {each.partition: known_ends[each.partition] for each in own})
+        for own, znodes in zip(shares, needed, strict=True)
+    ]
 
 
 def _pieces(options: MessageOptions, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
     return split_ranges(ranges, min_partitions=options.min_partitions, max_records=options.max_records)
 
 
-def find_bounds(options: MessageOptions, cluster: Cluster, partitions: Collection[TopicPartition]) -> Bounds:
+def find_bounds(
+    options: MessageOptions,
+    cluster: Cluster,
+    partitions: Collection[TopicPartition],
+    known_ends: Offsets = _NOTHING,
+    needed_to: Offsets = _NOTHING,
+) -> Bounds:
     """Where the query begins and ends in these partitions as they are now, whether or not their logs hold it.
 
+    A log that ends before that is asked for its end again, for fetchTimeoutMs. known_ends: where logs ended when they
+    were seen before, which is where a query that reads to their ends is to end at least. needed_to: what lies behind
+    it is not waited for.
     Raises: MissingOffsetsError, NoMessageAtTimeError, NoSuchTopicError, BrokersUnavailableError, ZooKeeperError.
     """
-    logs = cluster.logs(partitions)
-    starts, ends = (
-        resolve(option, spec, partitions, logs, cluster.stand(spec, partitions))
-        for option, spec in (("startingOffsets", options.starting), ("endingOffsets", options.ending))
-    )
-    return starts, ends, logs
+
+    def look() -> tuple[Bounds, Offsets, Offsets]:
+        logs = cluster.logs(partitions)
+        known = Logs(logs.earliest, {tp: max(end, known_ends.get(tp, end)) for tp, end in logs.latest.items()})
+        starts, ends = (
+            resolve(option, spec, partitions, known, cluster.stand(spec, partitions))
+            for option, spec in (("startingOffsets", options.starting), ("endingOffsets", options.ending))
+        )
+        reached = {tp: max(starts[tp], min(end, needed_to.get(tp, end))) for tp, end in ends.items()}
+        return (starts, ends, logs), logs.latest, reached
+
+    return look_until_reached(look, options.fetch_timeout_ms / 1000, cluster.clock)[0]
 
 
 def report_loss(options: MessageOptions, lost: Sequence[Lost | LostLog]) -> None:
@@ -134,10 +159,11 @@ class ZkMessagesReader(DataSourceReader):
             cluster.open()
             check_access(options.config, cluster.brokers())
             partitions = cluster.partitions()
-            ranges, lost = to_ranges(*find_bounds(options, cluster, partitions))
+            starts, ends, logs = find_bounds(options, cluster, partitions)
+            ranges, lost = to_ranges(starts, ends, logs)
             report_loss(options, lost)
             znodes = read_znodes(cluster.store, partitions)
-        tasks = plan_shares(options, partitions, ranges, znodes)
+        tasks = plan_shares(options, ranges, znodes, logs.latest)
         if not ranges:
             logger.warning("nothing is to be read now, in none of %d partitions", len(partitions))
         logger.debug("%d partitions are read in %d tasks", len(ranges), len(tasks))
@@ -163,7 +189,8 @@ class ZkMessagesReader(DataSourceReader):
         with closing(Cluster(own, store, answer_s=options.fetch_timeout_ms / 1000)) as cluster:
             if asks_zookeeper:
                 cluster.open()
-            bounds = find_bounds(own, cluster, shares)
+            needed_to = {each.partition: each.end for each in partition.shares}
+            bounds = find_bounds(own, cluster, shares, partition.known_ends, needed_to)
         found = [ranges_in(share, own.starting, *bounds) for share in partition.shares]
         report_loss(options, [each for _, lost in found for each in lost])
         return [each for ranges, _ in found for each in ranges]

@@ -17,6 +17,7 @@ from spark_source.messages.batch import log_notes, report_loss
 from spark_source.messages.cluster import Cluster, Topics
 from spark_source.messages.group_claim import GroupClaim, refuse_members
 from spark_source.messages.group_progress import GroupProgress
+from spark_source.messages.lower_ends import look_until_reached
 from spark_source.messages.offset_spec import OffsetKind
 from spark_source.messages.options import LiveGroup, MessageOptions
 from spark_source.messages.planned_znodes import Znodes, read_znodes
@@ -37,9 +38,7 @@ from zk_layout.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 LOWER_END_S = 60.0
-"""So long a log end is asked for again that lies before where the stream goes on. A broker that was killed needs some
-seconds after its start until it says again how far its log reaches, and longer if a follower does not come back."""
-_AGAIN_S = 0.5
+"""So long a log end is asked for again that lies before where the stream goes on."""
 _LEAST_WAIT_S = 0.1
 """Without a trigger interval Spark asks every 10 ms for something new; ZooKeeper and brokers are asked less often."""
 _TRIES = 3
@@ -164,10 +163,8 @@ class StreamDriver:
         Commits what is done with. As long as a log ends before where it goes on everything is looked at again, up to
         LOWER_END_S: the topic may have been made anew meanwhile.
         """
-        clock = self._cluster.clock
-        lower_since: dict[TopicPartition, float] = {}
-        lowest: Offsets = {}
-        while True:
+
+        def look() -> tuple[tuple[Standing, Offsets, Offsets], Offsets, Offsets]:
             topics = self._cluster.topics({tp.topic for tp in start.offsets}, must_exist=not start.begun)
             if self._claim is not None:
                 self._claim.hold(topics.partitions)
@@ -176,19 +173,10 @@ class StreamDriver:
                 self._progress.commit(may_commit(start, standing))
             begins = self._begins(start, standing)
             latest = self._cluster.log_ends(standing.read)
-            goes_on = {**standing.going_on, **begins}
-            lower = {tp: end for tp, end in latest.items() if end < goes_on.get(tp, end)}
-            now = clock.monotonic()
-            for tp in lower.keys() - lower_since.keys():
-                logger.warning(
-                    "%s: its log ends at %d, before %d where it goes on: asked again for %g s",
-                    tp, lower[tp], goes_on[tp], LOWER_END_S,
-                )  # fmt: skip
-            lower_since = {tp: lower_since.get(tp, now) for tp in lower}
-            lowest = {tp: min(end, lowest.get(tp, end)) for tp, end in lower.items()}
-            if all(now - since >= LOWER_END_S for since in lower_since.values()):
-                return standing, begins, latest, lowest
-            self._cluster.pause(_AGAIN_S)
+            return (standing, begins, latest), latest, {**standing.going_on, **begins}
+
+        seen, lowest = look_until_reached(look, LOWER_END_S, self._cluster.clock)
+        return *seen, lowest
 
     def _up_to_target(self, topics: Topics) -> Topics:
         """With a target no partition, and no topic of the same name, that came later."""

@@ -44,7 +44,7 @@ def flights(kafka):
 
 
 def given(kafka, **options):
-    choice = {} if options.keys() & {"whitelist", "blacklist"} else {"topics": "flights"}
+    choice = {} if options.keys() & {"whitelist", "blacklist", "partitions"} else {"topics": "flights"}
     return {"zookeeper.connect": kafka.zookeeper_connect, **choice, **options}
 
 
@@ -238,6 +238,38 @@ def test_a_range_ends_by_position_where_no_message_stands_before_its_end(kafka):
         assert offsets(kafka, fetcher=fetcher, **to_the_mark) == {0: list(range(5))}
 
 
+def test_a_reader_of_committed_messages_ends_where_a_transaction_is_open(kafka):
+    kafka.create_topic("undecided", partitions=1)
+
+    def begin(number, count):
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"undecided-{number}"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for _ in range(count):
+            producer.produce("undecided", b"x", partition=0)
+        assert producer.flush(60) == 0
+        return producer
+
+    begin(0, 3).commit_transaction(60)  # 0 to 2, and a mark
+    begin(1, 2).abort_transaction(60)  # 4 and 5, and a mark
+    undecided = begin(2, 2)  # 7 and 8
+    produce_all("undecided", [(None, b"x", 0)] * 2, {"bootstrap.servers": kafka.bootstrap_servers})
+    for fetcher in ("columnar", "librdkafka"):
+        wanted = {"topics": "undecided", "fetcher": fetcher}
+        assert offsets(kafka, **wanted) == {0: [0, 1, 2, 4, 5, 7, 8, 9, 10]}
+        assert offsets(kafka, **wanted, **{"isolation.level": "read_committed"}) == {0: [0, 1, 2]}
+    undecided.commit_transaction(60)
+    for fetcher in ("columnar", "librdkafka"):
+        committed = {"topics": "undecided", "fetcher": fetcher, "isolation.level": "read_committed"}
+        # a mark reaches the log a moment after the producer is told
+        eventually(lambda committed=committed: offsets(kafka, **committed) == {0: [0, 1, 2, 7, 8, 9, 10]})
+
+
+def test_only_the_partitions_that_are_chosen_are_read(flights):
+    assert offsets(flights, partitions='{"flights": [1, 2]}') == {1: list(range(10))}
+    assert reason(flights, partitions='{"flights": [1, 3]}') == "partitions: there is no flights/3"
+
+
 # --- how it is divided
 
 
@@ -288,6 +320,7 @@ def test_offsets_outside_the_log_are_said_exactly_or_read_around(flights):
     outside = {
         "startingOffsets": '{"flights":{"0":40,"1":2,"2":0}}',
         "endingOffsets": '{"flights":{"0":45,"1":14,"2":0}}',
+        "fetchTimeoutMs": "500",
     }
     assert reason(flights, **outside) == (
         "messages are lost: flights/0: 40 lies beyond its end, the log holds 0 to 30, "
@@ -316,7 +349,7 @@ def test_a_task_without_brokers_ends_within_its_timeout(flights, unused_port):
     with Stopwatch() as watch, pytest.raises(RangeReadError, match=r"flights/0: got no further than 0 of 5: "):
         list(task_of(flights, (0, 5), znodes, fetchTimeoutMs="800"))
     assert watch.seconds < 10
-    whole = SharePartition((OffsetRange(TopicPartition("flights", 0), 0, 5),), znodes)
+    whole = SharePartition((OffsetRange(TopicPartition("flights", 0), 0, 5),), znodes, {})
     with Stopwatch() as watch, pytest.raises(BrokersUnavailableError):
         list(reader_of(flights, "value", fetchTimeoutMs="800").read(whole))
     assert watch.seconds < 10

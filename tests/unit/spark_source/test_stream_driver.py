@@ -1,95 +1,22 @@
 """Batches of a stream as they are planned, one behaviour each; the worlds of tests/simulation mix them."""
 
-import json
 import logging
 
 import pytest
 
 from legacy_consumer.errors import OffsetOutOfRangeError
 from spark_source.errors import CheckpointError, DataLossError, LiveGroupError, RangeReadError
-from spark_source.messages.cluster import Cluster
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.ranges import OffsetRange
 from spark_source.messages.reader import read_what_is_left
 from spark_source.messages.stream_driver import LOWER_END_S, StreamDriver
 from spark_source.messages.stream_offsets import NOT_BEGUN, StreamOffsets
+from tests.support.planned_cluster import Brokers, Reachable, Scene
 from zk_layout.errors import ConnectionLostError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.memory_store import MemoryStore
 from zk_layout.model import TopicPartition
 
 A, B, U = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-
-
-class Brokers:
-    """Logs of (begin, end), and a clock on which waiting takes no time. later: {seconds: what happens then}."""
-
-    def __init__(self):
-        self.logs = {}
-        self.now = 0.0
-        self.later = {}
-        self.questions = 0
-
-    def monotonic(self):
-        return self.now
-
-    def wait(self, event, timeout_s):
-        self.now += timeout_s
-        for at in [at for at in self.later if at <= self.now]:
-            self.later.pop(at)()
-        return False
-
-    def earliest(self, partitions):
-        return {tp: self.logs[tp][0] for tp in partitions if tp in self.logs}
-
-    def latest(self, partitions):
-        return {tp: self.logs[tp][1] for tp in partitions if tp in self.logs}
-
-    def at_times(self, times):
-        self.questions += 1
-        return {tp: None if time_ms > 500 else 3 for tp, time_ms in times.items()}
-
-    def close(self):
-        pass
-
-
-class Reachable(Cluster):
-    def check_access(self):
-        pass
-
-
-class Scene:
-    def __init__(self):
-        self.server = MemoryZooKeeper()
-        self.operator = MemoryStore(self.server)
-        self.operator.start()
-        for path in ("/brokers/ids", "/brokers/topics", "/consumers"):
-            self.operator.ensure_path(path)
-        self.brokers = Brokers()
-
-    def topic(self, name, *logs):
-        document = {"version": 1, "partitions": {str(n): [0] for n in range(len(logs))}}
-        self.operator.create(f"/brokers/topics/{name}", json.dumps(document).encode())
-        self.brokers.logs.update({TopicPartition(name, n): log for n, log in enumerate(logs)})
-
-    def delete(self, name):
-        self.operator.delete(f"/brokers/topics/{name}")
-        for tp in [tp for tp in self.brokers.logs if tp.topic == name]:
-            del self.brokers.logs[tp]
-
-    def commit(self, tp, offset):
-        self.operator.create(f"/consumers/g/offsets/{tp.topic}/{tp.partition}", b"%d" % offset, make_parents=True)
-
-    def committed(self, tp):
-        path = f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
-        return int(self.operator.get_data(path).data) if self.operator.exists(path) else None
-
-    def driver(self, topics="t", **options):
-        given = {"zookeeper.connect": "m:1", "topics": topics, "group.id": "g", **options}
-        parsed = parse_message_options(given)
-        self.store = MemoryStore(self.server)
-        driver = StreamDriver(parsed, Reachable(parsed, self.store, self.brokers, self.brokers))
-        driver.open()
-        return driver
 
 
 @pytest.fixture
@@ -219,7 +146,7 @@ def test_a_log_end_that_is_lower_for_a_while_is_waited_for(scene, caplog):
     again = driver.advance(end, None)
     assert planned(driver, end, again) == [(A, 20_500, 20_510)]
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "t/0: its log ends at 20000, before 20500 where it goes on: asked again for 60 s"
+        "t/0: its log ends at 20000, before the wanted 20500: asked again for 60 s"
     ]
 
 

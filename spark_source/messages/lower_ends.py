@@ -1,0 +1,52 @@
+"""Log ends that lie before what the log is known to have reached: they are asked for again, for a while.
+
+A broker that was killed says for some seconds after its start that its log ends where it had noted last, and for longer
+if a follower does not come back. Messages behind this end are not lost, and a range that ends there would lack them.
+From 2.2 on a leader that is not sure gives no end at all (KIP-207); then the question is repeated, see Cluster.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from rebalance.clock import Clock
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_S = 0.5
+
+Offsets = Mapping[TopicPartition, int]
+Seen = TypeVar("Seen")
+
+
+def look_until_reached(
+    look: Callable[[], tuple[Seen, Offsets, Offsets]], patience_s: float, clock: Clock
+) -> tuple[Seen, dict[TopicPartition, int]]:
+    """Look again until each log ends where it is known to have ended at least, or did not for patience_s.
+
+    look: returns whatever it saw, where logs end, and what they have reached as far as that is known.
+    Returns: the last look; and of those logs that are still too short the lowest end that was said.
+    """
+    lower_since: dict[TopicPartition, float] = {}
+    lowest: dict[TopicPartition, int] = {}
+    while True:
+        seen, ends, reached = look()
+        lower = {tp: end for tp, end in ends.items() if end < reached.get(tp, end)}
+        now = clock.monotonic()
+        for tp in lower.keys() - lower_since.keys():
+            logger.warning(
+                "%s: its log ends at %d, before the wanted %d: asked again for %g s",
+                tp,
+                lower[tp],
+                reached[tp],
+                patience_s,
+            )
+        lower_since = {tp: lower_since.get(tp, now) for tp in lower}
+        lowest = {tp: min(end, lowest.get(tp, end)) for tp, end in lower.items()}
+        if all(now - since >= patience_s for since in lower_since.values()):
+            return seen, lowest
+        clock.wait(threading.Event(), _AGAIN_S)

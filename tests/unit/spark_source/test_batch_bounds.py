@@ -1,0 +1,69 @@
+"""Where a batch read begins and ends when brokers say for a while that a log is shorter than it is."""
+
+import logging
+
+import pytest
+
+from spark_source.messages.batch import find_bounds
+from spark_source.messages.options import parse_message_options
+from spark_source.messages.positions import to_ranges
+from tests.support.planned_cluster import Reachable, Scene
+from zk_layout.memory_store import MemoryStore
+from zk_layout.model import TopicPartition
+
+A = TopicPartition("t", 0)
+CUT = {"startingOffsets": '{"t":{"0":100}}', "endingOffsets": '{"t":{"0":20500}}'}
+
+
+@pytest.fixture
+def scene():
+    """The log of t/0 holds 0 to 20,500; the broker says 20,000 for 20 s."""
+    scene = Scene()
+    scene.topic("t", (0, 20_000))
+    scene.commit(A, 20_500)
+    scene.brokers.later[20.0] = lambda: scene.brokers.logs.update({A: (0, 20_500)})
+    return scene
+
+
+def read(scene, known_ends=(), needed_to=(), **options):
+    """The range that is read of t/0, what of it is lost, and how long that took."""
+    parsed = parse_message_options({"zookeeper.connect": "m:1", "topics": "t", **options})
+    store = MemoryStore(scene.server)
+    cluster = Reachable(parsed, store, scene.brokers, scene.brokers)
+    cluster.open()
+    ranges, lost = to_ranges(*find_bounds(parsed, cluster, [A], dict(known_ends), dict(needed_to)))
+    return [(each.start, each.end) for each in ranges], list(map(str, lost)), scene.brokers.now
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+@pytest.mark.parametrize(
+    ("options", "known_ends", "expected"),
+    [
+        pytest.param({"group.id": "g"}, {}, [], id="the group stands at its end"),
+        pytest.param(CUT, {}, [(100, 20_500)], id="a range is given"),
+        pytest.param({}, {A: 20_500}, [(0, 20_500)], id="the plan saw more"),
+    ],
+)
+def test_a_log_end_that_is_lower_for_a_while_is_neither_a_loss_nor_the_end(
+    scene, caplog, fail, options, known_ends, expected
+):
+    with caplog.at_level(logging.WARNING):
+        assert read(scene, known_ends, failOnDataLoss=fail, **options) == (expected, [], 20.0)
+    assert [record.message for record in caplog.records] == [
+        "t/0: its log ends at 20000, before the wanted 20500: asked again for 60 s"
+    ]
+
+
+def test_a_log_that_stays_shorter_is_a_loss_after_fetch_timeout(scene):
+    lost = ["t/0: 500 before 20500 are not there, the log holds 0 to 20000"]
+    assert read(scene, fetchTimeoutMs="10000", **CUT) == ([(100, 20_000)], lost, 10.0)
+    scene.brokers.now = 0.0
+    assert read(scene, {A: 20_500}, fetchTimeoutMs="10000") == ([(0, 20_000)], lost, 10.0)
+
+
+def test_a_task_does_not_wait_for_what_another_one_reads(scene):
+    assert read(scene, {A: 20_500}, {A: 10_000})[2] == 0.0
+
+
+def test_a_query_that_ends_before_the_end_of_the_log_does_not_wait_for_it(scene):
+    assert read(scene, {A: 20_500}, endingOffsets='{"t":{"0":300}}') == ([(0, 300)], [], 0.0)
