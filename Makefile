@@ -91,7 +91,7 @@ test-long: ## the same, and what shows a claim at more length: every combination
 check: style .venv/.dev ## style, types, unit tests and simulation, for the inner loop
 	@mkdir -p build
 	$(bin)/mypy --strict >build/types.log 2>&1 & types=$$!
-	$(bin)/pytest $(PYTEST_ARGS) tests/unit tests/simulation || failed=1
+	$(bin)/python -m tests.lanes --quick -m "not slow" $(PYTEST_ARGS) || failed=1
 	wait $$types || { cat build/types.log >&2; failed=1; }
 	exit $${failed:-0}
 

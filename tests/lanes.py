@@ -1,9 +1,10 @@
 """Runs every tier in two lanes, side by side, for most tests with servers wait more than they work.
 
-    python -m tests.lanes [PYTEST OPTIONS]
+    python -m tests.lanes [--quick] [PYTEST OPTIONS]
 
-The tiers that need nothing come first; if one of them fails, no server is started. Then each lane is a pytest of its
-own, with servers of its own. The first shows its progress; what the second printed follows when both have ended.
+The tiers that need nothing come first; if one of them fails, no server is started. --quick stops there. Each lane is a
+pytest of its own, with servers of its own. The first shows its progress; what the second printed follows when both
+have ended.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.support.tiers import QUICK_TIERS, TIERS
-
 ROOT = Path(__file__).resolve().parent.parent
+QUICK_LANES = (("unit",), ("simulation",))
+"""The tiers that need nothing."""
 LANES = (("contract", "integration"), ("interop", "chaos", "spark", "containers"))
 NOTHING_SELECTED = 5
 """pytest's exit code where a -k or a -m leaves no test of a lane."""
@@ -61,17 +62,26 @@ class Lane:
         return Counter({word.rstrip("s") if word.startswith("error") else word: int(number) for number, word in found})
 
 
+def side_by_side(lanes: list[Lane], tiers: tuple[tuple[str, ...], ...], options: list[str]) -> bool:
+    """Run a pytest for each group of tiers at the same time, and add each to the lanes. Returns: all went well."""
+    print(f"\nside by side: {'; '.join(', '.join(lane) for lane in tiers)}", flush=True)
+    first = len(lanes)
+    for lane_tiers in tiers:
+        lanes.append(Lane(lane_tiers[0], lane_tiers, options))
+    well = lanes[first].wait(shown=True)
+    for lane in lanes[first + 1 :]:
+        well &= lane.wait(shown=False)
+        print(f"\n{lane.log.read_text(encoding='utf-8', errors='replace')}")
+    return well
+
+
 def main(options: list[str]) -> int:
     """Run all; the last line has the sums of all lanes."""
+    quick = "--quick" in options
+    options = [option for option in options if option != "--quick"]
     lanes: list[Lane] = []
     try:
-        lanes.append(Lane("quick", tuple(tier for tier in TIERS if tier in QUICK_TIERS), options))
-        well = lanes[0].wait(shown=True)
-        if well:
-            print(f"\ntwo lanes side by side: {', '.join(LANES[0])}; and {', '.join(LANES[1])}", flush=True)
-            lanes += [Lane("shown", LANES[0], options), Lane("beside", LANES[1], options)]
-            well = lanes[1].wait(shown=True) & lanes[2].wait(shown=False)
-            print(f"\n{lanes[2].log.read_text(encoding='utf-8', errors='replace')}")
+        well = side_by_side(lanes, QUICK_LANES, options) and (quick or side_by_side(lanes, LANES, options))
     finally:
         for lane in lanes:
             lane.end()
