@@ -1,17 +1,14 @@
 """KafkaStream: the messages of one stream, as batches or one by one, behind a gate that a rebalance can shut.
 
-One thread at a time consumes a stream; the coordinator opens and shuts it for single partitions. A *chunk* is what a
-poll of the fetcher brought, or a part of it. Chunks wait until the user asks for messages; then one is the *hand*, and
-its messages are handed out. A message counts as consumed when the user comes back for the next one
+One thread at a time consumes a stream; the coordinator opens and shuts it for single partitions. What was fetched and
+what is in hand is in the ledger (hand.py). A message counts as consumed when the user comes back for the next one
 (delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM does it).
 
-The ledger holds both, and every change of it is one assignment. So an exception may strike the consuming thread
-anywhere (Ctrl-C, a soft time limit, no memory): a change is made or not made, and what was not handed out is handed out
-later. A poll that was struck is undone: the partitions are fetched again from behind what is in hand.
+Every change of the ledger is one assignment. So an exception may strike the consuming thread anywhere (Ctrl-C, a soft
+time limit, no memory): a change is made or not made, and what was not handed out is handed out later. A poll that was
+struck is undone: the partitions are fetched again from behind what is in hand.
 
-Handing out is one step of the interpreter as well. A loop's turn runs no code of ours: it takes from an iterator in C
-(portions), and what that iterator has left says what was handed out. A batch is handed out as one message is. What
-shuts the gate takes away what lets messages through, so that the loop ends where it stands. To look at the lease
+What shuts the gate takes away what lets messages through, so that the loop ends where it stands. To look at the lease
 (rebalance.lease) would cost more than all else that a message costs, so it is looked at before each run of messages
 that are iterated over. A run is one message; for a user who is done with many in a moment it is as many as that.
 
@@ -25,7 +22,6 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -33,8 +29,9 @@ from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages,
 from legacy_consumer.closing import Inside
 from legacy_consumer.errors import ConsumerTimeoutError, StreamInUseError
 from legacy_consumer.fetcher import Fetcher, Message
+from legacy_consumer.hand import Chunk, Hand, Ledger, Life
 from legacy_consumer.message_batch import MessageBatch
-from legacy_consumer.portions import ListPortion, Portion, left
+from legacy_consumer.portions import ListPortion
 from legacy_consumer.progress import Progress
 from rebalance.clock import Clock
 from zk_layout.errors import LegacyConsumerError
@@ -66,130 +63,6 @@ def this_thread() -> object:
     except AttributeError:
         _tokens.mine = object()
         return _tokens.mine
-
-
-class _Life:
-    """A partition as it is being fetched; a new one whenever fetching begins elsewhere. Compared by identity."""
-
-    __slots__ = ("epoch", "start")
-
-    def __init__(self, epoch: int, start: int) -> None:
-        self.epoch = epoch
-        self.start = start
-
-
-@dataclass(slots=True)  # frozen ones take three times as long to make
-class _Chunk:
-    """Messages that were fetched, and the lives that partitions had as their poll began. Never changed.
-
-    next_offsets: the position of each partition once all are consumed; it may name partitions without any message here.
-    """
-
-    messages: Sequence[Message]
-    next_offsets: Mapping[TopicPartition, int]
-    lives: Mapping[TopicPartition, _Life]
-
-    def offsets(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
-        """The positions after the messages from start to before stop."""
-        if stop == len(self.messages):
-            return self.next_offsets
-        some = self.messages[start:stop]
-        return some.next_offsets if isinstance(some, LazyMessages) else _next_offsets(some)
-
-    def first(self, count: int) -> _Chunk:
-        """The first messages of it."""
-        if count == len(self.messages):
-            return self
-        return _Chunk(self.messages[:count], self.offsets(0, count), self.lives)
-
-    def after(self, count: int) -> _Chunk:
-        """All but the first messages of it."""
-        return _Chunk(self.messages[count:], self.next_offsets, self.lives) if count else self
-
-    def without(self, gone: Collection[TopicPartition]) -> _Chunk:
-        """All but the messages of these partitions."""
-        if isinstance(self.messages, LazyMessages):
-            kept = self.messages.columns.without(gone)
-            return _Chunk(LazyMessages(kept), kept.next_offsets, self.lives)
-        messages = [message for message in self.messages if _partition_of(message) not in gone]
-        ends = {tp: offset for tp, offset in self.next_offsets.items() if tp not in gone}
-        return _Chunk(messages, ends, self.lives)
-
-    def columns(self) -> Sequence[Message]:
-        """The messages as what record_batch is quickest with."""
-        return self.messages.columns if isinstance(self.messages, LazyMessages) else self.messages
-
-
-class _Hand:
-    """A chunk that is being handed out: one message after the other, or as a whole."""
-
-    __slots__ = ("barred", "chunk", "holder", "noted", "portion", "portions", "seen", "seen_at", "whole")
-
-    def __init__(self, chunk: _Chunk, holder: object, *, whole: bool, now: float = 0.0) -> None:
-        self.chunk = chunk
-        self.holder = holder
-        self.whole = whole
-        self.portions: Sequence[Portion] | None = None
-        self.portion = 0
-        self.barred: set[TopicPartition] = set()
-        self.noted = 0
-        self.seen = 0
-        """How many messages had been handed out at seen_at: since then nobody has come back."""
-        self.seen_at = now
-
-    def idle_since(self, now: float) -> float:
-        """Since when the user has not come back, as far as looks at it tell."""
-        pulled = self.pulled()
-        if pulled != self.seen:
-            # the first message of a run, or a batch, was handed out when the hand was made
-            self.seen_at = now if self.seen or (pulled > 1 and not self.whole) else self.seen_at
-            self.seen = pulled
-        return self.seen_at
-
-    def pulled(self) -> int:
-        """How many messages were handed out."""
-        count = len(self.chunk.messages)
-        if self.portions is None:
-            return 0
-        still = sum(map(left, self.portions))
-        return count - still if not self.whole else 0 if still else count
-
-    def left_in_portion(self) -> int:
-        """How many are left of the messages that the last run is of."""
-        return left(self.portions[self.portion]) if self.portions is not None else 0
-
-    def given(self) -> int:
-        """How many of them the user is done with for sure: not the last one, or the batch, which is in hand."""
-        return 0 if self.whole else max(0, self.pulled() - 1)
-
-    def partitions_out(self) -> Collection[TopicPartition]:
-        """The partitions of the message or the batch that is in hand; only while the gate is shut."""
-        pulled = self.pulled()
-        if not pulled:
-            return ()
-        return self.chunk.next_offsets.keys() if self.whole else (_partition_of(self.chunk.messages[pulled - 1]),)
-
-    def run(self, most: int) -> tuple[list[object], Iterator[Message]] | None:
-        """A gate, and the next messages, at most so many, as far as it lets them through; None if none is left."""
-        if self.portions is None:
-            messages = self.chunk.messages
-            self.portions = messages.portions() if isinstance(messages, LazyMessages) else (ListPortion(messages),)
-        while self.portion < len(self.portions):
-            portion = self.portions[self.portion]
-            count = left(portion)
-            if count > 0:
-                gate = [portion.token] * min(most, count)
-                return gate, portion.through(iter(gate))
-            self.portion += 1
-        return None
-
-
-@dataclass(slots=True)
-class _Ledger:
-    """What was fetched and is not consumed yet: what is being handed out, and what waits. Never changed."""
-
-    hand: _Hand | None = None
-    waiting: tuple[_Chunk, ...] = ()
 
 
 class KafkaStream:
@@ -226,10 +99,10 @@ class KafkaStream:
         self._opened.set()
         self._never = threading.Event()
         # replaced, never changed: a poll notes the one that stood as it began
-        self._live: Mapping[TopicPartition, _Life] = {}
-        self._lives: dict[TopicPartition, _Life] = {}
+        self._live: Mapping[TopicPartition, Life] = {}
+        self._lives: dict[TopicPartition, Life] = {}
         """The last life of each partition that the fetcher was ever told of."""
-        self._ledger = _Ledger()
+        self._ledger = Ledger()
         self._is_poll_open = False
         self._is_drained_due = False
         self._least = 1
@@ -321,19 +194,19 @@ class KafkaStream:
         wanted = tuple(columns)
         check_columns(wanted)
 
-        def make(chunk: _Chunk) -> pa.RecordBatch:
+        def make(chunk: Chunk) -> pa.RecordBatch:
             return record_batch(chunk.columns(), wanted)
 
         return self._wholes(_checked_count(max_messages), _checked_timeout(timeout), make, as_columns=True)
 
     def _wholes(
-        self, most: int, timeout: float | None, make: Callable[[_Chunk], Handed], *, as_columns: bool
+        self, most: int, timeout: float | None, make: Callable[[Chunk], Handed], *, as_columns: bool
     ) -> Iterator[Handed]:
         # a generator, so that users can close it
         yield from chain.from_iterable(self._whole_runs(most, timeout, make, as_columns=as_columns))
 
     def _whole_runs(
-        self, most: int, timeout: float | None, make: Callable[[_Chunk], Handed], *, as_columns: bool
+        self, most: int, timeout: float | None, make: Callable[[Chunk], Handed], *, as_columns: bool
     ) -> Iterator[Iterator[Handed]]:
         while (hand := self._advance(most, timeout, whole=True, as_columns=as_columns)) is not None:
             made = make(hand.chunk)
@@ -353,7 +226,7 @@ class KafkaStream:
     def begin(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Hand out messages of these partitions from their positions on."""
         with self._lock:
-            self._open({tp: _Life(epochs[tp], position) for tp, position in positions.items()})
+            self._open({tp: Life(epochs[tp], position) for tp, position in positions.items()})
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
         """Take a stop back: hand out again, from behind what is in hand, which counts as if nothing had been."""
@@ -363,7 +236,7 @@ class KafkaStream:
     def restart(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Hand out from elsewhere; what is stopped stays so, and what is in hand does not count any more."""
         with self._lock:
-            lives = {tp: _Life(epochs[tp], position) for tp, position in positions.items()}
+            lives = {tp: Life(epochs[tp], position) for tp, position in positions.items()}
             self._lives.update(lives)
             flowing = self._live.keys() & lives.keys()
             self._shut(flowing)
@@ -388,7 +261,7 @@ class KafkaStream:
             self._interrupt()
             hand.barred.update(tp for tp in hand.partitions_out() if tp in going)
 
-    def _open(self, lives: Mapping[TopicPartition, _Life]) -> None:
+    def _open(self, lives: Mapping[TopicPartition, Life]) -> None:
         self._lives.update(lives)
         self._live = {**self._live, **lives}
         self._fetcher.assign({tp: life.start for tp, life in lives.items()})
@@ -400,7 +273,7 @@ class KafkaStream:
             self._interrupt()
             self._note(hand, hand.given())
         in_hand = hand.chunk.offsets(hand.noted, hand.pulled()) if hand is not None else {}
-        lives: dict[TopicPartition, _Life] = {}
+        lives: dict[TopicPartition, Life] = {}
         for tp in partitions:
             known = self._progress.get(tp)
             if known is None:
@@ -409,7 +282,7 @@ class KafkaStream:
             if hand is not None and tp in in_hand and hand.chunk.lives[tp].epoch == known.epoch:
                 start = in_hand[tp]
                 hand.barred.discard(tp)
-            lives[tp] = _Life(known.epoch, start)
+            lives[tp] = Life(known.epoch, start)
         self._fetcher.unassign(lives.keys())
         self._open(lives)
 
@@ -492,7 +365,7 @@ class KafkaStream:
 
     def _advance(
         self, most: int, timeout: float | None, *, whole: bool = False, as_columns: bool = False
-    ) -> _Hand | None:
+    ) -> Hand | None:
         """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
         me = threading.current_thread()
         with self._inside:
@@ -512,7 +385,7 @@ class KafkaStream:
             self._rival = None
             self._user = me
 
-    def _next_hand(self, most: int, timeout: float | None, *, whole: bool, as_columns: bool) -> _Hand | None:
+    def _next_hand(self, most: int, timeout: float | None, *, whole: bool, as_columns: bool) -> Hand | None:
         self._come_back()
         if self._is_poll_open:
             self._undo_poll()
@@ -539,7 +412,7 @@ class KafkaStream:
             slice_s = max(0.0, min(_SLICE_S, limit - waited))
             if waited >= limit:
                 if timeout is not None:
-                    return _Hand(_Chunk((), {}, {}), None, whole=whole)
+                    return Hand(Chunk((), {}, {}), None, whole=whole)
                 raise ConsumerTimeoutError(self._consumer_timeout_ms)
         return None
 
@@ -548,12 +421,12 @@ class KafkaStream:
             return timeout
         return None if self._consumer_timeout_ms < 0 else self._consumer_timeout_ms / 1000
 
-    def _goes_on(self, hand: _Hand) -> bool:
+    def _goes_on(self, hand: Hand) -> bool:
         """Whether the next of these may be handed out."""
         # The lease first: what was lost with a session is interrupted before the next one can be leased.
         return self._may_hand_out() and not self._interrupted and hand is self._ledger.hand
 
-    def _through_gate(self, hand: _Hand, most: int) -> Iterator[Message] | None:
+    def _through_gate(self, hand: Hand, most: int) -> Iterator[Message] | None:
         """The next of these, at most so many, until the gate is shut; None if it is, or if none is left."""
         if not self._goes_on(hand) or (taken := hand.run(most)) is None:
             return None
@@ -571,7 +444,7 @@ class KafkaStream:
                 self._put_back(hand, hand.pulled())
         self._tell_drained()
 
-    def _put_back(self, hand: _Hand, consumed: int) -> None:
+    def _put_back(self, hand: Hand, consumed: int) -> None:
         """So many of the messages in hand are consumed; nothing is in hand any more, and the rest waits."""
         with self._lock:
             if hand is not self._ledger.hand:
@@ -581,7 +454,7 @@ class KafkaStream:
             if consumed < len(hand.chunk.messages):
                 waiting = (hand.chunk.after(consumed), *waiting)
             self._is_drained_due |= bool(hand.barred)
-            self._ledger = _Ledger(None, waiting)
+            self._ledger = Ledger(None, waiting)
 
     def _tell_drained(self) -> None:
         if self._is_drained_due:
@@ -608,7 +481,7 @@ class KafkaStream:
             messages = LazyMessages(batch) if isinstance(batch, ColumnSequence) else batch.messages()
             with self._lock:
                 ledger = self._ledger
-                self._ledger = _Ledger(ledger.hand, (*ledger.waiting, _Chunk(messages, batch.next_offsets, lives)))
+                self._ledger = Ledger(ledger.hand, (*ledger.waiting, Chunk(messages, batch.next_offsets, lives)))
         self._is_poll_open = False
 
     def _undo_poll(self) -> None:
@@ -618,7 +491,7 @@ class KafkaStream:
             self._fetch_again(self._live.keys())
         self._is_poll_open = False
 
-    def _take(self, most: int, *, whole: bool, as_columns: bool) -> _Hand | None:
+    def _take(self, most: int, *, whole: bool, as_columns: bool) -> Hand | None:
         """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
         with self._lock:
             # before the look at what an interruption leaves, so that none which comes meanwhile is undone
@@ -636,42 +509,32 @@ class KafkaStream:
                     return self._take_in_hand(chunk, behind, most, whole=whole, as_columns=as_columns)
                 # a fetcher says so where it put partitions whose position was not known, or lay outside the log
                 self._count_consumed(chunk.next_offsets, chunk.lives)
-                self._ledger = _Ledger(None, tuple(behind))
+                self._ledger = Ledger(None, tuple(behind))
             return None
 
-    def _is_live(self, tp: TopicPartition, lives: Mapping[TopicPartition, _Life]) -> bool:
+    def _is_live(self, tp: TopicPartition, lives: Mapping[TopicPartition, Life]) -> bool:
         life = self._live.get(tp)
         return life is not None and life is lives.get(tp)
 
-    def _take_in_hand(
-        self, chunk: _Chunk, behind: Sequence[_Chunk], most: int, *, whole: bool, as_columns: bool
-    ) -> _Hand:
+    def _take_in_hand(self, chunk: Chunk, behind: Sequence[Chunk], most: int, *, whole: bool, as_columns: bool) -> Hand:
         count = min(most, len(chunk.messages))
         if as_columns and isinstance(chunk.messages, LazyMessages):
             count = chunk.messages.columns.first(most)
-        hand = _Hand(chunk.first(count), self._holder(), whole=whole, now=self._clock.monotonic())
+        hand = Hand(chunk.first(count), self._holder(), whole=whole, now=self._clock.monotonic())
         rest = (chunk.after(count),) if count < len(chunk.messages) else ()
-        self._ledger = _Ledger(hand, (*rest, *behind))
+        self._ledger = Ledger(hand, (*rest, *behind))
         return hand
 
-    def _note(self, hand: _Hand, count: int) -> None:
+    def _note(self, hand: Hand, count: int) -> None:
         if count > hand.noted:
             self._count_consumed(hand.chunk.offsets(hand.noted, count), hand.chunk.lives)
             hand.noted = count
 
-    def _count_consumed(self, offsets: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, _Life]) -> None:
+    def _count_consumed(self, offsets: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life]) -> None:
         self._progress.note_consumed(offsets, {tp: lives[tp].epoch for tp in offsets if tp in lives})
 
 
-def _partition_of(message: Message) -> TopicPartition:
-    return TopicPartition(message.topic(), message.partition())
-
-
-def _next_offsets(messages: Sequence[Message]) -> Mapping[TopicPartition, int]:
-    return {_partition_of(message): message.offset() + 1 for message in messages}
-
-
-def _own_messages(chunk: _Chunk) -> Sequence[Message]:
+def _own_messages(chunk: Chunk) -> Sequence[Message]:
     """For the user to keep and to change."""
     messages = chunk.messages
     return MessageBatch(messages if isinstance(messages, LazyMessages) else list(messages))
