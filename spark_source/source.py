@@ -5,6 +5,8 @@ Spark imports this into several Python workers for every query, so each part is 
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from spark_source.offset_write import ZkOffsetsWriter
 
 
+logger = logging.getLogger(__name__)
+
 REDACTION = "spark.sql.redaction.options.regex"
 
 
@@ -39,7 +43,8 @@ def register(spark: SparkSession) -> None:
 
     Extends what the session hides of options in plans and in Spark's event log (spark.sql.redaction.options.regex) by
     secrets whose names Spark does not know. Makes the session the active one of the calling thread, for writes look
-    formats up there: a thread of Python's own calls register again. The executors need this package installed.
+    formats up there: a thread of Python's own calls register again. The executors need this package installed, or
+    brought by --py-files.
     """
     hidden = spark.conf.get(REDACTION, "") or ""
     if HIDDEN_OPTIONS not in hidden:
@@ -47,8 +52,25 @@ def register(spark: SparkSession) -> None:
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:  # there is none with Spark Connect
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
+        _let_streams_find_py_files()
     spark.dataSource.register(ZkOffsets)
     spark.dataSource.register(ZkMessages)
+
+
+def _let_streams_find_py_files() -> None:
+    """The worker that plans a stream looks for --py-files where Spark does not put them (seen with 4.3.0).
+
+    It looks into a folder streaming_job within the folder where they are.
+    """
+    from pyspark import SparkFiles
+
+    missing = Path(SparkFiles.getRootDirectory(), "streaming_job")
+    try:
+        missing.symlink_to(".", target_is_directory=True)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        logger.warning("streams will not find what --py-files brought: no link can be made at %s: %s", missing, error)
 
 
 class ZkOffsets(DataSource):

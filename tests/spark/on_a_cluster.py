@@ -67,24 +67,6 @@ class Steps:
         executors = sorted({row[3] for row in found})
         return sorted((group, partition, lag, executors.index(pid)) for group, partition, lag, pid in found)
 
-    def offsets_stream(self) -> list:
-        rows = self.read_once("zk_offsets", groups=f"{self.told['group']}*")
-        return sorted((row["group"], row["partition"], row["committed_offset"], row["lag"]) for row in rows)
-
-    def offsets_written(self) -> list:
-        group = f"written-{self.told['group']}"
-        frame = self.spark.range(2).selectExpr(
-            f"'{group}' as group",
-            f"'{self.told['topic']}' as topic",
-            "cast(id as int) as partition",
-            "id + 3 as offset",
-        )
-        options = {"zookeeper.connect": self.told["zookeeper"], "backupFolder": str(self.folder)}
-        frame.write.format("zk_offsets").options(**options).mode("append").save()
-        return sorted(
-            (row["partition"], row["committed_offset"]) for row in self.read("zk_offsets", groups=group).collect()
-        )
-
     def messages_by_listener(self) -> dict:
         found = {}
         for name, security in self.told["security"].items():
