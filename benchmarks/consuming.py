@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -62,10 +62,16 @@ class ConsumingStage:
         command = own_program(program, *arguments)
         return output_of(ServerProcess(name, command, self._workspace, self._workspace.folder / f"{name}.log"))
 
-    def java(self, main: str, *arguments: str) -> str:
+    def java(self, main: str, *arguments: str, flags: Sequence[str] = ()) -> str:
         """Run one of Kafka's programs to its end; its output."""
         self._runs += 1
-        return output_of(self.kafka.start_java(f"benchmark-{self._runs}", main, *arguments))
+        return output_of(self.kafka.start_java(f"benchmark-{self._runs}", main, *arguments, flags=flags))
+
+    def properties(self, *lines: str) -> tuple[str, str]:
+        """Arguments that give one of Kafka's consumers these settings."""
+        path = self._workspace.folder / "consumer.properties"
+        path.write_text("\n".join(lines) + "\n", encoding="ascii")
+        return "--consumer.config", str(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +178,12 @@ def _figures(output: str) -> Figures:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPerformance:
-    """Kafka's own tool, over its Scala consumer or the newer Java one."""
+    """Kafka's own tool, over its Scala consumer or the newer Java one, with the settings that an expert would choose.
+
+    By turns on one machine, four rounds: the newer consumer made 3.0 million messages a second as the tool comes, 3.4
+    with larger fetches and no bound of 500 messages on a poll, and 3.9 with a heap of which the collector seldom has to
+    clean anything as well. The parallel collector made 3.5.
+    """
 
     consumer: Literal["scala", "jvm_new"]
 
@@ -183,11 +194,12 @@ class ConsumerPerformance:
         """Messages a second, by the tool's own clock."""
         where = {
             "scala": ("--zookeeper", stage.kafka.zookeeper_connect),
-            "jvm_new": ("--broker-list", stage.kafka.bootstrap_servers),
+            "jvm_new": ("--broker-list", stage.kafka.bootstrap_servers, *stage.properties("max.poll.records=100000")),
         }[self.consumer]
         output = stage.java(
             "kafka.tools.ConsumerPerformance",
-            *where, "--topic", _TOPIC, "--messages", str(stage.messages), "--threads", "1",
+            *where, "--topic", _TOPIC, "--messages", str(stage.messages), "--threads", "1", "--fetch-size", "4194304",
+            flags=("-Xms1g", "-Xmx1g"),
         )  # fmt: skip
         row = next(line for line in reversed(output.splitlines()) if line.count(", ") in (5, 6, 9))
         columns = row.split(", ")
