@@ -28,11 +28,11 @@ if TYPE_CHECKING:
         StreamInUseError,
     )
     from legacy_consumer.fetcher import Message
+    from legacy_consumer.kafka_stream import KafkaStream
     from legacy_consumer.listener import RebalanceListener
     from legacy_consumer.offsets import CommitResult
     from legacy_consumer.progress import Committed, PartitionProgress
     from legacy_consumer.simple_consumer import SimpleConsumer
-    from legacy_consumer.stream import KafkaStream
     from rebalance.coordinator import Status
     from rebalance.machine import Phase
     from rebalance.subscription import Blacklist, Whitelist
@@ -85,7 +85,7 @@ __getattr__, __dir__ = lazy_names(
         "legacy_consumer.listener",
         "legacy_consumer.offsets",
         "legacy_consumer.progress",
-        "legacy_consumer.stream",
+        "legacy_consumer.kafka_stream",
         "legacy_consumer.simple_consumer",
         "legacy_consumer.connector",
     ),

@@ -20,7 +20,7 @@ from legacy_consumer.errors import OffsetsNotCommittedError
 from legacy_consumer.offsets import Commit, CommitResult, OffsetStore, RetrySettings
 from legacy_consumer.offsets.retries import explicit_commit, last_commit
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from zk_layout.errors import LegacyConsumerError, ZooKeeperError
 from zk_layout.model import TopicPartition
 
@@ -54,7 +54,7 @@ class Committer:
         *,
         offsets: OffsetStore,
         progress: Progress,
-        streams: Callable[[], Collection[KafkaStream]],
+        streams: Callable[[], Collection[GatedStream]],
         session_id: Callable[[], int],
         adopt: Callable[[Mapping[TopicPartition, Committed]], None],
         on_unowned: Callable[[], None],
@@ -176,7 +176,7 @@ class Committer:
         with self._lock:
             for stream in self._streams():
                 if with_in_hand_of is not None and stream.is_held_by(with_in_hand_of):
-                    stream.acknowledge()
+                    stream.come_back()
                 else:
                     stream.note_progress()
             changes = self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged)

@@ -41,6 +41,7 @@ from legacy_consumer.errors import (
 )
 from legacy_consumer.fetcher import FetcherFactory
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
+from legacy_consumer.kafka_stream import KafkaStream
 from legacy_consumer.librdkafka import open_group_offsets
 from legacy_consumer.listener import RebalanceListener
 from legacy_consumer.offsets import (
@@ -56,7 +57,7 @@ from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.owning_process import OwningProcess
 from legacy_consumer.progress import PartitionProgress, Progress
 from legacy_consumer.reset_requests import ResetFollower
-from legacy_consumer.stream import KafkaStream, this_thread
+from legacy_consumer.stream import GatedStream, this_thread
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS, Dialect
 from rebalance.assignors.once import assign_once
@@ -94,6 +95,22 @@ _CLOSING_PATIENCE_S = 2.0
 """How long a thread waits for another one that frees what a member used."""
 
 
+class _Streams:
+    """Which stream a partition's messages go to (stream_delivery.Streams)."""
+
+    def __init__(self) -> None:
+        self.by_key: Mapping[tuple[str | None, int], GatedStream] = {}
+
+    def all(self) -> Collection[GatedStream]:
+        """Every stream of the connector."""
+        return self.by_key.values()
+
+    def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> GatedStream:
+        """A static subscription has streams of its own for each topic, a filter shares them among all."""
+        static = self.by_key.get((tp.topic, thread.thread))
+        return static if static is not None else self.by_key[None, thread.thread]
+
+
 class ConsumerConnector:
     """A member of the group `group.id`, in ZooKeeper at `zookeeper.connect`.
 
@@ -129,7 +146,7 @@ class ConsumerConnector:
         self._fetchers = fetchers
         self.consumer_id = make_consumer_id(self._config.group_id, self._config.consumer_id, self._clock)
         self._progress = Progress()
-        self._streams: dict[tuple[str | None, int], KafkaStream] = {}
+        self._streams = _Streams()
         self._coordinator: Coordinator | None = None
         self._closed = False
         self._ending = False
@@ -157,7 +174,7 @@ class ConsumerConnector:
             offsets=self._offsets,
             progress=self._progress,
             log_offsets=self._fetchers.log_offsets,
-            streams=self,
+            streams=self._streams,
             session_id=self._session_of_claims,
             on_unowned=self._doubt_ownership,
         )
@@ -190,7 +207,7 @@ class ConsumerConnector:
         subscription = tuple(topic_counts.items())
         with self._inside:
             self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
-        return {topic: [self._streams[topic, n] for n in range(count)] for topic, count in topic_counts.items()}
+        return {topic: [self._face(topic, n) for n in range(count)] for topic, count in topic_counts.items()}
 
     def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[KafkaStream]:
         """Join with this many streams for all topics that a Whitelist or Blacklist lets through, now and later.
@@ -201,7 +218,7 @@ class ConsumerConnector:
         check_count(streams, "streams")
         with self._inside:
             self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
-        return [self._streams[None, n] for n in range(streams)]
+        return [self._face(None, n) for n in range(streams)]
 
     def set_rebalance_listener(self, listener: RebalanceListener) -> None:
         """Hook into rebalances. Raises: MessageStreamsExistError when the streams exist already; ConfigError."""
@@ -261,7 +278,7 @@ class ConsumerConnector:
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
         """Consumed and committed offsets of the partitions that are mine."""
         with self._inside:
-            for stream in self.all():
+            for stream in self._streams.all():
                 stream.note_progress()
             return self._progress.snapshot()
 
@@ -271,7 +288,7 @@ class ConsumerConnector:
         if self._coordinator is None:
             return Vitals(False, 0.0, False)
         vitals = self._coordinator.vitals
-        in_hand_s = max((stream.in_hand_s() for stream in self.all()), default=0.0)
+        in_hand_s = max((stream.in_hand_s() for stream in self._streams.all()), default=0.0)
         return replace(vitals, leased=vitals.runs and self._lease.holds(), in_hand_s=in_hand_s)
 
     @property
@@ -287,7 +304,7 @@ class ConsumerConnector:
             committer.commits,
             committer.failed_commits,
             committer.foreign_commits,
-            sum(stream.fetch_errors for stream in self.all()),
+            sum(stream.fetch_errors for stream in self._streams.all()),
             self._delivery.listener_errors,
         )
 
@@ -322,7 +339,7 @@ class ConsumerConnector:
         A signal handler may call it at any time. Streams that do not exist yet end as soon as they do.
         """
         self._ending = True
-        for stream in self.all():
+        for stream in self._streams.all():
             stream.end()
 
     def shutdown(self, timeout: float | None = None) -> None:
@@ -345,7 +362,7 @@ class ConsumerConnector:
             return
         timeout_s = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else leaving_time(timeout)
         self._closed = True
-        if self._inside.depth or any(stream.is_inside() for stream in self.all()):
+        if self._inside.depth or any(stream.is_inside() for stream in self._streams.all()):
             # what the signal interrupted may hold locks, and goes on only when this returns
             threading.Thread(target=self._leave_quietly, args=(timeout_s,), name=f"{self.consumer_id}-shutdown").start()
             return
@@ -371,7 +388,7 @@ class ConsumerConnector:
             self._leave(timeout_s)
 
     def _close_streams(self) -> None:
-        Closing(self.consumer_id, [stream.close for stream in self.all()]).run(_CLOSING_PATIENCE_S)
+        Closing(self.consumer_id, [stream.close for stream in self._streams.all()]).run(_CLOSING_PATIENCE_S)
 
     def _call_closers(self) -> None:
         with self._lock:
@@ -392,18 +409,10 @@ class ConsumerConnector:
             if exc is None:
                 raise
 
-    # Which stream a partition's messages go to (stream_delivery.Streams).
-
-    def all(self) -> Collection[KafkaStream]:
-        """Every stream of this connector."""
-        return self._streams.values()
-
-    def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> KafkaStream:
-        """A static subscription has streams of its own for each topic, a filter shares them among all."""
-        static = self._streams.get((tp.topic, thread.thread))
-        return static if static is not None else self._streams[None, thread.thread]
-
     # Inside.
+
+    def _face(self, topic: str | None, number: int) -> KafkaStream:
+        return KafkaStream(self._streams.by_key[topic, number])
 
     def _doubt_ownership(self) -> None:
         if self._coordinator is not None:
@@ -450,10 +459,10 @@ class ConsumerConnector:
                 self._check_open()
                 self._coordinator = coordinator
                 # replaced, never changed: a signal handler goes over them
-                self._streams = {key: self._make_stream(coordinator) for key in streams}
+                self._streams.by_key = {key: self._make_stream(coordinator) for key in streams}
             if self._ending:
                 self.end_streams()
-            for stream in self.all():
+            for stream in self._streams.all():
                 # before the first claim: a partition that is owned while the decoder compiles stands still
                 stream.prepare()
             coordinator.start()
@@ -629,8 +638,8 @@ class ConsumerConnector:
         )
         return DualOffsetStore(zookeeper, kafka) if config.dual_commit_enabled else kafka
 
-    def _make_stream(self, coordinator: Coordinator) -> KafkaStream:
-        return KafkaStream(
+    def _make_stream(self, coordinator: Coordinator) -> GatedStream:
+        return GatedStream(
             fetcher=self._fetchers.fetcher(),
             progress=self._progress,
             clock=self._clock,

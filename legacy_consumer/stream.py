@@ -1,4 +1,4 @@
-"""KafkaStream: the messages of one stream, as batches or one by one, behind a gate that a rebalance can shut.
+"""GatedStream: the messages of one stream, as batches or one by one, behind a gate that a rebalance can shut.
 
 One thread at a time consumes a stream; the coordinator opens and shuts it for single partitions. What was fetched and
 what is in hand is in the ledger (hand.py). A message counts as consumed when the user comes back for the next one
@@ -65,12 +65,8 @@ def this_thread() -> object:
         return _tokens.mine
 
 
-class KafkaStream:
-    """The messages of one consumer thread id. Iterate over it, or over batches().
-
-    One thread at a time: a second one that asks while the first waits for messages is given a StreamInUseError. Threads
-    may take turns; whoever comes back for the next message says that the former one is done.
-    """
+class GatedStream:
+    """A stream as the coordinator, the commits and its user (through KafkaStream) use it."""
 
     def __init__(
         self,
@@ -119,14 +115,7 @@ class KafkaStream:
     # For users.
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages, one by one, until the connector is shut down.
-
-        Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError;
-        StreamInUseError if another thread is waiting for messages of this stream.
-
-        The stream is sound after an error, but the iterator that raised it is over: go on with another `for` over the
-        stream, or with next(stream), which may be called again after any error as the next() of a Java iterator may.
-        """
+        """See KafkaStream, as for all that users call."""
         return chain.from_iterable(self._runs())
 
     def _runs(self) -> Iterator[Iterator[Message]]:
@@ -139,11 +128,7 @@ class KafkaStream:
                 looked_at = now
 
     def __next__(self) -> Message:
-        """The next message; see __iter__.
-
-        A call that waits while another thread asks too raises as well: after asyncio.wait_for(to_thread(next, stream))
-        timed out nobody takes the answer of the thread that still waits.
-        """
+        """See KafkaStream."""
         while True:
             hand = self._ledger.hand
             messages = self._through_gate(hand, 1) if hand is not None and not hand.whole else None
@@ -165,14 +150,7 @@ class KafkaStream:
                 raise
 
     def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
-        """Sequences of up to max_messages messages, until the connector is shut down.
-
-        A batch is the user's own: it may be changed, and counts as a whole whatever becomes of it.
-
-        timeout: seconds to wait for a batch; when none came an empty one is handed out, so that the caller can see to
-        other things. None = consumer.timeout.ms decides.
-        Raises: as __iter__; at the call TypeError and ValueError.
-        """
+        """See KafkaStream."""
         return self._wholes(_checked_count(max_messages), _checked_timeout(timeout), _own_messages, as_columns=False)
 
     def arrow_batches(
@@ -181,16 +159,7 @@ class KafkaStream:
         timeout: float | None = None,
         columns: Collection[str] = COLUMNS,
     ) -> Iterator[pa.RecordBatch]:
-        """Arrow record batches of up to max_messages messages, until the connector is shut down.
-
-        Columns: key, value (binary), topic (dictionary of strings), partition (int32), offset (int64), timestamp (ms,
-        UTC, null if there is none), timestampType (int32); name them to get fewer, or "headers" too. A batch is as
-        large as what a broker sent of a partition, about fetch.message.max.bytes. The fastest way where the columnar
-        fetcher fetches: see docs/fetching.md.
-
-        timeout: as for batches; then a batch without rows is handed out.
-        Raises: as batches; ValueError for an unknown column; ConfigError if pyarrow is not installed.
-        """
+        """See KafkaStream."""
         wanted = tuple(columns)
         check_columns(wanted)
 
@@ -315,10 +284,6 @@ class KafkaStream:
         """Whether the calling thread waits for messages here: it is a signal handler that asks. Takes no lock."""
         return self._inside.depth > 0
 
-    def acknowledge(self) -> None:
-        """The user says that what is in hand is done; what was not handed out yet goes back to the gate."""
-        self._come_back()
-
     def let_go(self) -> None:
         """Wait no longer for what is in hand, and do not count it as consumed: its user is the one who waits."""
         with self._lock:
@@ -386,7 +351,7 @@ class KafkaStream:
             self._user = me
 
     def _next_hand(self, most: int, timeout: float | None, *, whole: bool, as_columns: bool) -> Hand | None:
-        self._come_back()
+        self.come_back()
         if self._is_poll_open:
             self._undo_poll()
         hand = self._take(most, whole=whole, as_columns=as_columns)
@@ -434,8 +399,8 @@ class KafkaStream:
         self._gate, messages = taken
         return None if self._interrupted else messages
 
-    def _come_back(self) -> None:
-        """The user is back: what was in hand is consumed, what was not handed out of it waits at the gate again."""
+    def come_back(self) -> None:
+        """What was in hand is consumed, for its user is back or says so; what was not handed out of it waits again."""
         with self._lock:
             hand = self._ledger.hand
             if hand is not None:

@@ -18,7 +18,7 @@ from legacy_consumer.listener import RebalanceListener
 from legacy_consumer.listener_calls import BoundedCall, Hook, ListenerCalls
 from legacy_consumer.offsets import OffsetStore, RetrySettings
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from rebalance.errors import PartlyBegunError
 from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -50,11 +50,11 @@ class DeliverySettings:
 class Streams(Protocol):
     """Which stream a partition's messages go to."""
 
-    def all(self) -> Collection[KafkaStream]:
+    def all(self) -> Collection[GatedStream]:
         """Every stream of the connector."""
         ...
 
-    def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> KafkaStream:
+    def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> GatedStream:
         """The stream of one of my threads."""
         ...
 
@@ -81,7 +81,7 @@ class StreamDelivery:
         self._calls: ListenerCalls | None = None
         self._close_by = float("inf")
         self._buried: set[str] = set()
-        self._running: dict[TopicPartition, KafkaStream] = {}
+        self._running: dict[TopicPartition, GatedStream] = {}
         self.listener: RebalanceListener | None = None
         self.committer = Committer(
             CommitSettings(settings.group, settings.consumer_id, settings.adopt_foreign_commits, settings.retries),
@@ -115,7 +115,7 @@ class StreamDelivery:
         committed: Mapping[TopicPartition, Committed],
     ) -> None:
         starts = self._starting_positions(committed)
-        by_stream: dict[KafkaStream, dict[TopicPartition, int]] = {}
+        by_stream: dict[GatedStream, dict[TopicPartition, int]] = {}
         epochs: dict[TopicPartition, int] = {}
         for tp, thread in claimed.items():
             position = starts[tp]
@@ -235,8 +235,8 @@ class StreamDelivery:
     def _reset_position(self) -> int:
         return EARLIEST if self._settings.reset_to_earliest else LATEST
 
-    def _by_stream(self, partitions: Iterable[TopicPartition]) -> dict[KafkaStream, list[TopicPartition]]:
-        grouped: dict[KafkaStream, list[TopicPartition]] = {}
+    def _by_stream(self, partitions: Iterable[TopicPartition]) -> dict[GatedStream, list[TopicPartition]]:
+        grouped: dict[GatedStream, list[TopicPartition]] = {}
         for tp in partitions:
             stream = self._running.get(tp)
             if stream is not None:

@@ -15,7 +15,7 @@ from legacy_consumer.cli.ending import Ending
 from legacy_consumer.cli.message_lines import Lines
 from legacy_consumer.connector import ConsumerConnector
 from legacy_consumer.fetcher import Message
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.kafka_stream import KafkaStream
 from rebalance.clock import Clock, SystemClock
 
 _BATCH = 1000

@@ -23,9 +23,9 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import gather
 from legacy_consumer.connector import ConsumerConnector
 from legacy_consumer.errors import BrokersUnavailableError, NoSuchTopicError
+from legacy_consumer.kafka_stream import KafkaStream
 from legacy_consumer.metrics import serve
 from legacy_consumer.nodes.awaiting import await_cluster
-from legacy_consumer.stream import KafkaStream
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from zk_layout.errors import NoNodeError
 from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath

@@ -8,7 +8,7 @@ from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
 from legacy_consumer.reset_requests import ResetFollower
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS
 from rebalance.coordinator import Coordinator, Periods
@@ -181,7 +181,7 @@ class OurMember:
         for topic, count in subscription.items():
             for thread in range(count):
                 clock = PatientClock(world.clock)
-                stream = KafkaStream(
+                stream = GatedStream(
                     fetcher=SimulatedFetcher(world.kafka, clock, partial(world.interlude, self)),
                     progress=self.progress,
                     clock=clock,

@@ -9,7 +9,7 @@ import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from tests.support.fake_kafka import FakeBatch, FakeFetcher, FakeKafka, FakeMessage
 from tests.support.group_members import FakeClock
 from zk_layout.model import TopicPartition
@@ -33,7 +33,7 @@ class Rig:
         self.kafka = FakeKafka()
         self.fetcher = FakeFetcher(self.kafka)
         self.progress = Progress()
-        self.stream = KafkaStream(
+        self.stream = GatedStream(
             fetcher=self.fetcher,
             progress=self.progress,
             clock=TickingClock(),

@@ -254,7 +254,7 @@ def test_a_signal_handler_can_end_the_streams_whatever_it_interrupts(cluster):
     for message in stream:
         seen.append(message.offset())
         if len(seen) == 3:
-            with stream._lock:
+            with stream._stream._lock:
                 connector.end_streams()
     assert seen == [0, 1, 2]
     connector.shutdown()

@@ -222,14 +222,14 @@ def test_a_signal_handler_may_shut_down_while_its_thread_waits_for_messages():
         for message in stream:
             took.append(message.offset())
 
-    may = stream._may_hand_out
+    may = stream._stream._may_hand_out
 
     def handle_once():
-        if len(took) == 20 and stream.is_inside() and not member.connector._closed:
+        if len(took) == 20 and stream._stream.is_inside() and not member.connector._closed:
             member.connector.shutdown()
         return may()
 
-    stream._may_hand_out = handle_once
+    stream._stream._may_hand_out = handle_once
     thread = threading.Thread(target=consume, daemon=True)
     thread.start()
     thread.join(60)

@@ -4,7 +4,7 @@ import contextlib
 
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.clock import SystemClock
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
@@ -29,7 +29,7 @@ class Setup:
         self.kafka = FakeKafka()
         self.kafka.produce(TP, 10)
         self.progress = Progress()
-        self.stream = KafkaStream(
+        self.stream = GatedStream(
             fetcher=FakeFetcher(self.kafka),
             progress=self.progress,
             clock=SystemClock(),
@@ -90,7 +90,7 @@ def test_a_partition_that_is_being_given_up_does_not_flow_again_when_a_foreign_c
     s = Setup(adopt=True)
     assert s.take() == [0, 1]
     s.delivery.stop([TP])
-    s.stream.acknowledge()
+    s.stream.come_back()
     s.admin.create("/consumers/g/offsets/t/0", b"5", make_parents=True)
     s.delivery.end([TP])
     assert s.take() == []
@@ -99,14 +99,14 @@ def test_a_partition_that_is_being_given_up_does_not_flow_again_when_a_foreign_c
 def test_an_earlier_commit_whose_reply_was_lost_is_not_taken_for_somebody_elses():
     s = Setup(adopt=True)
     assert s.take() == [0, 1]
-    s.stream.acknowledge()
+    s.stream.come_back()
     s.admin.ensure_path("/consumers/g/offsets/t")
     s.server.fault = lambda session, kind: Fault.LOSE_REPLY if kind == "multi" else None
     with contextlib.suppress(ConnectionLostError):
         s.delivery.commit()
     s.server.fault = None
     assert s.take() == [2, 3]
-    s.stream.acknowledge()
+    s.stream.come_back()
     s.delivery.commit()
     assert s.delivery.committer.foreign_commits == 0
     assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"4"
@@ -116,7 +116,7 @@ def test_an_earlier_commit_whose_reply_was_lost_is_not_taken_for_somebody_elses(
 def test_a_member_robbed_of_its_owner_znode_does_not_overwrite_the_new_owners_commit():
     s = Setup()
     assert s.take() == [0, 1]
-    s.stream.acknowledge()
+    s.stream.come_back()
     s.admin.delete("/consumers/g/owners/t/0")
     s.admin.create("/consumers/g/owners/t/0", b"g_b-0", ephemeral=True)
     s.admin.create("/consumers/g/offsets/t/0", b"7", make_parents=True)
@@ -132,7 +132,7 @@ def test_a_smaller_hand_loses_nothing_of_what_a_bigger_poll_brought():
     s.stream._fetcher.before_poll_returns = lambda: None
     s.stream.resume()
     assert next(s.stream).offset() == 0
-    s.stream.acknowledge()
+    s.stream.come_back()
     assert next(s.stream).offset() == 1
     rest = next(s.stream.batches(5000, 0.2))
     assert rest[0].offset() == 2

@@ -98,7 +98,7 @@ def consume(stream, count):
             seen.setdefault(message.partition(), []).append(message.offset())
         if not batch or sum(map(len, seen.values())) >= count:
             break
-    stream.acknowledge()
+    stream._stream.come_back()
     return seen
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -39,7 +39,7 @@ class Rig:
         self.progress = Progress()
         self.drained = 0
         self.leased = True
-        self.stream = KafkaStream(
+        self.stream = GatedStream(
             fetcher=self.fetcher,
             progress=self.progress,
             clock=clock(),
@@ -111,7 +111,7 @@ def test_asking_for_a_commit_counts_what_is_in_hand(rig):
     rig.begin(P0)
     messages = iter(rig.stream)
     next(messages)
-    rig.stream.acknowledge()
+    rig.stream.come_back()
     assert rig.consumed(P0) == 1
     rig.stream.stop([P0])
     assert rig.stream.undrained([P0]) == frozenset(), "what was said to be done is not waited for"
@@ -123,7 +123,7 @@ def test_a_loop_goes_on_where_it_was_after_a_commit_in_its_midst(rig):
     seen = []
     for message in rig.stream:
         seen.append(message.offset())
-        rig.stream.acknowledge()
+        rig.stream.come_back()
         if len(seen) == 5:
             break
     assert seen == [0, 1, 2, 3, 4]
@@ -155,7 +155,7 @@ def test_gaps_in_the_offsets_are_no_reason_to_miscount(rig):
     rig.begin(P0, 1)
     rig.begin(P1, 2)
     assert len(next(rig.stream.batches())) == 3
-    rig.stream.acknowledge()
+    rig.stream.come_back()
     assert (rig.consumed(P0), rig.consumed(P1)) == (3, 3)
 
 
@@ -408,7 +408,7 @@ def test_end_of_the_stream_ends_a_long_run_at_once(swift):
 
 
 def test_acknowledging_within_a_long_run_neither_skips_nor_repeats(swift):
-    swift.stream.acknowledge()
+    swift.stream.come_back()
     assert swift.consumed(P0) == 50
     assert offsets(next(swift.messages) for _ in range(250)) == list(range(50, 300))
 

@@ -7,7 +7,7 @@ from legacy_consumer.arrow_batches import COLUMNS, HEADERS, LazyMessages, record
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.portions import all_of, left
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from legacy_consumer.wire.batch import ColumnarBatch
 from legacy_consumer.wire.records import decode_records
 from legacy_consumer.wire.records.arrow import TYPES
@@ -36,7 +36,7 @@ class Rig:
         self.kafka = FakeKafka()
         self.progress = Progress()
         self.drained = []
-        self.stream = KafkaStream(
+        self.stream = GatedStream(
             fetcher=fetcher(self.kafka),
             progress=self.progress,
             clock=TickingClock(),
@@ -85,7 +85,7 @@ def test_a_batch_counts_as_consumed_when_the_thread_comes_back(rig):
     assert rig.consumed(P0) == 0
     assert rows(next(batches))[-1] == ("t", 0, 7)
     assert rig.consumed(P0) == 4
-    rig.stream.acknowledge()
+    rig.stream.come_back()
     assert rig.consumed(P0) == 8
 
 
@@ -126,7 +126,7 @@ def test_batches_iteration_and_arrow_take_turns_without_losing_their_place(rig):
     seen += rows(next(rig.stream.arrow_batches(max_messages=6)))
     seen += [(m.topic(), m.partition(), m.offset()) for m in next(rig.stream.batches(4))]
     assert seen == [("t", 0, number) for number in range(22)]
-    rig.stream.acknowledge()
+    rig.stream.come_back()
     assert rig.consumed(P0) == 22
 
 

@@ -7,7 +7,7 @@ import pytest
 from legacy_consumer import ConsumerTimeoutError, StreamInUseError
 from legacy_consumer import stream as stream_module
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream, this_thread
+from legacy_consumer.stream import GatedStream, this_thread
 from rebalance.clock import SystemClock
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
@@ -24,7 +24,7 @@ class Rig:
         self.fetcher = fetcher(self.kafka)
         self.progress = Progress()
         self.drained = 0
-        self.stream = KafkaStream(
+        self.stream = GatedStream(
             fetcher=self.fetcher,
             progress=self.progress,
             clock=SystemClock(),
@@ -66,7 +66,7 @@ def test_after_a_batch_and_a_loop_with_a_commit_a_partition_that_is_given_up_com
     next(getattr(rig.stream, first)(6000))
     for number, _ in enumerate(rig.stream):
         if number == 5:
-            rig.stream.acknowledge()
+            rig.stream.come_back()
             break
     rig.stream.stop([P1])
     assert not rig.stream.undrained([P1])
@@ -118,7 +118,7 @@ def test_a_poll_between_any_two_steps_of_a_change_brings_nothing_that_is_handed_
     rig.begin(P1)
     batches = rig.stream.batches(4, timeout=0)
     assert [(m.partition(), m.offset()) for m in next(batches)] == [(0, n) for n in range(4)]
-    rig.stream.acknowledge()
+    rig.stream.come_back()
     if change in {"begin", "go_on"}:
         rig.stream.stop([P0])
     tell = getattr(rig.fetcher, call)

@@ -7,7 +7,7 @@ import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from tests.support.at_line import AtLine, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
@@ -44,7 +44,7 @@ class Rig:
     def __init__(self, fetcher):
         self.kafka = FakeKafka()
         self.progress = Progress()
-        self.stream = KafkaStream(
+        self.stream = GatedStream(
             fetcher=fetcher(self.kafka),
             progress=self.progress,
             clock=PatientClock(),

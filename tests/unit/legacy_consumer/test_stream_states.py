@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from legacy_consumer import ConsumerTimeoutError, FetchError
 from legacy_consumer import stream as stream_module
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import KafkaStream
+from legacy_consumer.stream import GatedStream
 from tests.support.at_line import AtLine, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
@@ -84,7 +84,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.progress = Progress()
         self.leased = True
         self.drained = False
-        self.stream = KafkaStream(
+        self.stream = GatedStream(
             fetcher=self.fetcher,
             progress=self.progress,
             clock=PatientClock(),
@@ -214,7 +214,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def commit(self):
-        self.stream.acknowledge()
+        self.stream.come_back()
         self.model.come_back()
 
     @rule()
