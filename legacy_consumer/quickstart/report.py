@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from legacy_consumer.quickstart.proof import Verdict
+from legacy_consumer.quickstart.two_groups import TwoGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Report:
     timeline: tuple[Happening, ...]
     rebalances: tuple[Settling, ...]
     kill: Takeover
+    two_groups: TwoGroups
     offsets: tuple[Mapping[str, object], ...]
     log_ends: Mapping[int, int]
     seconds: float
@@ -91,6 +93,7 @@ class Report:
             failures.append(f"Spark read the committed offsets {seen}, the log ends at {dict(self.log_ends)}")
         if self.lag != 0:
             failures.append(f"Spark read a lag of {self.lag}, not 0")
+        failures += self.two_groups.failures
         return tuple(failures)
 
     def as_json(self) -> dict[str, object]:
@@ -112,6 +115,10 @@ class Report:
             "rebalance_median_ms": self.median_settle_ms,
             "kill": _plain(self.kill),
             "kill_to_takeover_seconds": self.kill.takeover_seconds,
+            "two_groups": {
+                group: {name: list(keys) for name, keys in members.items()}
+                for group, members in self.two_groups.received.items()
+            },
             "offsets": [dict(row) for row in self.offsets],
             "lag": self.lag,
             "failures": list(self.failures),

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from legacy_consumer.quickstart.report import Report
+from legacy_consumer.quickstart.two_groups import KEYS
 
 _REFRESH_S = 0.1
 _BAR_WIDTH = 30
@@ -163,6 +164,11 @@ def print_summary(console: Console, report: Report) -> None:
         f"of which {kill.expired_seconds:.1f} s until ZooKeeper ended the session "
         f"(timeout {kill.session_timeout_seconds:.0f} s)",
     )
+    shares = ", ".join(
+        f"{' + '.join(str(len(keys)) for keys in members.values())} in {group}"
+        for group, members in report.two_groups.received.items()
+    )
+    table.add_row("one topic, two groups", str(len(KEYS)), f"messages: {shares}")
     table.add_row("committed lag", "?" if report.lag is None else str(report.lag), "from Spark, format zk_offsets")
     console.print(table)
     for failure in report.failures:

@@ -1,4 +1,4 @@
-"""The run: one member, four members, one of them killed, one member; and then the proof.
+"""The run: one member, four, one of them killed, one; then the proof. Last, one topic and two groups.
 
 Each step waits for what can be seen, in ZooKeeper and in what the members say, and never for a time to pass.
 """
@@ -25,6 +25,7 @@ from legacy_consumer.quickstart.proof import Verdict, check_deliveries
 from legacy_consumer.quickstart.report import Happening, Report, Settling, Takeover
 from legacy_consumer.quickstart.screen import PartitionView, Screen, View, spell_settling
 from legacy_consumer.quickstart.spark import read_offsets
+from legacy_consumer.quickstart.two_groups import KEYS, TwoGroups, read_twice
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition
 from zk_layout.settings import ZkSettings
@@ -93,6 +94,7 @@ class _Story:
         last = next(member for member in self._members.values() if member.is_running)
         self._say_goodbye(last)
         verdict = self._prove(produced, takeover.member)
+        two_groups = self._read_twice(kafka)
         return Report(
             verdict=verdict,
             members_most=MEMBERS,
@@ -100,6 +102,7 @@ class _Story:
             timeline=tuple(self._timeline),
             rebalances=tuple(self._rebalances),
             kill=takeover,
+            two_groups=two_groups,
             offsets=tuple(offsets),
             log_ends={number: end for number, (_, end) in self._log.items()},
             seconds=round(self._elapsed(), 1),
@@ -231,6 +234,16 @@ class _Story:
         verdict = check_deliveries(records, produced, self._log, killed)
         self._say(f"{verdict.deliveries:,} deliveries recorded by {len(records)} members, of {produced:,} flights")
         return verdict
+
+    def _read_twice(self, kafka: EmbeddedKafka) -> TwoGroups:
+        self._begin("two groups read one topic")
+        seen = read_twice(kafka)
+        words = "; ".join(
+            f"{group}: " + ", ".join(f"{name} got {' '.join(keys)}" for name, keys in members.items())
+            for group, members in seen.received.items()
+        )
+        self._say(f"two groups read the keys {' '.join(KEYS)}, one in each of {len(KEYS)} partitions: {words}")
+        return seen
 
     # Waiting.
 

@@ -230,4 +230,7 @@ def test_it_proves_that_every_flight_was_delivered_and_that_the_fourth_member_id
     assert [row["lag"] for row in told["offsets"]] == [0, 0, 0]
     assert {row["owner"] for row in told["offsets"]} == {"quickstart_member-1-0"}
     assert told["lag"] == 0
+    # one topic is a queue within a group, and a broadcast to both
+    assert sorted(told["two_groups"]["group1"]["group1-1"]) == ["1", "2", "3"]
+    assert sorted(told["two_groups"]["group2"].values()) == [["1"], ["2"], ["3"]]
     assert whole_run.left() == []

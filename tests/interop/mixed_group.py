@@ -136,7 +136,9 @@ class Verdict:
 class MixedGroup:
     """One group and the topics it subscribes to."""
 
-    def __init__(self, cluster, name, topics, *, strategy="range", dialect="1.0", properties=None, tools=None):
+    def __init__(
+        self, cluster, name, topics, *, strategy="range", dialect="1.0", properties=None, tools=None, create=True
+    ):
         self.cluster = cluster
         self.name = name
         self.topics = dict(topics)
@@ -158,7 +160,7 @@ class MixedGroup:
         self._subscriptions: dict[str, Subscription] = {}
         self._forgiven: set[tuple[TopicPartition, int]] = set()
         self._python_members = 0
-        for topic, partitions in self.topics.items():
+        for topic, partitions in self.topics.items() if create else ():
             cluster.kafka.create_topic(topic, partitions)
 
     def _next_fetcher(self):

@@ -11,6 +11,7 @@ from legacy_consumer.quickstart.observer import expected_owners
 from legacy_consumer.quickstart.proof import Verdict
 from legacy_consumer.quickstart.report import Happening, Report, Settling, Takeover
 from legacy_consumer.quickstart.screen import PartitionView, PlainScreen, View, draw, print_summary
+from legacy_consumer.quickstart.two_groups import TwoGroups
 
 VERDICT = Verdict(10, 10, 0, 2, 12, 2, {"member-1": 12}, (), ())
 ROWS = ({"partition": 0, "committed_offset": 6, "lag": 0}, {"partition": 1, "committed_offset": 4, "lag": 0})
@@ -25,6 +26,12 @@ REPORT = Report(
         Settling("member-4 joined", 4, 0, 0.0),
     ),
     kill=Takeover("member-3", (1,), {1: "member-4"}, 4.0, 3.9, 3.95, 4.0),
+    two_groups=TwoGroups(
+        {
+            "group1": {"group1-1": ("2", "1", "3")},
+            "group2": {"group2-1": ("1",), "group2-2": ("2",), "group2-3": ("3",)},
+        }
+    ),
     offsets=ROWS,
     log_ends={0: 6, 1: 4},
     seconds=42.0,
@@ -51,6 +58,14 @@ def test_a_good_run_has_no_failures():
     [
         (changed(verdict=dataclasses.replace(VERDICT, delivered=9, lost=1)), "1 of 10 flights were never delivered"),
         (changed(verdict=dataclasses.replace(VERDICT, contradictions=("x",))), "the records contradict: x"),
+        (
+            changed(two_groups=TwoGroups({"group1": {"group1-1": ("1", "2")}})),
+            "group1 did not get each message of letters once",
+        ),
+        (
+            changed(two_groups=TwoGroups({"group2": {"group2-1": ("1", "2"), "group2-2": ("3",)}})),
+            "the members of group2 did not share letters evenly",
+        ),
         (changed(idle=()), "with 4 members 0 were idle"),
         (changed(offsets=({**ROWS[0], "lag": 3}, ROWS[1])), "a lag of 3"),
         (changed(offsets=({**ROWS[0], "lag": None}, ROWS[1])), "a lag of None"),
@@ -75,6 +90,7 @@ def test_the_json_is_plain_and_says_what_the_table_says():
     assert told["kill_to_takeover_seconds"] == 4.0
     assert told["rebalances"][1] == {"cause": "member-2 joined", "members": 2, "moved": 1, "settle_ms": 40.0}
     assert told["offsets"] == list(ROWS)
+    assert told["two_groups"]["group2"] == {"group2-1": ["1"], "group2-2": ["2"], "group2-3": ["3"]}
 
 
 def test_the_summary_fits_a_terminal_of_a_hundred_columns():
