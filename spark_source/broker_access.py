@@ -7,7 +7,7 @@ from contextlib import closing
 
 from legacy_consumer.config import ClusterConfig
 from legacy_consumer.librdkafka.client import check_settings
-from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.librdkafka.client_queries import QueryHandle
 from legacy_consumer.librdkafka.settings import query_settings
 from zk_layout.model import Broker
 
@@ -23,5 +23,5 @@ def check_access(config: ClusterConfig, brokers: Sequence[Broker]) -> None:
     settings = query_settings(config, brokers)
     check_settings(settings)
     if config.security_protocol != "PLAINTEXT":
-        with closing(ConsumerHandle(settings)) as handle:
+        with closing(QueryHandle(settings)) as handle:
             handle.try_access(_TIMEOUT_S)

@@ -21,16 +21,23 @@ _ANSWER_WITHIN_S = 5.0
 _BACKOFF_S = 0.2
 
 
+def has_coordinators(store: ZkStore) -> bool:
+    """Whether some group ever had a coordinator; asking for the first one makes the brokers create its topic.
+
+    So who only looks does not ask before: no group has members or offsets there.
+    """
+    return store.exists(TopicPath("__consumer_offsets").path) is not None
+
+
 def read_offsets_in_kafka(
     store: ZkStore, open_offsets: Callable[[], GroupOffsets], partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """{partition: offset} of those that the group has an offset of in Kafka.
 
-    open_offsets: the way to the group's coordinator. It is not asked in a cluster without `__consumer_offsets`, where
-    the question would make the broker create it.
+    open_offsets: the way to the group's coordinator.
     Raises: BrokersUnavailableError if the coordinator does not answer in time; MissingListenerError.
     """
-    if not partitions or store.exists(TopicPath("__consumer_offsets").path) is None:
+    if not partitions or not has_coordinators(store):
         return {}
     with closing(open_offsets()) as offsets:
         found = coordinator_answer(_BACKOFF_S, _ANSWER_WITHIN_S)(offsets.read, partitions, _ANSWER_WITHIN_S)

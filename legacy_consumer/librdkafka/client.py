@@ -11,10 +11,11 @@ import logging
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import confluent_kafka
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from legacy_consumer.errors import BrokerRefusedError, FetchError, KafkaError
 from zk_layout.errors import ConfigError
@@ -104,7 +105,7 @@ class Client:
             logger.debug("%s: %s", error.name(), error.str())
 
 
-_Handle = TypeVar("_Handle", confluent_kafka.Consumer, confluent_kafka.Producer)
+_Handle = TypeVar("_Handle", confluent_kafka.Consumer, confluent_kafka.Producer, AdminClient)
 
 
 def open_handle(kind: type[_Handle], settings: Settings, callbacks: Callbacks) -> _Handle:
@@ -113,7 +114,8 @@ def open_handle(kind: type[_Handle], settings: Settings, callbacks: Callbacks) -
     Raises: ConfigError for a setting that librdkafka does not take.
     """
     try:
-        return kind({**settings, **callbacks}, logger=_Log())
+        given: dict[str, Any] = {**settings, **callbacks}
+        return kind(given, logger=_Log())
     except KafkaException as error:
         raise _as_config_error(error, settings) from error
     except TypeError as error:
@@ -126,7 +128,11 @@ def open_handle(kind: type[_Handle], settings: Settings, callbacks: Callbacks) -
 
 def check_settings(settings: Settings) -> None:
     """Refuse what librdkafka would refuse, without connecting. Raises: ConfigError."""
-    open_handle(confluent_kafka.Consumer, {**settings, "bootstrap.servers": ""}, {}).close()
+    nowhere = {**settings, "bootstrap.servers": ""}
+    if "group.id" in settings:
+        open_handle(confluent_kafka.Consumer, nowhere, {}).close()
+    else:
+        open_handle(AdminClient, nowhere, {})
 
 
 def _as_config_error(error: KafkaException, settings: Settings) -> ConfigError:

@@ -1,19 +1,14 @@
-"""A consumer of librdkafka that is told its partitions, and asked for the ends of logs."""
+"""A consumer of librdkafka that is told its partitions."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import confluent_kafka
-from confluent_kafka import KafkaException
 
-from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError, KafkaError
 from legacy_consumer.librdkafka.client import Client, RdMessage, Settings, open_handle
-from legacy_consumer.librdkafka.client_faults import FaultKind, kind_of
 from zk_layout.model import TopicPartition
 
-_Code = confluent_kafka.KafkaError
 _FEW_PARTITIONS = 16
 """Up to so many it costs nothing to ask librdkafka for the positions of all."""
 _MANY_CANDIDATES = 64
@@ -108,86 +103,6 @@ class ConsumerHandle(Client):
             if offset != known[tp]:
                 moved[tp] = known[tp] = offset
         return moved
-
-    def offsets_for_times(
-        self, times: Mapping[TopicPartition, int], timeout_s: float
-    ) -> dict[TopicPartition, int | KafkaError]:
-        """The first offset at or after a time (ms), -1 = the log's end, -2 = its begin; or why there is none.
-
-        A FetchError does not pass by waiting, a BrokersUnavailableError may.
-
-        Raises: BrokersUnavailableError if there is no answer at all in time; FetchError for a time where the broker
-        keeps messages without timestamps.
-        """
-        wanted = [confluent_kafka.TopicPartition(tp.topic, tp.partition, time) for tp, time in times.items()]
-        try:
-            found = self._consumer.offsets_for_times(wanted, timeout_s) if wanted else []
-        except KafkaException as error:
-            if error.args[0].code() == _Code.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-                raise FetchError(
-                    min(times), "its messages have no timestamps (format 0), so none can be found by time"
-                ) from error
-            raise self._unavailable(error, timeout_s) from error
-        finally:
-            self.serve()
-        answers: dict[TopicPartition, int | KafkaError] = {}
-        for one in found:
-            tp = TopicPartition(one.topic, one.partition)
-            if one.error is None:
-                answers[tp] = one.offset
-            elif kind_of(one.error) is FaultKind.LASTING:
-                answers[tp] = FetchError(tp, one.error.str())
-            else:
-                answers[tp] = BrokersUnavailableError(f"{tp}: {one.error.str()}")
-        return answers
-
-    def leaders(self, topics: Collection[str], timeout_s: float) -> tuple[dict[TopicPartition, int], dict[str, str]]:
-        """(the leading broker of each partition of these topics, {topic that we are refused for good: why}).
-
-        Partitions without a leader are left out. Raises: BrokersUnavailableError.
-        """
-        found: dict[TopicPartition, int] = {}
-        refused: dict[str, str] = {}
-        for topic in topics:
-            try:
-                metadata = self._consumer.list_topics(topic, timeout_s)
-            except KafkaException as error:
-                raise self._unavailable(error, timeout_s) from error
-            described = metadata.topics[topic]
-            if described.error is not None and kind_of(described.error) is FaultKind.LASTING:
-                refused[topic] = described.error.str()
-            for known in described.partitions.values():
-                if known.leader >= 0:
-                    found[TopicPartition(topic, known.id)] = known.leader
-        return found, refused
-
-    def try_access(self, timeout_s: float) -> None:
-        """Wait until a broker lets us in, all refuse us, or time is over. Raises: BrokerRefusedError."""
-        deadline = time.monotonic() + timeout_s
-        slice_s = 0.25
-        while (left_s := deadline - time.monotonic()) > 0:
-            try:
-                self._consumer.list_topics("", min(slice_s, left_s))
-            except KafkaException:
-                self.serve()
-                failure = self.lasting_failure()
-                if isinstance(failure, BrokerRefusedError):
-                    raise failure from None
-                slice_s *= 2  # an answer that takes longer than the first slices is to come in a later one
-            else:
-                return
-
-    def _unavailable(self, error: KafkaException, timeout_s: float) -> BrokersUnavailableError:
-        self.serve()
-        failure = self.lasting_failure()
-        if isinstance(failure, BrokerRefusedError):
-            return failure
-        reason = self.refusal or error.args[0].str()
-        return BrokersUnavailableError(f"no answer from the brokers within {timeout_s:.1f} s: {reason}")
-
-    def serve(self) -> None:
-        """Let librdkafka call back and log, where nobody consumes."""
-        self._consumer.poll(0)
 
     def close(self) -> None:
         """Stop and free everything; the handle cannot be used again."""

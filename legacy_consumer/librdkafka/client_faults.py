@@ -52,6 +52,7 @@ _KINDS: dict[int, FaultKind] = {
             _Code._TRANSPORT,
             _Code._RESOLVE,
             _Code._TIMED_OUT,
+            _Code._NOENT,
             _Code._UNKNOWN_TOPIC,
             _Code._UNKNOWN_PARTITION,
             _Code.UNKNOWN_TOPIC_OR_PART,

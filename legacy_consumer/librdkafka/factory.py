@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Container
 from dataclasses import replace
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
@@ -13,13 +13,16 @@ from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
 from legacy_consumer.librdkafka.brokers import read_brokers
 from legacy_consumer.librdkafka.client import check_settings
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.librdkafka.client_queries import QueryHandle
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.librdkafka.log_offsets import LibrdkafkaLogOffsets
 from legacy_consumer.librdkafka.settings import SettingsDict, fetcher_settings, query_settings
 from legacy_consumer.positions import PositionFinder
-from zk_layout.model import Broker, Endpoint
+from zk_layout.codecs import decode_topic
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import Broker, Endpoint, TopicPartition
 from zk_layout.paths import TopicPath
-from zk_layout.store import ZkStore
+from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +51,7 @@ class LibrdkafkaFetchers:
         except BrokersUnavailableError:
             return
         if self._config.security_protocol != "PLAINTEXT":
-            handle = ConsumerHandle(settings)
+            handle = QueryHandle(settings)
             try:
                 handle.try_access(_ACCESS_TIMEOUT_S)
             finally:
@@ -85,13 +88,22 @@ class LibrdkafkaFetchers:
 def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float = 5.0) -> LibrdkafkaLogOffsets:
     """A way to ask for the ends of logs, for whoever has no connector; connects with its first question."""
 
-    def existing(topics: Collection[str]) -> Collection[str]:
-        stats = store.exists_many([TopicPath(topic).path for topic in topics])
-        return {topic for topic, stat in zip(topics, stats, strict=True) if stat is not None}
+    def existing(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        topics = sorted({tp.topic for tp in partitions})
+        znodes = dict(zip(topics, store.get_data_many([TopicPath(topic).path for topic in topics]), strict=True))
+        numbers = {topic: _numbers(topic, znode) for topic, znode in znodes.items() if znode is not None}
+        return {tp for tp in partitions if tp.topic in numbers and tp.partition in numbers[tp.topic]}
 
     return LibrdkafkaLogOffsets(
-        lambda: ConsumerHandle(query_settings(config, read_brokers(store))), existing, timeout_s=timeout_s
+        lambda: QueryHandle(query_settings(config, read_brokers(store))), existing, timeout_s=timeout_s
     )
+
+
+def _numbers(topic: str, znode: Znode) -> Container[int]:
+    try:
+        return decode_topic(TopicPath(topic).path, znode.data).partitions
+    except MalformedZnodeError:
+        return range(2**31)  # the brokers may know it all the same
 
 
 def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> LibrdkafkaFetcher:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Collection, Mapping
 
-from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaError
+from legacy_consumer.errors import BrokersUnavailableError, KafkaError
 from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.librdkafka.client_queries import QueryHandle
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -18,16 +17,16 @@ logger = logging.getLogger(__name__)
 class LibrdkafkaLogOffsets:
     """Implements LogOffsets: one request to each leader (checked with brokers 0.8.2.2 to 3.9.1). From any thread.
 
-    existing: which of these topics there are. No broker is asked about another one: before 0.11 such a question creates
-    the topic, unless auto.create.topics.enable is off. timeout_s bounds each call. Partitions without an answer are
-    missing from it and named in the log.
+    existing: which of these partitions there are. No broker is asked about another one: before 0.11 such a question
+    creates the topic, unless auto.create.topics.enable is off, and librdkafka waits some seconds for a partition to
+    come. timeout_s bounds each call. Partitions without an answer are missing from it and named in the log.
     Raises: BrokersUnavailableError if no broker answers; MissingListenerError and ConfigError at the first call.
     """
 
     def __init__(
         self,
-        open_handle: Callable[[], ConsumerHandle],
-        existing: Callable[[Collection[str]], Collection[str]],
+        open_handle: Callable[[], QueryHandle],
+        existing: Callable[[Collection[TopicPartition]], Collection[TopicPartition]],
         *,
         timeout_s: float = 5.0,
     ) -> None:
@@ -35,7 +34,7 @@ class LibrdkafkaLogOffsets:
         self._existing = existing
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
-        self._handle: ConsumerHandle | None = None
+        self._handle: QueryHandle | None = None
         self._closed = False
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -74,21 +73,19 @@ class LibrdkafkaLogOffsets:
             handle.close()
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
-        topics = self._existing(sorted({tp.topic for tp in times})) if times else ()
-        wanted = {tp: time_ms for tp, time_ms in times.items() if tp.topic in topics}
-        missing = times.keys() - wanted.keys()
+        existing = self._existing(times.keys()) if times else ()
+        wanted = {tp: time_ms for tp, time_ms in times.items() if tp in existing}
         answers: dict[TopicPartition, int | KafkaError] = {
-            tp: BrokersUnavailableError(f"{tp}: there is no such topic") for tp in missing
+            tp: BrokersUnavailableError(f"{tp}: there is no such partition") for tp in times if tp not in wanted
         }
         if not wanted:
             return answers
-        deadline = time.monotonic() + self._timeout_s
         with self._lock:
             if self._closed:
                 raise BrokersUnavailableError("the connections to the brokers were closed")
             handle = self._handle = self._handle or self._open_handle()
             try:
-                answers |= self._ask_all(handle, wanted, deadline)
+                answers |= handle.offsets_for_times(wanted, self._timeout_s)
             except BrokersUnavailableError:
                 self._handle = None  # the next call asks the brokers that are registered by then
                 handle.close()
@@ -98,44 +95,6 @@ class LibrdkafkaLogOffsets:
                 logger.info("no log offset: %s", answer)
         return answers
 
-    def _ask_all(
-        self, handle: ConsumerHandle, times: Mapping[TopicPartition, int], deadline: float
-    ) -> dict[TopicPartition, int | KafkaError]:
-        try:
-            # one broker that does not answer leaves the others unheard: keep time to ask each for itself
-            return handle.offsets_for_times(times, self._timeout_s / 2)
-        except BrokersUnavailableError:
-            return _ask_each_leader(handle, times, deadline)
-
 
 def _known(answers: Mapping[TopicPartition, int | KafkaError]) -> dict[TopicPartition, int]:
     return {tp: answer for tp, answer in answers.items() if not isinstance(answer, KafkaError) and answer >= 0}
-
-
-def _ask_each_leader(
-    handle: ConsumerHandle, times: Mapping[TopicPartition, int], deadline: float
-) -> dict[TopicPartition, int | KafkaError]:
-    """Ask the leaders one by one. Raises: BrokersUnavailableError if none answers."""
-    left_s = max(0.1, deadline - time.monotonic())
-    leaders, refused = handle.leaders(sorted({tp.topic for tp in times}), left_s / 2)
-    by_leader: dict[int, dict[TopicPartition, int]] = {}
-    answers: dict[TopicPartition, int | KafkaError] = {}
-    for tp, wanted in times.items():
-        if tp in leaders:
-            by_leader.setdefault(leaders[tp], {})[tp] = wanted
-        elif tp.topic in refused:
-            answers[tp] = FetchError(tp, refused[tp.topic])
-        else:
-            answers[tp] = BrokersUnavailableError(f"{tp}: no leader")
-    unheard: BrokersUnavailableError | None = None
-    heard = False
-    for remaining, (leader, own) in zip(range(len(by_leader), 0, -1), by_leader.items(), strict=True):
-        try:
-            answers.update(handle.offsets_for_times(own, max(0.1, (deadline - time.monotonic()) / remaining)))
-            heard = True
-        except BrokersUnavailableError as error:
-            unheard = error
-            answers.update({tp: BrokersUnavailableError(f"{tp}: broker {leader} does not answer") for tp in own})
-    if unheard is not None and not heard:
-        raise unheard
-    return answers

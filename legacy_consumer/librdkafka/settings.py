@@ -84,7 +84,7 @@ def _consumer_settings(config: ClusterConfig, brokers: Collection[Broker], group
 
 def query_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
     """For a handle that only asks. Raises: BrokersUnavailableError, MissingListenerError."""
-    return {**_consumer_settings(config, brokers, config.client_id), **_without_sizes(config)}
+    return {**client_settings(config, brokers), "allow.auto.create.topics": False, **_without_sizes(config)}
 
 
 def group_offsets_settings(config: ConsumerConfig, brokers: Collection[Broker]) -> SettingsDict:

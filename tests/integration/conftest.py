@@ -25,9 +25,9 @@ def _compiled():
 
 
 def pytest_collection_modifyitems(items):
-    """Sort the tests that name a broker version by it, in the places that they have."""
+    """Sort the tests that name a broker version by it, those of a fresh broker first, in the places that they have."""
     places = [place for place, item in enumerate(items) if version_of(item)]
-    by_version = sorted((items[place] for place in places), key=lambda item: KAFKA_VERSIONS.index(version_of(item)))
+    by_version = sorted((items[place] for place in places), key=_turn)
     for place, item in zip(places, by_version, strict=True):
         items[place] = item
 
@@ -35,6 +35,10 @@ def pytest_collection_modifyitems(items):
 def version_of(item):
     named = "clusters_here" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
     return item.callspec.params.get(BY_VERSION) if named else None
+
+
+def _turn(item):
+    return KAFKA_VERSIONS.index(version_of(item)), "fresh_cluster" not in item.fixturenames
 
 
 class Clusters:
@@ -107,6 +111,13 @@ def clusters_here(clusters):
 @pytest.fixture
 def cluster(clusters_here, broker_version):
     return clusters_here.of(broker_version)
+
+
+@pytest.fixture
+def fresh_cluster(cluster):
+    """As cluster, before anything else has happened there: the tests of it come first."""
+    assert cluster.topics() == (), "another test came first"
+    return cluster
 
 
 FETCHING = "two_that_fetch_the_same_jars"

@@ -26,7 +26,8 @@ from legacy_consumer.librdkafka import (
     produce_all,
 )
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
-from legacy_consumer.librdkafka.settings import fetcher_settings
+from legacy_consumer.librdkafka.client_queries import QueryHandle
+from legacy_consumer.librdkafka.settings import fetcher_settings, query_settings
 from legacy_consumer.positions import PositionFinder
 from legacy_consumer.wire import ColumnarFetchers
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
@@ -332,8 +333,9 @@ def poll_until_some(fetcher):
 @contextmanager
 def _fetcher_without_policy(kafka):
     endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", kafka.brokers[0].port)
-    settings = fetcher_settings(config_of(kafka), [Broker(0, "127.0.0.1", endpoint.port, (endpoint,), 4)], 1)
-    log_offsets = LibrdkafkaLogOffsets(lambda: ConsumerHandle(settings), existing=lambda topics: topics)
+    brokers = [Broker(0, "127.0.0.1", endpoint.port, (endpoint,), 4)]
+    settings, asking = fetcher_settings(config_of(kafka), brokers, 1), query_settings(config_of(kafka), brokers)
+    log_offsets = LibrdkafkaLogOffsets(lambda: QueryHandle(asking), existing=lambda partitions: partitions)
     finder = PositionFinder(lambda: log_offsets, reset_to=None, backoff_s=0.1)
     fetcher = LibrdkafkaFetcher(lambda: ConsumerHandle(settings), finder, backoff_s=0.1)
     try:

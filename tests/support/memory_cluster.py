@@ -79,9 +79,6 @@ class Handle:
         begin, end = self._cluster.logs[tp]
         return {EARLIEST: begin, LATEST: end}.get(time_ms, self._cluster.old_up_to.get(tp, begin))
 
-    def serve(self):
-        pass
-
     def close(self):
         pass
 
@@ -107,7 +104,7 @@ class MemoryCluster:
         self.put("/controller", '{"version":1,"brokerid":0,"timestamp":"1"}')
         self.put("/consumers")
         monkeypatch.setattr(options, "KazooStore", lambda _: GuardedStore(self.server, self.forbidden))
-        monkeypatch.setattr(factory, "ConsumerHandle", lambda _: Handle(self))
+        monkeypatch.setattr(factory, "QueryHandle", lambda _: Handle(self))
         monkeypatch.setattr(reach, "_try", lambda address, timeout_s: None)
 
     def new_store(self):

@@ -57,6 +57,8 @@ class World:
         self.newer = ()
         self.sides = Sides("g", self.store, self.kafka, self.logs, lambda: self.newer, FakeClock())
         self.backups = 0
+        internal = encode_topic(TopicAssignment({0: (0,)}))
+        self.store.create("/brokers/topics/__consumer_offsets", internal, make_parents=True)
         self.make_topic()
         for n, offset in enumerate((10, 20, 30)):
             self.set(n, offset)

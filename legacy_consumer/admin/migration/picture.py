@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.migration.record import MigrationRecord, read_record
+from legacy_consumer.admin.offsets_in_kafka import has_coordinators
 from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
@@ -23,8 +24,9 @@ from zk_layout.store import ZkStore
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 _NOTHING = Committed(None, None)
+_NO_OFFSET = KafkaOffset(None)
 ANSWER_WITHIN_S = 30.0
-"""A coordinator that has just been chosen loads the offsets first; the first one of all creates their topic."""
+"""A coordinator that has just been chosen loads the offsets first; the first one of all has their topic created."""
 _BACKOFF_S = 0.5
 
 
@@ -95,7 +97,9 @@ def look_at(sides: Sides) -> Look:
     existing = _all_partitions(store)
     topics = {tp.topic for tp in existing}
     asked = sorted(rows.keys() | existing)
-    in_kafka = read_kafka(sides, asked)
+    is_asked = has_coordinators(store)
+    in_kafka = read_kafka(sides, asked) if is_asked else dict.fromkeys(asked, _NO_OFFSET)
+    kafka_members = sides.kafka_members() if is_asked else ()
     shown = [tp for tp in asked if tp in rows or in_kafka[tp].offset is not None]
     offsets = ZooKeeperOffsetStore(store, group)
     in_zookeeper = offsets.read(shown)
@@ -116,12 +120,12 @@ def look_at(sides: Sides) -> Look:
                 None if row is None else row.unreadable,
             )
         )
-    return Look(group, tuple(members), sides.kafka_members(), tuple(looks), record)
+    return Look(group, tuple(members), kafka_members, tuple(looks), record)
 
 
 def has_offsets_in_kafka(sides: Sides) -> bool:
     """Whether the group has any offset there, of a topic of the cluster. Raises: BrokersUnavailableError."""
-    found = read_kafka(sides, _all_partitions(sides.store))
+    found = read_kafka(sides, _all_partitions(sides.store)) if has_coordinators(sides.store) else {}
     return any(one.offset is not None for one in found.values())
 
 

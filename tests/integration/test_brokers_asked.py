@@ -1,0 +1,65 @@
+"""What only looks makes no broker create a topic, though brokers do so when asked, as Kafka's own default is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from legacy_consumer.cli import main
+from tests.support.broker_cluster import on_every_broker
+
+pytestmark = pytest.mark.kafka
+
+LOOKS = (
+    "groups list --details",
+    "groups describe looked-at",
+    "groups describe --all-groups --kafka-format 1.1",
+    "groups members looked-at",
+    "groups verify looked-at",
+    "groups delete looked-at",
+    "groups prune --older-than 1d",
+    "offsets export looked-at",
+    "offsets reset looked-at --to-earliest",
+    "offsets reset looked-at --to-latest --topic {topic}:0",
+    "offsets reset looked-at --to-time 2020-01-01T00:00:00Z",
+    "offsets copy looked-at other",
+    "offsets import {file}",
+    "doctor",
+    "topics",
+    "brokers",
+    "migrate plan looked-at",
+    "migrate apply looked-at",
+    "migrate verify looked-at",
+    "migrate rollback looked-at",
+    "migrate finish looked-at --delete",
+    "migrate status",
+)
+"""Each command that writes nothing, or nothing without --execute."""
+DESCRIBE = ("groups", "describe", "looked-at", "--json")
+
+
+@on_every_broker
+def test_no_command_that_looks_creates_a_topic(fresh_cluster, tmp_path):
+    """The group has offsets of a topic, of a partition that the topic does not have, and of a deleted topic."""
+    cluster, store = fresh_cluster, fresh_cluster.store
+    topic = cluster.new_topic(2)
+    before = cluster.topics()
+    for path in (f"{topic}/0", f"{topic}/7", "gone/0"):
+        store.create(f"/consumers/looked-at/offsets/{path}", b"0", make_parents=True)
+    file = tmp_path / "offsets.json"
+
+    def run(*words):
+        done = CliRunner().invoke(main, [*words, "--zookeeper", cluster.kafka.zookeeper_connect])
+        assert done.exception is None or isinstance(done.exception, SystemExit), (words, done.exception)
+        assert done.exit_code in {0, 1}, (words, done.output)
+        assert cluster.topics() == before, words
+        return done.output
+
+    for look in LOOKS:
+        output = run(*look.format(topic=topic, file=file).split())
+        if look == "offsets export looked-at":
+            file.write_text(output)
+    ends = {(row["topic"], row["partition"]): row["log_end"] for row in json.loads(run(*DESCRIBE))["partitions"]}
+    assert ends == {(topic, 0): 0, (topic, 1): 0, (topic, 7): None, ("gone", 0): None}
