@@ -8,7 +8,7 @@ from legacy_consumer.admin.brokers import KAFKA_OF_VERSION, BrokerSummary, read_
 from legacy_consumer.cli.group_tables import BAD
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say
+from legacy_consumer.cli.tables import Cell, Column, duration, print_table, say, say_error
 from rebalance.clock import SystemClock
 
 _COLUMNS = (
@@ -49,10 +49,10 @@ def brokers(output: Output, cluster: ClusterOptions) -> None:
     if found:
         print_table(_COLUMNS, [_row(one, now_ms) for one in found])
     else:
-        click.echo("No broker is registered: check the chroot of zookeeper.connect.", err=True)
+        say_error("No broker is registered: check the chroot of zookeeper.connect.")
     for one in found:
         if one.problem is not None:
-            say(f"* {printable(one.problem)}", BAD)
+            say(f"* {one.problem}", BAD)
 
 
 def _endpoints(one: BrokerSummary) -> list[str]:
@@ -77,11 +77,11 @@ def _record(one: BrokerSummary) -> dict[str, object]:
 def _row(one: BrokerSummary, now_ms: int) -> list[Cell | str]:
     up = duration(max(0, now_ms - one.since_ms))
     if one.broker is None:
-        return [Cell(f"{printable(one.broker_id)} *", BAD), "-", "-", "-", up, "-"]
+        return [Cell(f"{one.broker_id} *", BAD), "-", "-", "-", up, "-"]
     return [
         one.broker_id,
-        printable(", ".join(_endpoints(one))),
-        printable(one.broker.rack or "-"),
+        ", ".join(_endpoints(one)),
+        one.broker.rack or "-",
         KAFKA_OF_VERSION.get(one.broker.version, "unknown"),
         up,
         "yes" if one.is_controller else "",

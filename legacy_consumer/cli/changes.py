@@ -18,7 +18,7 @@ from legacy_consumer.cli.execution import Execution, execution_options
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.outputs import Output, print_csv, print_json
 from legacy_consumer.cli.progress_bar import progress_bar
-from legacy_consumer.cli.tables import Cell, Column, number, print_table, printable, say, say_error
+from legacy_consumer.cli.tables import Cell, Column, number, print_table, say, say_error
 from legacy_consumer.errors import ActiveGroupError
 from rebalance.member_kinds import MemberKind
 from zk_layout.errors import LegacyConsumerError
@@ -151,18 +151,16 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                     )
                     done.partitions = start + len(written.partitions)
                     if written.joined:
-                        click.echo(
-                            f"Warning: {', '.join(map(printable, written.joined[:3]))} joined group "
-                            f"{printable(plan.group)} meanwhile and may have read the old offsets: restart it",
-                            err=True,
+                        say_error(
+                            f"Warning: {', '.join(written.joined[:3])} joined group "
+                            f"{plan.group} meanwhile and may have read the old offsets: restart it"
                         )
                 done.groups.append(plan.group)
     except LegacyConsumerError:
         if done.groups:
-            click.echo(
-                f"Done before the error: {', '.join(map(printable, done.groups))}; the groups after these are "
-                "unchanged, run the same command again for them.",
-                err=True,
+            say_error(
+                f"Done before the error: {', '.join(done.groups)}; the groups after these are "
+                "unchanged, run the same command again for them."
             )
         raise
 
@@ -181,17 +179,16 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -
     followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=back_up)
     done.partitions += len(followed.written.partitions)
     for owner in followed.unanswered:
-        click.echo(
-            f"Warning: the offsets are written, but {printable(owner)} has not said that it goes on from them: "
-            "see `groups describe`, and restart it if it does not",
-            err=True,
+        say_error(
+            f"Warning: the offsets are written, but {owner} has not said that it goes on from them: "
+            "see `groups describe`, and restart it if it does not"
         )
 
 
 def _back_up(done: _Done, folder: Path, name: str, plans: Sequence[OffsetPlan]) -> None:
     unreadable = {plan.group: plan.unreadable for plan in plans}
     done.backup = write_backups(folder, name, {plan.group: plan.backup for plan in plans}, unreadable)
-    click.echo(f"Backup: {done.backup} (legacy-consumer offsets import puts it back)", err=True)
+    say_error(f"Backup: {done.backup} (legacy-consumer offsets import puts it back)")
 
 
 def _show(plans: Sequence[OffsetPlan]) -> None:
@@ -208,7 +205,7 @@ def _show(plans: Sequence[OffsetPlan]) -> None:
         kept = len(plan.changes) - len(plan.to_write)
         parts = [(back, "back"), (ahead, "ahead"), (new, "new"), (gone, "removed"), (kept, "unchanged")]
         words = ", ".join(f"{many} {what}" for many, what in parts if many) or "nothing to do"
-        say(f"Group {printable(plan.group)}: {words}")
+        say(f"Group {plan.group}: {words}")
 
 
 def _row(plan: OffsetPlan, change: OffsetChange) -> list[Cell | str]:
@@ -218,8 +215,8 @@ def _row(plan: OffsetPlan, change: OffsetChange) -> list[Cell | str]:
     if before.outlived is not None:
         now = Cell(f"{before.outlived} of an earlier topic", ODD)
     moves: Cell | str = "-" if by is None else Cell(f"{by:+d}" if by else "0", ODD if by < 0 else "")
-    owner = "-" if before.owner is None else printable(before.owner)
-    return [printable(plan.group), printable(tp.topic), str(tp.partition), now, number(change.after), moves, owner]
+    owner = "-" if before.owner is None else before.owner
+    return [plan.group, tp.topic, str(tp.partition), now, number(change.after), moves, owner]
 
 
 def _record(plan: OffsetPlan, change: OffsetChange) -> dict[str, object]:
@@ -244,16 +241,13 @@ def _warn_of_members(living: Collection[OffsetPlan]) -> None:
 def _warn_of_jvm(living: Collection[OffsetPlan]) -> None:
     for plan in living:
         other = [m for m in plan.members if m.kind not in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2)]
-        named = f" {', '.join(printable(m.consumer_id) for m in other[:3])} cannot." if other else ""
-        click.echo(
-            f"{count(len(plan.members), 'member')} of group {printable(plan.group)} will be asked to follow; if the "
-            f"owner of a partition does not answer, as members of the JVM never do, nothing is written.{named}",
-            err=True,
+        named = f" {', '.join(m.consumer_id for m in other[:3])} cannot." if other else ""
+        say_error(
+            f"{count(len(plan.members), 'member')} of group {plan.group} will be asked to follow; if the "
+            f"owner of a partition does not answer, as members of the JVM never do, nothing is written.{named}"
         )
 
 
 def _advise_live(living: Collection[OffsetPlan]) -> None:
     if any(m.kind in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2) for plan in living for m in plan.members):
-        click.echo(
-            "Members of legacy-consumer can follow while they run: --live. Those of the JVM must be stopped.", err=True
-        )
+        say_error("Members of legacy-consumer can follow while they run: --live. Those of the JVM must be stopped.")

@@ -23,7 +23,7 @@ from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.cli.tables import say
 from legacy_consumer.cli.times import parse_duration_s
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import gather
@@ -114,8 +114,8 @@ def _command(cluster: ClusterOptions, words: Sequence[str]) -> str:
 
 def _show(found: Sequence[Finding], commands: Sequence[Sequence[str]]) -> None:
     for finding, typed in zip(found, commands, strict=True):
-        say(f"{finding.severity.value}: {printable(finding.text)}", _STYLES[finding.severity])
-        say(f"    -> {printable(finding.advice)}")
+        say(f"{finding.severity.value}: {finding.text}", _STYLES[finding.severity])
+        say(f"    -> {finding.advice}")
         for command in typed:
             # it can be typed as it stands, or it is none
             if command.isprintable():

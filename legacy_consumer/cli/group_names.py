@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import click
 
 from legacy_consumer.admin.group_list import list_groups
-from legacy_consumer.cli.tables import printable
 from legacy_consumer.errors import NoSuchGroupError
 from zk_layout.errors import ConfigError
 from zk_layout.paths import GroupPath
@@ -25,7 +24,7 @@ def check_group(group: str) -> str:
 def check_name(what: str, name: str) -> str:
     """The name, if a znode can have it, as ZooKeeper's server judges. Raises: ConfigError."""
     if name in {"", ".", ".."} or _IN_NO_ZNODE.search(name):
-        raise ConfigError(what, printable(name), f"is no name that a {what} can have")
+        raise ConfigError(what, name, f"is no name that a {what} can have")
     return name
 
 

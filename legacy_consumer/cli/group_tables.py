@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from legacy_consumer.admin.groups import GroupDescription, GroupMember, Hold, PartitionLag
 from legacy_consumer.admin.lag_verdict import Kind, Verdict, judge_group
-from legacy_consumer.cli.tables import Cell, Column, duration, number, printable
+from legacy_consumer.cli.tables import Cell, Column, duration, number
 from legacy_consumer.offsets.judgement import Verdict as Judged
 from rebalance.clock import SystemClock
 from rebalance.group_strategy import STRATEGIES
@@ -77,7 +77,7 @@ Part: TypeAlias = Line | TableOf
 
 def unknown_group(found: GroupDescription) -> Line:
     """Instead of all else, of a group that may not be read."""
-    return Line(f"Group {printable(found.group)} cannot be shown: {printable(found.problem or '')}", BAD)
+    return Line(f"Group {found.group} cannot be shown: {found.problem or ''}", BAD)
 
 
 def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[Part]:
@@ -101,13 +101,13 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
     below += _reasons(found, verdicts)
     if _is_telling(found.divides_by):
         below.append(Line(f"owners as divided by {', '.join(found.divides_by)}"))
-    below += _some_lines([Line(f"warning: {printable(warning.text)}", ODD) for warning in found.warnings])
+    below += _some_lines([Line(f"warning: {warning.text}", ODD) for warning in found.warnings])
     return [*parts, Line(""), *below] if below else parts
 
 
 def unreadable_lines(found: GroupDescription) -> list[Line]:
     """Why members cannot be read."""
-    return _some_lines([Line(f"unreadable: {printable(bad.problem)}", BAD) for bad in found.unreadable])
+    return _some_lines([Line(f"unreadable: {bad.problem}", BAD) for bad in found.unreadable])
 
 
 def _some_lines(lines: list[Line]) -> list[Line]:
@@ -122,7 +122,7 @@ def member_rows(found: GroupDescription, now_ms: int) -> list[list[Cell | str]]:
     rows = [_member_row(member, now_ms) for member in found.members]
     for bad in found.unreadable:
         joined = duration(max(0, now_ms - bad.registered_at_ms))
-        name = Cell(printable(bad.consumer_id), BAD)
+        name = Cell(bad.consumer_id, BAD)
         rows.append([name, bad.kind, Cell("unreadable, see below", BAD), "-", "-", joined])
     return rows
 
@@ -141,10 +141,7 @@ def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]
     }
     bad = [(tp, v) for tp, v in verdicts.items() if tp not in said]
     bad.sort(key=lambda pair: -pair[1].kind.severity)
-    lines += [
-        Line(f"{v.kind.value}: {printable(str(tp))}: {v.reason}", _STYLES.get(v.kind, BAD))
-        for tp, v in bad[:_REASONS_SHOWN]
-    ]
+    lines += [Line(f"{v.kind.value}: {tp}: {v.reason}", _STYLES.get(v.kind, BAD)) for tp, v in bad[:_REASONS_SHOWN]]
     unknown = [tp for tp, v in verdicts.items() if v.kind is Kind.UNKNOWN]
     fresh = [tp for tp in unknown if rows[tp].log_end is not None]
     if fresh:
@@ -152,7 +149,7 @@ def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]
         lines.append(Line(f"unknown: nothing is committed in {many} whose logs hold messages", ODD))
     silent = [tp for tp in unknown if rows[tp].log_end is None]
     if silent and found.no_log_ends is None:
-        some = ", ".join(printable(str(tp)) for tp in silent[:3]) + (" ..." if len(silent) > 3 else "")
+        some = ", ".join(str(tp) for tp in silent[:3]) + (" ..." if len(silent) > 3 else "")
         lines.append(
             Line(f"unknown: no leader tells where the log of {some} ends: see `topics` for who is away, or gone", ODD)
         )
@@ -182,7 +179,7 @@ def _totals(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict])
     whole = judge_group(verdicts.values())
     if whole.reason:
         parts.append(whole.reason)
-    return f"Group {printable(found.group)}: {', '.join(parts)}"
+    return f"Group {found.group}: {', '.join(parts)}"
 
 
 def count(many: int, what: str) -> str:
@@ -199,7 +196,7 @@ def _partition_row(
         notes[_BEYOND] = None
     owner: Cell | str = Cell("-", ODD)
     if row.owner is not None:
-        owner = Cell(printable(row.owner), elides=row.owner_is_member)
+        owner = Cell(row.owner, elides=row.owner_is_member)
         if row.hold in _HOLDS:
             mark, note = _HOLDS[row.hold]
             owner = Cell(f"{owner.text} {mark}", ODD)
@@ -210,11 +207,11 @@ def _partition_row(
         notes[_EARLIER] = None
     if row.error is not None:
         committed = Cell(f"{committed} *", BAD)
-        notes[f"* {printable(row.error)}"] = None
+        notes[f"* {row.error}"] = None
     verdict = verdicts.get(TopicPartition(row.topic, row.partition))
     held_ms = None if row.owned_since_ms is None else max(0, now_ms - row.owned_since_ms)
     return [
-        printable(row.topic),
+        row.topic,
         str(row.partition),
         committed,
         number(row.log_end),
@@ -233,9 +230,9 @@ def _member_row(member: GroupMember, now_ms: int) -> list[Cell | str]:
         topics += f" and {len(member.subscription) - _TOPICS_SHOWN} more"
     pattern = "" if member.pattern == "static" else f"{member.pattern} "
     return [
-        printable(member.consumer_id),
+        member.consumer_id,
         member.kind,
-        printable(pattern + topics),
+        pattern + topics,
         str(member.threads),
         str(member.partitions),
         duration(max(0, now_ms - member.registered_at_ms)),

@@ -11,7 +11,7 @@ from legacy_consumer.cli.group_names import check_group, check_name
 from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.removals import delete_all, removal_options
-from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.cli.tables import say
 from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError
 from zk_layout.store import ZkStore
 
@@ -51,10 +51,10 @@ def delete(
         _refuse_active(store, use)
         refuse_removal(use, topic)
         if not execution.execute:
-            of_topic = f" of topic {printable(topic)}" if topic is not None else ""
+            of_topic = f" of topic {topic}" if topic is not None else ""
             for one in use:
                 many = sum(topic is None or tp.topic == topic for tp in one.tree.offsets)
-                say(f"Group {printable(one.group)} would go with {count(many, 'offset')}{of_topic}")
+                say(f"Group {one.group} would go with {count(many, 'offset')}{of_topic}")
             say("Dry run: nothing was deleted. Add --execute to do it.", "bold")
             return
         delete_all(store, use, topic=topic, backup_dir=execution.backup_dir)

@@ -22,7 +22,7 @@ from legacy_consumer.cli.kafka_formats import KAFKA_FORMATS, kafka_lines
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.showing import drawn, print_parts
-from legacy_consumer.cli.tables import printable, say, say_error
+from legacy_consumer.cli.tables import say, say_error
 from legacy_consumer.cli.watching import interval_option, watch
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchTopicError
@@ -111,7 +111,7 @@ def describe(
         if not is_watched:
             printed = printer.print()
             ctx.exit(1 if any(one.problem is not None or (check and not _is_well(one, v)) for one, v in printed) else 0)
-        title = printable(", ".join(groups)) if groups else "All groups"
+        title = ", ".join(groups) if groups else "All groups"
         ctx.exit(watch(printer.draw, printer.print, title=title, interval_s=interval))
 
 
@@ -220,7 +220,7 @@ class _Printer:
                 click.echo()
             print_parts(group_parts(*one))
         if not found:
-            click.echo("There is no group in /consumers.", err=True)
+            say_error("There is no group in /consumers.")
             return
         say(f"a member with the settings of this command fetches with {self.fetches_with}", "dim")
 

@@ -10,7 +10,7 @@ import click
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say, say_error
+from legacy_consumer.cli.tables import Cell, Column, duration, print_table, say, say_error
 from zk_layout.store import ZkStore
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def list_command(ctx: click.Context, output: Output, cluster: ClusterOptions, de
         for name in names:
             say(name)
     if not names:
-        click.echo("There is no group in /consumers.", err=True)
+        say_error("There is no group in /consumers.")
     for group, problem in forbidden.items():
         say_error(f"Group {group} is left out: {problem}")
     ctx.exit(1 if forbidden else 0)
@@ -97,4 +97,4 @@ def _print_details(use: list[GroupUse], output: Output) -> None:
 
 def _row(one: GroupUse, now_ms: int) -> list[Cell | str]:
     age = "never" if one.last_commit_ms is None else f"{duration(max(0, now_ms - one.last_commit_ms))} ago"
-    return [printable(one.group), str(one.members), str(one.topics), str(len(one.offsets)), age]
+    return [one.group, str(one.members), str(one.topics), str(len(one.offsets)), age]

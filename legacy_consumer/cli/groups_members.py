@@ -23,7 +23,6 @@ from legacy_consumer.cli.group_tables import (
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.showing import drawn, print_parts
-from legacy_consumer.cli.tables import printable
 from legacy_consumer.cli.watching import interval_option, watch
 from rebalance.clock import SystemClock
 
@@ -93,7 +92,7 @@ def members(
             else:
                 _print(found, output)
 
-        title = printable(", ".join(groups)) if groups else "All groups"
+        title = ", ".join(groups) if groups else "All groups"
         ctx.exit(watch(lambda: drawn(_parts(look())), print_look, title=title, interval_s=interval))
 
 
@@ -131,7 +130,7 @@ def _parts(found: Sequence[GroupDescription]) -> list[Part]:
         if one.problem is not None:
             parts.append(unknown_group(one))
             continue
-        heading = f"Group {printable(one.group)}: {count(len(one.members), 'member')}{unreadable}"
+        heading = f"Group {one.group}: {count(len(one.members), 'member')}{unreadable}"
         parts.append(Line(heading, "bold"))
         if one.members or one.unreadable:
             parts += [Line(""), TableOf(MEMBER_COLUMNS, member_rows(one, now_ms))]

@@ -14,7 +14,7 @@ from legacy_consumer.cli.execution import Execution
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
 from legacy_consumer.cli.removals import delete_all, removal_options
-from legacy_consumer.cli.tables import Cell, Column, duration, print_table, printable, say
+from legacy_consumer.cli.tables import Cell, Column, duration, print_table, say, say_error
 from legacy_consumer.cli.times import parse_duration_s
 from rebalance.clock import SystemClock
 
@@ -70,11 +70,11 @@ def prune(
         _show(unused, output, now_ms)
         _say_migrating([one.group for one in use if one.open_migration is not None])
         for group, error in sorted(forbidden.items()):
-            click.echo(f"Group {printable(group)} is left out: {printable(str(error))}", err=True)
+            say_error(f"Group {group} is left out: {error}")
         if execution.execute and unused:
             delete_all(store, unused, topic=None, backup_dir=execution.backup_dir, leave_used=True)
     if output is Output.TABLE and not unused:
-        click.echo(f"No group of {len(groups)} was unused for so long.", err=True)
+        say_error(f"No group of {len(groups)} was unused for so long.")
     elif output is Output.TABLE and not execution.execute:
         say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
     if forbidden:
@@ -103,13 +103,13 @@ def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
 
 def _say_migrating(groups: list[str]) -> None:
     if groups:
-        some = ", ".join(map(printable, groups[:3])) + (f" and {len(groups) - 3} more" if len(groups) > 3 else "")
-        click.echo(f"Left out, a migration is open: {some} (see `legacy-consumer migrate status`)", err=True)
+        some = ", ".join(groups[:3]) + (f" and {len(groups) - 3} more" if len(groups) > 3 else "")
+        say_error(f"Left out, a migration is open: {some} (see `legacy-consumer migrate status`)")
 
 
 def _row(one: GroupUse, now_ms: int) -> list[Cell | str]:
     return [
-        printable(one.group),
+        one.group,
         str(one.topics),
         str(len(one.offsets)),
         f"{duration(max(0, now_ms - one.last_seen_ms))} ago",

@@ -12,7 +12,7 @@ from legacy_consumer.cli.group_names import check_wanted, wanted_groups
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.cli.tables import say
 from rebalance.group_strategy import STRATEGIES
 
 _FIELDS = ("group", "code", "topic", "partition", "text")
@@ -86,12 +86,12 @@ def _show(found: Sequence[Verification]) -> None:
         what = f"{count(one.members, 'member')}, {count(one.partitions, 'partition')}"
         if one.is_sound:
             empty = "" if one.members else "; nobody is in it, so there was nothing to check"
-            say(f"Group {printable(one.group)} is sound: {what}{empty}", GOOD)
+            say(f"Group {one.group} is sound: {what}{empty}", GOOD)
             if one.members and one.partitions and not one.divides_by:
                 say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
             continue
-        say(f"Group {printable(one.group)} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
+        say(f"Group {one.group} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
         for problem in one.problems[:_SHOWN]:
-            say(f"  {printable(problem.text)}")
+            say(f"  {problem.text}")
         if len(one.problems) > _SHOWN:
             say(f"  and {len(one.problems) - _SHOWN} more; --json has them all")

@@ -141,7 +141,9 @@ def _exit_code_of(run: Callable[[], object]) -> int:
 
 def _explain(error: Exception) -> int:
     if shows_tracebacks():
-        click.echo(printable_lines("".join(traceback.format_exception(error))), err=True, nl=False)
+        # indented, so that no line of an error's text looks like one of ours
+        lines = "".join(traceback.format_exception(error)).splitlines()
+        click.echo("\n    ".join(map(printable, lines)), err=True)
     if isinstance(error, LegacyConsumerError):
         click.echo(f"Error: {printable(str(error))}", err=True)
         return FAILED

@@ -48,7 +48,7 @@ from legacy_consumer.cli.options import (
     open_store,
 )
 from legacy_consumer.cli.progress_bar import progress_bar
-from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.cli.tables import say, say_error
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers
@@ -235,7 +235,7 @@ def _step(
             if found.refusals:
                 say_refusals(found.refusals)
                 raise click.exceptions.Exit(1)
-            click.echo("Nothing was written: add --execute to do it.", err=True)
+            say_error("Nothing was written: add --execute to do it.")
             return
         carry_out = apply_migration if direction is Direction.TO_KAFKA else roll_back_migration
         file = backup or Path(backup_name(group, sides.clock.wall_ms()))
@@ -301,18 +301,18 @@ def finish(
             sides.store, [group]
         )  # before the look: what is deleted is not newer than what was looked at
         if delete and not trees and has_offsets_in_kafka(sides):
-            click.echo(f"/consumers/{printable(group)} is deleted already.")
+            click.echo(f"/consumers/{group} is deleted already.")
             return
         look = look_at(sides)
-        what = "closes the way back" + (f" and deletes /consumers/{printable(group)}" if delete else "")
+        what = "closes the way back" + (f" and deletes /consumers/{group}" if delete else "")
         moved = sum(one.kafka.offset is not None for one in look.partitions)
-        say(f"Group {printable(group)}: {what}; {count(moved, 'partition')} of {len(look.partitions)} in Kafka.")
+        say(f"Group {group}: {what}; {count(moved, 'partition')} of {len(look.partitions)} in Kafka.")
         refusals = finish_refusals(look, accept_ahead=accept_ahead)
         if not execute:
             if refusals:
                 say_refusals(refusals)
                 raise click.exceptions.Exit(1)
-            click.echo("Nothing was written: add --execute to do it.", err=True)
+            say_error("Nothing was written: add --execute to do it.")
             return
         outcome = finish_migration(
             sides,

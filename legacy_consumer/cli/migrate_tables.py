@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import click
 
 from legacy_consumer.admin.migration import Action, Direction, MigrationPlan, MigrationRecord, Outcome, Verification
-from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, printable, say
+from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, say, say_error
 
 _MOVES = (
     Column("TOPIC", folds=True),
@@ -35,7 +35,7 @@ def show_plan(plan: MigrationPlan) -> None:
     phase = plan.look.record.phase.value if plan.look.record is not None else "not begun"
     counts = Counter(move.action for move in plan.moves)
     parts = ", ".join(f"{counts[action]} {_WORDS[action]}" for action in Action if counts[action])
-    title = f"Group {printable(plan.group)}: {plan.direction.source} to {plan.direction.target}, migration {phase}"
+    title = f"Group {plan.group}: {plan.direction.source} to {plan.direction.target}, migration {phase}"
     say(f"{title}: {parts or 'no offsets'}", "bold")
     order = {Action.BLOCKED: 0, Action.WRITE: 1, Action.WAIT: 2, Action.KEEP: 3, Action.SKIP: 4}
     moves = sorted(plan.moves, key=lambda move: (order[move.action], move.tp))
@@ -45,12 +45,12 @@ def show_plan(plan: MigrationPlan) -> None:
             _MOVES,
             [
                 [
-                    printable(move.tp.topic),
+                    move.tp.topic,
                     str(move.tp.partition),
                     number(move.zookeeper),
                     number(move.kafka),
                     Cell(_shown_action(move.action, move.offset), _STYLES.get(move.action, "")),
-                    printable(move.reason),
+                    move.reason,
                 ]
                 for move in moves[:_SHOWN]
             ],
@@ -77,15 +77,13 @@ def _shown_action(action: Action, offset: int | None) -> str:
 def say_refusals(refusals: Iterable[str]) -> None:
     """One line each on standard error."""
     for refusal in refusals:
-        click.echo(f"Refused: {printable(refusal)}", err=True)
+        say_error(f"Refused: {refusal}")
 
 
 def say_outcome(group: str, direction: Direction, outcome: Outcome) -> None:
     """What was done."""
     many = len(outcome.written)
-    say(
-        f"{many} partition{'' if many == 1 else 's'} of group {printable(group)} written to {direction.target}.", "bold"
-    )
+    say(f"{many} partition{'' if many == 1 else 's'} of group {group} written to {direction.target}.", "bold")
     if outcome.passed:
         say(f"{len(outcome.passed)} were left as they are: somebody else had moved on meanwhile.")
     if outcome.waiting:
@@ -100,25 +98,25 @@ def show_verification(found: Verification) -> None:
     phase = found.phase.value if found.phase is not None else "not begun"
     verdict = "sound" if found.is_sound else "not sound"
     sides = f"in ZooKeeper {len(found.members)}, on the brokers' side {len(found.kafka_members)} members"
-    say(f"Group {printable(found.group)}: migration {phase}, {sides}: {verdict}", "bold")
+    say(f"Group {found.group}: migration {phase}, {sides}: {verdict}", "bold")
     for finding in found.findings:
-        say(f"{'PROBLEM' if finding.is_bad else 'note'}: {printable(finding.text)}", "red" if finding.is_bad else "")
+        say(f"{'PROBLEM' if finding.is_bad else 'note'}: {finding.text}", "red" if finding.is_bad else "")
 
 
 def show_records(records: Mapping[str, MigrationRecord | str], now_ms: int) -> None:
     """Print the migrations of a cluster."""
     if not records:
-        click.echo("No migration of a group was begun.", err=True)
+        say_error("No migration of a group was begun.")
         return
     print_table(_RECORDS, [_record_row(group, record, now_ms) for group, record in sorted(records.items())])
 
 
 def _record_row(group: str, record: MigrationRecord | str, now_ms: int) -> list[Cell | str]:
     if isinstance(record, str):
-        return [printable(group), Cell(printable(record), "red"), "-", "-", "-"]
+        return [group, Cell(record, "red"), "-", "-", "-"]
     since = duration(max(0, now_ms - record.at_ms))
     left_out = str(len(record.left_out) or "-")
-    return [printable(group), record.phase.value, since, left_out, printable(record.backup or "-")]
+    return [group, record.phase.value, since, left_out, record.backup or "-"]
 
 
 def records_document(records: Mapping[str, MigrationRecord | str]) -> list[dict[str, object]]:

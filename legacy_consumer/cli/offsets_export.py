@@ -13,7 +13,7 @@ from legacy_consumer.admin.whole_files import replace_whole
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
 from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
-from legacy_consumer.cli.tables import printable
+from legacy_consumer.cli.tables import say_error
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -65,7 +65,7 @@ def export(
     unreadable = {group: _unreadable(standings) for group, standings in found.items()}
     data = write_offsets(offsets, form, unreadable).encode()
     for problem in problems:
-        click.echo(f"Left out: {printable(problem)}", err=True)
+        say_error(f"Left out: {problem}")
     if file is None:
         click.echo(data, nl=False)
     else:
@@ -74,7 +74,7 @@ def export(
         except OSError as error:
             raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error
         many = sum(map(len, offsets.values()))
-        click.echo(f"{count(many, 'offset')} of {count(len(found), 'group')} are in {file}", err=True)
+        say_error(f"{count(many, 'offset')} of {count(len(found), 'group')} are in {file}")
     if problems:
         raise click.exceptions.Exit(1)
 

@@ -18,7 +18,7 @@ from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.offset_sources import load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
-from legacy_consumer.cli.tables import printable
+from legacy_consumer.cli.tables import say_error
 from legacy_consumer.cli.topic_choices import is_chosen, parse_topics
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
@@ -108,19 +108,17 @@ def standings_or_none(store: ZkStore, group: str) -> dict[TopicPartition, Standi
 
 def _say_gone(group: str, gone: Mapping[TopicPartition, int | None]) -> None:
     if any(offset is not None for offset in gone.values()):
-        some = ", ".join(printable(str(tp)) for tp in sorted(gone)[:3])
-        click.echo(
-            f"Note: {count(len(gone), 'partition')} of group {printable(group)} ({some}) do not exist in the cluster: "
-            "their offsets are put back without a check",
-            err=True,
+        some = ", ".join(str(tp) for tp in sorted(gone)[:3])
+        say_error(
+            f"Note: {count(len(gone), 'partition')} of group {group} ({some}) do not exist in the cluster: "
+            "their offsets are put back without a check"
         )
 
 
 def _say_unreadable(given: OffsetFile, groups: Sequence[str]) -> None:
     many = sum(given.unreadable.get(group, 0) for group in groups)
     if many:
-        click.echo(
+        say_error(
             f"Note: {count(many, 'offset')} could not be read when the file was written: what stood there is in it, "
-            "and is not put back",
-            err=True,
+            "and is not put back"
         )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
-
 from legacy_consumer.admin.backups import write_backups
 from legacy_consumer.admin.deletion import delete_tree
 from legacy_consumer.admin.errors import GroupChangedError, GroupHeldError
@@ -15,7 +13,7 @@ from legacy_consumer.admin.whole_files import replace_whole
 from legacy_consumer.cli.execution import execution_options
 from legacy_consumer.cli.group_tables import GOOD, count
 from legacy_consumer.cli.progress_bar import progress_bar
-from legacy_consumer.cli.tables import printable, say
+from legacy_consumer.cli.tables import say, say_error
 from legacy_consumer.errors import ActiveGroupError
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
@@ -36,7 +34,7 @@ def delete_all(
         name = use[0].group if len(use) == 1 else "groups"
         offsets, unreadable = _offsets(use, topic)
         file = write_backups(backup_dir, name, offsets, unreadable)
-        click.echo(f"Backup: {file} (legacy-consumer offsets import puts it back)", err=True)
+        say_error(f"Backup: {file} (legacy-consumer offsets import puts it back)")
         _say_unreadable(unreadable)
     gone: list[GroupUse] = []
     left: list[str] = []
@@ -50,20 +48,19 @@ def delete_all(
                     if not leave_used or (isinstance(error, GroupChangedError) and error.gone):
                         raise
                     left.append(one.group)
-                    click.echo(f"Left alone: {printable(str(error))}", err=True)
+                    say_error(f"Left alone: {error}")
                 advance(1)
     except LegacyConsumerError:
         if gone:
-            click.echo(
+            say_error(
                 f"Deleted before the error: {_names(gone)}; the groups after these are there, "
-                "run the same command again without those that are gone.",
-                err=True,
+                "run the same command again without those that are gone."
             )
         raise
     if left and file is not None:
         offsets, unreadable = _offsets(gone, topic)
         replace_whole(file, write_offsets(offsets, OffsetFormat.JSON, unreadable))
-    what = "" if topic is None else f" topic {printable(topic)} of"
+    what = "" if topic is None else f" topic {topic} of"
     say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
 
 
@@ -82,12 +79,11 @@ def _say_unreadable(unreadable: dict[str, dict[TopicPartition, bytes]]) -> None:
     if many:
         group, found = next((group, found) for group, found in unreadable.items() if found)
         tp, data = next(iter(found.items()))
-        click.echo(
+        say_error(
             f"Warning: {count(many, 'offset')} cannot be read, and importing the backup will not put it back: "
-            f"{printable(group)} {printable(str(tp))} holds {data[:80]!r}",
-            err=True,
+            f"{group} {tp} holds {data[:80]!r}"
         )
 
 
 def _names(use: list[GroupUse]) -> str:
-    return ", ".join(printable(one.group) for one in use)
+    return ", ".join(one.group for one in use)

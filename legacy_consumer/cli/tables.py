@@ -8,12 +8,12 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from legacy_consumer.plain_text import printable as printable  # noqa: PLC0414  (commands take it from here)
+from legacy_consumer.plain_text import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,14 +82,17 @@ def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell 
             no_wrap=not column.folds,
             overflow="fold",
         )
-    elided = [[c.text for c in column if isinstance(c, Cell) and c.elides] for column in zip(*rows, strict=True)]
-    telling = list(map(telling_length, elided))
-    for row in rows:
-        cells = [c if isinstance(c, Cell) else Cell(c) for c in row]
-        texts = [Text(printable(c.text), c.style) for c in cells]
+    clean = [[_clean(cell) for cell in row] for row in rows]
+    telling = [telling_length([c.text for c in column if c.elides]) for column in zip(*clean, strict=True)]
+    for cells in clean:
+        texts = [Text(c.text, c.style) for c in cells]
         table.add_row(
             *(Elided(text, length) if c.elides else text for c, text, length in zip(cells, texts, telling, strict=True))
         )
+
+
+def _clean(cell: Cell | str) -> Cell:
+    return replace(cell, text=printable(cell.text)) if isinstance(cell, Cell) else Cell(printable(cell))
 
 
 def say(text: str, style: str = "") -> None:

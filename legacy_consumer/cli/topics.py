@@ -11,7 +11,7 @@ from legacy_consumer.admin.topics import TopicSummary, read_readers, read_topics
 from legacy_consumer.cli.group_tables import BAD, ODD
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.cli.tables import Cell, Column, print_table, printable, say, say_error
+from legacy_consumer.cli.tables import Cell, Column, print_table, say, say_error
 
 _COLUMNS = (
     Column("TOPIC", folds=True),
@@ -61,14 +61,14 @@ def _show(found: Sequence[TopicSummary]) -> None:
     if found:
         print_table(_COLUMNS, [_row(one) for one in found])
     else:
-        click.echo("There is no topic in /brokers/topics.", err=True)
+        say_error("There is no topic in /brokers/topics.")
     for one in found:
         if one.problem is not None:
-            say(f"* {printable(one.problem)}", BAD)
+            say(f"* {one.problem}", BAD)
 
 
 def _row(one: TopicSummary) -> list[Cell | str]:
-    name: Cell | str = printable(one.topic)
+    name: Cell | str = one.topic
     if one.problem is not None:
         return [Cell(f"{name} *", BAD), "-", "-", "-", "-", _some(one.groups)]
     if one.is_going:
@@ -85,4 +85,4 @@ def _row(one: TopicSummary) -> list[Cell | str]:
 
 def _some(groups: tuple[str, ...]) -> str:
     more = f" and {len(groups) - _GROUPS_SHOWN} more" if len(groups) > _GROUPS_SHOWN else ""
-    return printable(", ".join(groups[:_GROUPS_SHOWN]) + more) or "-"
+    return ", ".join(groups[:_GROUPS_SHOWN]) + more or "-"

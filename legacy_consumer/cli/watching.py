@@ -61,7 +61,7 @@ def _watch(
     console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
     shown: Sequence[RenderableType] = draw()
     ending.wait_for_end()
-    head = Text(f"{title}, every {interval_s:g} s; Ctrl-C ends", style="dim")
+    head = Text(printable(f"{title}, every {interval_s:g} s; Ctrl-C ends"), style="dim")
     with Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False) as live:
         live.update(Group(head, Text(), *shown), refresh=True)
         while _sleep(clock, ending, interval_s):
