@@ -230,7 +230,7 @@ def _holds(found: GroupDescription) -> Iterator[Finding]:
 
 def _standing_reset(found: GroupDescription) -> Iterator[Finding]:
     if found.reset is not None:
-        severity = Severity.WARNING if found.reset.heeded else Severity.ERROR
+        severity = Severity.NOTE if found.reset.is_running else Severity.ERROR
         code = "reset_under_way" if found.reset.heeded else "reset_of_nobody"
         yield Finding(severity, code, found.group, f"group {found.group}: {found.reset.text}", found.reset.advice)
 

@@ -184,7 +184,7 @@ def describe_group(
     """
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
-    [found] = _described(_read_groups(store, [group], None), log_offsets, clock)
+    [found] = _described(_read_groups(store, [group], None, clock), log_offsets, clock)
     return found
 
 
@@ -203,7 +203,7 @@ def describe_groups(
     """
     stats = store.exists_many([GroupPath(group).path for group in groups])
     present = [group for group, stat in zip(groups, stats, strict=True) if stat is not None]
-    read, forbidden = read_apart(present, lambda some: _read_groups(store, some, topics))
+    read, forbidden = read_apart(present, lambda some: _read_groups(store, some, topics, clock))
     found = {one.group: one for one in _described(read, log_offsets, clock)}
     return [
         GroupDescription(group, (), (), (), problem=str(forbidden[group])) if group in forbidden else found[group]
@@ -211,7 +211,9 @@ def describe_groups(
     ]
 
 
-def _read_groups(store: ZkStore, groups: Sequence[str], topics: Callable[[str], bool] | None) -> list[_ReadGroup]:
+def _read_groups(
+    store: ZkStore, groups: Sequence[str], topics: Callable[[str], bool] | None, clock: Clock | None
+) -> list[_ReadGroup]:
     members: dict[str, list[RegisteredMember]] = {group: [] for group in groups}
     registered = read_members(store, groups)
     for member in registered:
@@ -222,7 +224,7 @@ def _read_groups(store: ZkStore, groups: Sequence[str], topics: Callable[[str], 
     snapshots = read_snapshots(store, registered)
     return [
         _ReadGroup(group, members[group], rows[group], snapshots.get(group) or GroupSnapshot(group, {}, {}), reset)
-        for group, reset in zip(groups, standing_resets(store, groups), strict=True)
+        for group, reset in zip(groups, standing_resets(store, groups, clock=clock), strict=True)
     ]
 
 

@@ -2,7 +2,7 @@
 
 Sound means: every partition of every topic that a member subscribes to is owned exactly once, by a stream of a member
 that is registered for that topic, held by the session in which that member lives; nothing else is owned, and no request
-for a reset stands.
+for a reset stands that nobody ends. One that is being carried out is told, and is no problem.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from legacy_consumer.admin.group_members import read_members
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.errors import NoSuchGroupError
-from legacy_consumer.reset_requests import standing_reset
+from legacy_consumer.reset_requests import StandingReset, standing_reset
 from rebalance.assignors.threads import threads_per_topic
 from rebalance.errors import AssignmentRefusedError
 from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
@@ -39,7 +39,7 @@ class Problem:
 class Verification:
     """members: how many there are; without any there is nothing to check. partitions: how many should be owned.
 
-    divides_by: the strategies that explain who owns what.
+    divides_by: the strategies that explain who owns what. running_reset: the reset that is being carried out.
     """
 
     group: str
@@ -47,6 +47,7 @@ class Verification:
     partitions: int
     problems: tuple[Problem, ...]
     divides_by: tuple[str, ...] = ()
+    running_reset: StandingReset | None = None
 
     @property
     def is_sound(self) -> bool:
@@ -91,10 +92,12 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
         *_of_strategy(snapshot, owners, strategy),
     ]
     reset = standing_reset(store, group)
-    if reset is not None:
+    is_running = reset is not None and reset.is_running
+    if reset is not None and not is_running:
         problems.append(Problem("reset", f"{reset.text}; {reset.advice}"))
     divides_by = tuple(map(str, strategies_of_group(snapshot, owners))) if members else ()
-    return Verification(group, len(members), len(expected), tuple(problems), divides_by)
+    running = reset if is_running else None
+    return Verification(group, len(members), len(expected), tuple(problems), divides_by, running)
 
 
 def _of_expected(

@@ -66,6 +66,7 @@ def _reset(reset: StandingReset) -> dict[str, object]:
         "state": None if request is None else request.state.value,
         "partitions": [] if request is None else [str(tp) for tp in sorted(request.partitions)],
         "holds": bool(reset.holds),
+        "running": reset.is_running,
         "text": reset.text,
         "advice": reset.advice,
     }

@@ -96,7 +96,7 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
         parts += [Line(""), TableOf(MEMBER_COLUMNS, member_rows(found, now_ms))]
     below: list[Part] = [Line(note, ODD) for note in notes]
     if found.reset is not None:
-        below.append(Line(f"reset: {found.reset.text}; {found.reset.advice}", BAD if found.reset.holds else ODD))
+        below.append(Line(f"reset: {found.reset.text}; {found.reset.advice}", ODD if found.reset.is_running else BAD))
     below += unreadable_lines(found)
     below += _reasons(found, verdicts)
     if _is_telling(found.divides_by):

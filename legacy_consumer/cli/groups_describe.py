@@ -52,7 +52,9 @@ Examples:
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic; may be repeated.")
 @interval_option
 @click.option(
-    "--check", is_flag=True, help="End with 1 unless every group is well: all verdicts ok, all members readable."
+    "--check",
+    is_flag=True,
+    help="End with 1 unless every group is well: all verdicts ok, all members readable, no reset that nobody ends.",
 )
 @click.option(
     "--kafka-format",
@@ -116,7 +118,8 @@ def describe(
 
 
 def _is_well(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> bool:
-    return not found.unreadable and judge_group(verdicts.values()).kind is Kind.OK
+    has_bad_request = found.reset is not None and not found.reset.is_running
+    return not found.unreadable and not has_bad_request and judge_group(verdicts.values()).kind is Kind.OK
 
 
 _Described: TypeAlias = tuple[GroupDescription, Mapping[TopicPartition, Verdict]]

@@ -50,7 +50,10 @@ def verify(
     That is what Kafka's VerifyConsumerRebalance looks at; here also at the sessions that hold the partitions, and at
     owners of what nobody subscribes to. A group without members and owners is sound.
 
-    Ends with 1 if a group is not, or may not be read, and names every reason.
+    A reset of running members (`offsets reset --live`) that is being carried out is named, and is no fault; a request
+    for one that nobody will end is.
+
+    Ends with 1 if a group is not sound, or may not be read, and names every reason.
     """
     check_wanted(groups, all_groups=all_groups)
     wanted = _BY_NAME[strategy] if strategy is not None else None
@@ -77,21 +80,28 @@ def _document(one: Verification) -> dict[str, object]:
         "members": one.members,
         "partitions": one.partitions,
         "divides_by": list(one.divides_by),
+        "reset": None if one.running_reset is None else one.running_reset.text,
         "problems": [asdict(problem) for problem in one.problems],
     }
 
 
 def _show(found: Sequence[Verification]) -> None:
     for one in found:
-        what = f"{count(one.members, 'member')}, {count(one.partitions, 'partition')}"
-        if one.is_sound:
-            empty = "" if one.members else "; nobody is in it, so there was nothing to check"
-            say(f"Group {one.group} is sound: {what}{empty}", GOOD)
-            if one.members and one.partitions and not one.divides_by:
-                say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
-            continue
-        say(f"Group {one.group} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
-        for problem in one.problems[:_SHOWN]:
-            say(f"  {problem.text}")
-        if len(one.problems) > _SHOWN:
-            say(f"  and {len(one.problems) - _SHOWN} more; --json has them all")
+        _show_one(one)
+        if one.running_reset is not None:
+            say(f"  reset: {one.running_reset.text}; {one.running_reset.advice}", ODD)
+
+
+def _show_one(one: Verification) -> None:
+    what = f"{count(one.members, 'member')}, {count(one.partitions, 'partition')}"
+    if one.is_sound:
+        empty = "" if one.members else "; nobody is in it, so there was nothing to check"
+        say(f"Group {one.group} is sound: {what}{empty}", GOOD)
+        if one.members and one.partitions and not one.divides_by:
+            say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
+        return
+    say(f"Group {one.group} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
+    for problem in one.problems[:_SHOWN]:
+        say(f"  {problem.text}")
+    if len(one.problems) > _SHOWN:
+        say(f"  and {len(one.problems) - _SHOWN} more; --json has them all")

@@ -23,6 +23,7 @@ from typing import Protocol
 from legacy_consumer.offsets import OffsetStore
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.reset_requests.records import (
+    HOLD_MS,
     Answer,
     AnswerState,
     Request,
@@ -43,8 +44,6 @@ from zk_layout.store import Acl, SessionEvent, SessionKind, WatchEvent, WatchKin
 
 logger = logging.getLogger(__name__)
 
-HOLD_MS = 120_000
-"""For so long a member holds its partitions for one request; the operator's command waits 10 s by default."""
 _AGAIN_MS = 2000
 """How often to look while a request stands."""
 

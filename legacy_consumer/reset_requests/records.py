@@ -35,6 +35,8 @@ from zk_layout.codecs.strict_json import JsonObject, decode_object, encode_json
 from zk_layout.model import TopicPartition
 
 _VERSION = 1
+HOLD_MS = 120_000
+"""For so long a member holds its partitions for one request; the operator's command waits 10 s by default."""
 
 
 class RequestState(Enum):

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
-from legacy_consumer.reset_requests.records import Request, RequestState, decode_request, request_path
+from legacy_consumer.reset_requests.records import HOLD_MS, Request, RequestState, decode_request, request_path
+from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore, Znode
@@ -20,13 +21,19 @@ class StandingReset:
     """A request for a reset that is there now.
 
     request: None if it is unreadable. session_id: that of the command that wrote it; 0 = none stands for it.
-    since_ms: since 1970.
+    since_ms: since 1970. is_overdue: it is there for longer than any member waits.
     """
 
     path: str
     request: Request | None
     session_id: int
     since_ms: int
+    is_overdue: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """A reset as it should be: nothing is wrong with the group. All others stay until somebody ends them."""
+        return self.heeded and not self.is_overdue
 
     @property
     def heeded(self) -> bool:
@@ -36,7 +43,7 @@ class StandingReset:
     @property
     def holds(self) -> frozenset[TopicPartition]:
         """The partitions that the members hand nothing out of because of it."""
-        if self.request is None or not self.heeded or self.request.state is not RequestState.PREPARE:
+        if self.request is None or not self.is_running or self.request.state is not RequestState.PREPARE:
             return frozenset()
         return self.request.partitions
 
@@ -53,8 +60,9 @@ class StandingReset:
         if not self.session_id:
             asks = f"{self.path} asks {since} for a reset of {some} ({request})"
             return f"{asks}; no session stands for it: members ignore it"
-        if self.holds:
-            return f"{asker} asks {since} for a reset of {some} ({request}): members hand out nothing of them"
+        if self.request.state is RequestState.PREPARE:
+            do = "hand out nothing of them" if self.holds else "have waited long enough, and go on"
+            return f"{asker} asks {since} for a reset of {some} ({request}): members {do}"
         return f"{asker} has written new offsets of {some} ({request}, {since}): members go on from there"
 
     @property
@@ -69,27 +77,29 @@ class StandingReset:
         )
 
 
-def standing_reset(store: ZkStore, group: str) -> StandingReset | None:
+def standing_reset(store: ZkStore, group: str, *, clock: Clock | None = None) -> StandingReset | None:
     """The group's request, None if there is none. Raises: ZooKeeperError."""
-    return standing_resets(store, [group])[0]
+    return standing_resets(store, [group], clock=clock)[0]
 
 
-def standing_resets(store: ZkStore, groups: Sequence[str]) -> list[StandingReset | None]:
+def standing_resets(store: ZkStore, groups: Sequence[str], *, clock: Clock | None = None) -> list[StandingReset | None]:
     """As standing_reset, for each of many groups."""
     paths = [request_path(group) for group in groups]
+    now_ms = (clock or SystemClock()).wall_ms()
     return [
-        None if znode is None else _standing(path, znode)
+        None if znode is None else _standing(path, znode, now_ms)
         for path, znode in zip(paths, store.get_data_many(paths), strict=True)
     ]
 
 
-def _standing(path: str, znode: Znode) -> StandingReset:
+def _standing(path: str, znode: Znode, now_ms: int) -> StandingReset:
     request: Request | None
     try:
         request = decode_request(path, znode.data)
     except MalformedZnodeError:
         request = None
-    return StandingReset(path, request, znode.stat.ephemeral_owner, znode.stat.ctime_ms)
+    since_ms = znode.stat.ctime_ms
+    return StandingReset(path, request, znode.stat.ephemeral_owner, since_ms, now_ms - since_ms > HOLD_MS)
 
 
 def _some(partitions: frozenset[TopicPartition]) -> str:

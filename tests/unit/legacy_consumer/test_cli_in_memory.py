@@ -158,36 +158,56 @@ def test_the_age_of_stale_groups_is_that_which_was_asked_for(cluster):
 # Requests for a reset.
 
 
+A_REQUEST = b'{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}'
+
+
 @pytest.mark.parametrize(
-    ("ephemeral", "data", "code", "said"),
+    ("ephemeral", "data", "age_s", "code", "said"),
     [
-        (False, b'{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}', "reset_of_nobody", "no session"),
-        (True, b"nonsense", "reset_of_nobody", "is no request that can be read"),
-        (True, b'{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}', "reset_under_way", "of t/0"),
+        (False, A_REQUEST, 0, "reset_of_nobody", "no session"),
+        (True, b"nonsense", 0, "reset_of_nobody", "is no request that can be read"),
+        (True, A_REQUEST, 130, "reset_under_way", "members have waited long enough, and go on"),
+        (
+            True,
+            A_REQUEST,
+            0,
+            "reset_under_way",
+            "of t/0 (request 'r', state prepare): members hand out nothing of them",
+        ),
+        (True, A_REQUEST.replace(b"prepare", b"applied"), 0, "reset_under_way", "has written new offsets of t/0"),
     ],
 )
 @pytest.mark.parametrize("group", ["g", "it's g"])
-def test_a_request_for_a_reset_is_seen_by_every_tool_with_what_ends_it(cluster, group, ephemeral, data, code, said):
+def test_a_request_for_a_reset_is_judged_alike_by_every_tool(cluster, group, ephemeral, data, age_s, code, said):
+    """One that is carried out is told, and is no alarm; one that nobody ends is, until it is deleted."""
+    is_running = ephemeral and data != b"nonsense" and not age_s
     cluster.topic("t", (0, 10))
     cluster.commit(group, "t", 10)
     cluster.join(group, "a", '{"t":1}', ("t", 0))
     path = f"/consumers/{group}/requests/reset"
+    cluster.ago_ms = 1000 * age_s
     cluster.store.create(path, data, ephemeral=ephemeral, make_parents=True)
-    end = f"delete {shlex.quote(path)}"
-    verified = cluster.run("groups", "verify", group, "--json")
-    assert verified.code == 1
+    cluster.ago_ms = 0
+
+    def codes():
+        looks = (["groups", "verify", group], ["groups", "describe", group, "--check"], ["doctor"])
+        return {cluster.run(*look).code for look in looks}
+
+    assert codes() == ({0} if is_running else {1})
     finding = findings(cluster)[code]
     document = json.loads(cluster.run("groups", "describe", group, "--json").out)["reset"]
-    [problem] = json.loads(verified.out)["problems"]
     assert said in finding["text"]
-    assert finding["advice"].endswith(end)
+    assert finding["severity"] == ("note" if is_running else "error")
+    assert finding["advice"].endswith(f"delete {shlex.quote(path)}")
     assert (document["text"] in finding["text"], document["advice"]) == (True, finding["advice"])
-    assert problem["text"] == f"{document['text']}; {document['advice']}"
-    assert said in cluster.run("groups", "describe", group).out
+    assert (document["running"], document["holds"]) == (is_running, is_running and b"prepare" in data)
+    told = f"{document['text']}; {document['advice']}"
+    assert told in cluster.run("groups", "verify", group).out
+    assert told in cluster.run("groups", "describe", group).out
     assert document["session_id"] == (f"0x{cluster.store.exists(path).ephemeral_owner:x}")
     cluster.store.delete(path)
     assert code not in findings(cluster)
-    assert cluster.run("groups", "verify", group).code == 0
+    assert codes() == {0}
 
 
 # Ghosts.

@@ -19,7 +19,7 @@ from legacy_consumer.reset_requests import (
     request_path,
     standing_reset,
 )
-from legacy_consumer.reset_requests.follower import HOLD_MS
+from legacy_consumer.reset_requests.records import HOLD_MS
 from tests.support.group_members import RecordingDelivery
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
