@@ -10,6 +10,7 @@ from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
 from legacy_consumer.errors import NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
+from legacy_consumer.offsets.judgement import written_elsewhere
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
@@ -30,6 +31,11 @@ class Standing:
     problem: str | None = None
     outlived: int | None = None
     unreadable: bytes | None = None
+
+    @property
+    def elsewhere(self) -> int | None:
+        """What a file or another group is given of it."""
+        return written_elsewhere(self.offset, self.outlived)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +84,8 @@ class OffsetPlan:
 
     @property
     def backup(self) -> dict[TopicPartition, int | None]:
-        """What counts now, of all partitions of the plan whose offsets can be read.
-
-        0 where an offset is of an earlier topic: put back as it stands it would count, and the group begins at 0.
-        """
-        return {
-            c.partition: c.before.offset if c.before.outlived is None else 0
-            for c in self.changes
-            if c.before.unreadable is None
-        }
+        """What counts now, of all partitions of the plan whose offsets can be read."""
+        return {c.partition: c.before.elsewhere for c in self.changes if c.before.unreadable is None}
 
     @property
     def unreadable(self) -> dict[TopicPartition, bytes]:
@@ -147,8 +146,8 @@ def make_plan(
 
 
 def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:
-    """{partition: offset} of those committed. Raises: UnreadableOffsetsError if some offset cannot be read."""
+    """{partition: offset} for another group. Raises: UnreadableOffsetsError if some offset cannot be read."""
     problems = tuple(standing.problem for standing in standings.values() if standing.problem is not None)
     if problems:
         raise UnreadableOffsetsError(group, problems)
-    return {tp: standing.offset for tp, standing in standings.items() if standing.offset is not None}
+    return {tp: offset for tp, standing in standings.items() if (offset := standing.elsewhere) is not None}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from legacy_consumer.admin.errors import NothingOfTopicError, OpenMigrationError
 from legacy_consumer.admin.group_trees import GroupTree, read_trees, record_path
 from legacy_consumer.admin.migration.record import decode_record
-from legacy_consumer.offsets.judgement import TopicOrigin, Verdict, judge, written_in_zookeeper
+from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_elsewhere, written_in_zookeeper
 from legacy_consumer.offsets.topic_lives import read_topic_origins
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
@@ -21,8 +21,7 @@ class GroupUse:
     """When a group was last used, as far as its znodes tell.
 
     members: how many are registered. last_commit_ms: the newest offset. last_seen_ms: that, or when the group's
-    folders came into being if it never committed. offsets: None where none is committed, 0 where one of an earlier
-    topic is, which would count if it were put back.
+    folders came into being if it never committed. offsets: as a backup is to say them; None where none is committed.
     unreadable: {partition: the data} of offset znodes that hold no offset.
     open_migration: where a migration stands whose way back is open, or why its record cannot be read; None otherwise.
     tree: the look that all of this is taken from, and that a deletion is held to.
@@ -76,8 +75,8 @@ def _use_of(tree: GroupTree, origins: Mapping[str, TopicOrigin]) -> GroupUse:
         if written.problem is not None:
             unreadable[tp] = znode.data or b""
         else:
-            is_earlier = judge(written, origins.get(tp.topic)).verdict is Verdict.EARLIER_TOPIC
-            offsets[tp] = 0 if is_earlier else written.offset
+            found = judge(written, origins.get(tp.topic))
+            offsets[tp] = written_elsewhere(found.position, found.outlived)
     last = max((znode.stat.mtime_ms for znode in tree.offsets.values()), default=None)
     folders = (GroupPath(tree.group).path, ConsumerIdsPath(tree.group).path)
     made = max(tree.stats[path].ctime_ms for path in folders if path in tree.stats)

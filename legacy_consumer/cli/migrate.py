@@ -226,7 +226,7 @@ def _step(
     as_json: bool,
 ) -> None:
     with _sides(cluster, group) as sides:
-        found = make_plan(look_at(sides), direction, choices)
+        found = make_plan(look_at(sides, will_write=execute), direction, choices)
         if not as_json:
             show_plan(found)
         if not execute:

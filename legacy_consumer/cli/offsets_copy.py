@@ -57,8 +57,6 @@ def copy(
         if chosen:
             standings = choose_partitions(store, standings, chosen)
         after = readable_offsets(source, standings)
-        # an offset of an earlier topic must not count for this one: its group begins at 0, and so does the copy
-        after.update({tp: 0 for tp, standing in standings.items() if standing.outlived is not None})
         if not after:
             raise click.ClickException(f"group {source} has committed nothing that could be copied")
         in_kafka = find_offsets_in_kafka(cluster, store, source, after)

@@ -96,7 +96,7 @@ def _read(store: ZkStore, groups: Sequence[str]) -> tuple[dict[str, Mapping[Topi
 
 
 def _committed(standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int | None]:
-    return {tp: standing.offset for tp, standing in standings.items() if standing.offset is not None}
+    return {tp: offset for tp, standing in standings.items() if (offset := standing.elsewhere) is not None}
 
 
 def _unreadable(standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, bytes]:

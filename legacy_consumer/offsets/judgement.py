@@ -159,6 +159,14 @@ def _join(*reasons: str) -> str:
     return "; ".join(filter(None, reasons))
 
 
+def written_elsewhere(offset: int | None, outlived: int | None) -> int | None:
+    """What a file or another group's znode is to say of an offset, so that it means there what it means here.
+
+    That of an earlier topic would count once it is written again, and the group begins its topic at 0: so 0.
+    """
+    return offset if outlived is None else 0
+
+
 def written_in_zookeeper(path: str, znode: Znode | None) -> WrittenOffset:
     """An offset znode, None if there is none. A literal -1 is no offset, as for every reader of the JVM."""
     if znode is None:

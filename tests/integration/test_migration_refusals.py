@@ -71,15 +71,24 @@ def guarded(request):
 
 
 def test_brokers_that_let_nobody_into_the_group_are_said_and_nothing_is_written(guarded, tmp_path):
+    backup = tmp_path / "b.json"
     guarded.commit("closed", "orders")
-    for verb, *arguments in (["plan"], ["apply", "--execute", "--backup", tmp_path / "b.json"], ["verify"]):
-        done = guarded.migrate(verb, "closed", *arguments)
+    guarded.commit("open", "orders")
+
+    def is_refused(*arguments):
+        done = guarded.migrate(*arguments)
         assert (done.code, done.out) == (1, ""), done
         [line] = done.err.splitlines()
         assert line.startswith("Error: the brokers do not let us into group 'closed': ")
         assert "authorization failed" in line
-    assert list(tmp_path.iterdir()) == []
+
+    is_refused("apply", "closed", "--execute", "--backup", backup)
+    assert not backup.exists()
     assert guarded.store.exists("/consumers/closed/migration") is None
+    # who only looks asks once some group has had a coordinator
+    assert guarded.migrate("apply", "open", "--execute", "--backup", backup).code == 0
+    is_refused("plan", "closed")
+    is_refused("verify", "closed")
 
 
 def test_a_topic_whose_offsets_may_not_be_committed_is_named_with_what_stands(guarded, tmp_path):

@@ -16,6 +16,7 @@ from legacy_consumer.admin.migration.picture import Look
 from legacy_consumer.admin.offset_files import OffsetFormat, by_topic, write_offsets
 from legacy_consumer.admin.whole_files import create_whole
 from legacy_consumer.errors import MigrationRefusedError
+from legacy_consumer.offsets.judgement import written_elsewhere
 from zk_layout.model import TopicPartition
 
 
@@ -35,8 +36,7 @@ def write_backup(look: Look, step: str, at_ms: int, file: Path) -> None:
         if one.unreadable is not None:
             unreadable[one.tp] = one.unreadable
         else:
-            # one of an earlier topic would count if it were put back; the group begins at 0
-            zookeeper[one.tp] = one.zookeeper.offset if one.zookeeper.outlived is None else 0
+            zookeeper[one.tp] = written_elsewhere(one.zookeeper.offset, one.zookeeper.outlived)
     more = {"before": step, "at_ms": at_ms, "kafka": {look.group: by_topic(kafka)}}
     text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more)
     try:

@@ -78,9 +78,10 @@ class Look:
     record: MigrationRecord | None
 
 
-def look_at(sides: Sides) -> Look:
+def look_at(sides: Sides, *, will_write: bool = False) -> Look:
     """Read everything. Every topic of the cluster is looked up in Kafka, where consumers may read what they like.
 
+    will_write: something is to be written to Kafka; then the coordinator is asked even if that has its topic created.
     Raises: NoSuchGroupError, BrokersUnavailableError, MissingListenerError, MalformedZnodeError for the record of the
     migration, ZooKeeperError.
     """
@@ -97,7 +98,7 @@ def look_at(sides: Sides) -> Look:
     existing = _all_partitions(store)
     topics = {tp.topic for tp in existing}
     asked = sorted(rows.keys() | existing)
-    is_asked = has_coordinators(store)
+    is_asked = will_write or has_coordinators(store)
     in_kafka = read_kafka(sides, asked) if is_asked else dict.fromkeys(asked, _NO_OFFSET)
     kafka_members = sides.kafka_members() if is_asked else ()
     shown = [tp for tp in asked if tp in rows or in_kafka[tp].offset is not None]

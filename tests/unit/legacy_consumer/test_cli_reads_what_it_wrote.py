@@ -11,8 +11,11 @@ import pytest
 
 from legacy_consumer.admin.backups import write_backup
 from legacy_consumer.admin.errors import BackupError
+from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.admin.whole_files import replace_whole
-from tests.support.memory_cluster import MemoryCluster
+from legacy_consumer.cli import migrate
+from tests.support.fake_group_offsets import FakeGroupOffsets
+from tests.support.memory_cluster import BROKER, MemoryCluster
 from zk_layout.model import TopicPartition
 
 ODD_NAMES = ("bill\u200bing", "a:b", "line\u2028separator", "-dash", "it's", "\u202egnp", "=1+1", "日本")
@@ -62,6 +65,41 @@ def test_a_backup_with_offsets_of_a_topic_that_is_gone_is_put_back_and_it_is_sai
     done = cluster.run("offsets", "import", only_file(tmp_path), "--execute", "--no-backup")
     assert (done.code, offsets(cluster, "g")) == (0, before), done
     assert "(nowhere/0) do not exist in the cluster: their offsets are put back without a check" in done.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "offsets export g --json --output FILE",
+        "offsets export g --output FILE",
+        "groups delete g --execute --backup-dir FOLDER",
+        "groups prune --older-than 1s --execute --backup-dir FOLDER",
+        "offsets reset g --to-offset 20 --execute --backup-dir FOLDER",
+        "offsets copy g other --execute --no-backup",
+        "migrate apply g --execute --backup FILE",
+    ],
+)
+def test_an_offset_of_an_earlier_topic_is_written_as_the_zero_that_it_means(cluster, tmp_path, monkeypatch, words):
+    """Whatever writes it elsewhere; to leave it out would send the new group to auto.offset.reset."""
+    cluster.ago_ms = 5000
+    cluster.commit("g", "again", 40)
+    cluster.ago_ms = 0
+    cluster.put("/brokers/topics/another", "")
+    cluster.drop("another")
+    cluster.topic("again", (0, 50))
+    of_0_9 = BROKER.replace('"version":1', '"version":2,"endpoints":["PLAINTEXT://h:9092"]')
+    cluster.store.set_data("/brokers/ids/0", of_0_9.encode())
+    kafka = FakeGroupOffsets()
+    monkeypatch.setattr(migrate, "open_group_offsets", lambda config, store: kafka)
+    monkeypatch.setattr(migrate, "read_kafka_members", lambda *_: ())
+    file = tmp_path / "backup.json"
+    done = cluster.run(*words.replace("FILE", str(file)).replace("FOLDER", str(tmp_path)).split())
+    assert done.code == 0, done
+    if "copy" in words:
+        assert offsets(cluster, "other") == {"/consumers/other/offsets/again/0": b"0"}
+        return
+    [written] = read_offsets(Path(only_file(tmp_path)).read_text(encoding="utf-8"), "f").groups.values()
+    assert written == {TopicPartition("again", 0): 0}
 
 
 def test_an_import_can_be_narrowed_to_a_topic(cluster, tmp_path):
