@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -37,3 +38,18 @@ def sort_findings(findings: list[Finding]) -> list[Finding]:
     """The worst first, otherwise in the order found."""
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
+
+
+_SHOWN = 3
+
+
+def some(things: Iterable[str], between: str = ", ") -> str:
+    """A few of them, for a line."""
+    names = list(things)
+    return between.join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def about_group(group: str, *words: str) -> tuple[tuple[str, ...], ...]:
+    """The command for a group; none if its name cannot be typed."""
+    # a name that begins with a dash would be taken for an option
+    return ((*words, "--", group),) if group.isprintable() else ()

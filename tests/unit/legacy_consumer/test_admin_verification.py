@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from legacy_consumer.admin.doctor_groups import DAY_MS, examine_groups
+from legacy_consumer.admin.doctor_groups import examine_groups
+from legacy_consumer.admin.doctor_leftovers import DAY_MS
 from legacy_consumer.admin.findings import Severity
 from legacy_consumer.admin.groups import Hold, describe_group
 from legacy_consumer.admin.pruning import find_unused, read_use

@@ -1,0 +1,184 @@
+"""Examines where a group's offsets stand: whether messages wait, and whether the offsets are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from legacy_consumer.admin.findings import Finding, Severity, about_group, some
+from legacy_consumer.admin.groups import GroupDescription, PartitionLag
+from legacy_consumer.admin.offset_targets import LogTimes
+from legacy_consumer.errors import KafkaError
+from legacy_consumer.offsets.judgement import Verdict
+from zk_layout.model import TopicPartition
+
+STALL_MS = 300_000
+"""A member that works commits more often: every minute, unless auto.commit.interval.ms says otherwise."""
+
+
+def offsets_of_group(found: GroupDescription, topics: set[str], *, is_quiet: bool) -> Iterator[Finding]:
+    """What is wrong with its offsets. topics: those of the cluster. is_quiet: it is known that nobody reads there."""
+    yield from _unreadable(found, topics)
+    if not is_quiet:
+        yield from _stopped(found, topics)
+    yield from _outside(found, topics)
+    yield from _deleted_topics(found, topics)
+
+
+def _reset(found: GroupDescription, rows: Iterable[PartitionLag]) -> tuple[tuple[str, ...], ...]:
+    """The command that puts just these partitions where their logs begin; none if the group's name cannot be typed."""
+    by_topic: dict[str, list[int]] = {}
+    for row in rows:
+        by_topic.setdefault(row.topic, []).append(row.partition)
+    chosen = [f"--topic={topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()]
+    live = ["--live"] if found.members else []
+    return about_group(found.group, "offsets", "reset", *chosen, "--to-earliest", *live)
+
+
+def _deletions(found: GroupDescription, topics: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """The commands that remove what the group keeps of these topics, and nothing else."""
+    typed = [about_group(found.group, "groups", "delete", f"--topic={topic}") for topic in topics]
+    return tuple(command for commands in typed for command in commands)
+
+
+def _unreadable(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    offsets = [row for row in found.partitions if row.judgement.verdict is Verdict.UNREADABLE]
+    for rows, exists in (
+        ([row for row in offsets if row.topic in topics], True),
+        ([row for row in offsets if row.topic not in topics], False),
+    ):
+        if not rows:
+            continue
+        text = f"group {found.group}: offsets cannot be read: {some([row.judgement.reason for row in rows], '; ')}"
+        if exists:
+            advice = "members of the JVM fail over them: write good ones, from the beginning of the log or elsewhere"
+            commands = _reset(found, rows)
+        else:
+            advice = "their topics do not exist: remove them"
+            commands = _deletions(found, sorted({row.topic for row in rows}))
+        yield Finding(Severity.ERROR, "unreadable_znode", found.group, text, advice, commands)
+
+
+def _deleted_topics(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    gone = sorted({row.topic for row in found.partitions if row.topic not in topics and row.committed is not None})
+    if gone:
+        yield Finding(
+            Severity.NOTE,
+            "deleted_topic",
+            found.group,
+            f"group {found.group} keeps offsets of topics that do not exist: {some(gone)}",
+            "a topic that is made anew under that name would be read from the old offset by members of the JVM: "
+            "remove them",
+            _deletions(found, gone),
+        )
+
+
+def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    """Messages wait for nobody. What members subscribe to and do not own is said as no_owner."""
+    stopped = [
+        row
+        for row in found.partitions
+        if row.owner is None and row.topic in topics - found.subscribed and row.lag is not None and row.lag > 0
+    ]
+    if stopped:
+        many = sum(row.lag or 0 for row in stopped)
+        yield Finding(
+            Severity.ERROR,
+            "stopped",
+            found.group,
+            f"group {found.group}: {many} messages wait, and no member reads "
+            + some([f"{row.topic}/{row.partition}" for row in stopped]),
+            "start its members, or delete the group if nobody needs it any more",
+        )
+
+
+def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[Finding]:
+    """One look is enough where old messages wait: what came in since then may just be on its way."""
+    since_ms = now_ms - STALL_MS
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
+    for row in found.partitions:
+        old = row.committed_at_ms is not None and row.committed_at_ms < since_ms
+        if row.owner_is_member and old and row.committed is not None and row.lag is not None and row.lag > 0:
+            by_topic.setdefault(row.topic, {})[TopicPartition(row.topic, row.partition)] = row.committed
+    old_ones: list[str] = []
+    for rows in by_topic.values():
+        try:
+            reached = times.at_times(dict.fromkeys(rows, since_ms))
+        except KafkaError:
+            continue  # messages without timestamps, or no broker answers, which is said elsewhere
+        old_ones += [f"{tp} at {offset}" for tp, offset in rows.items() if offset < reached.get(tp, 0)]
+    if old_ones:
+        yield Finding(
+            Severity.ERROR,
+            "stalled",
+            found.group,
+            f"group {found.group}: members own partitions and have committed nothing for {STALL_MS // 60_000} minutes, "
+            f"while older messages wait: {some(old_ones)}",
+            "see what its handlers do, and restart members that hang; members that keep their offsets elsewhere "
+            "(auto.commit.enable=false) look the same",
+        )
+
+
+def _outside(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    """Offsets that are not in the log as it is."""
+    for verdict, code, severity, what in _OUTSIDE:
+        rows = [row for row in found.partitions if row.topic in topics and row.judgement.verdict is verdict]
+        if rows:
+            shown = [f"{row.topic}/{row.partition} at {row.judgement.offset} ({row.judgement.reason})" for row in rows]
+            yield Finding(
+                severity,
+                code,
+                found.group,
+                f"group {found.group}: committed offsets are {verdict.value}: {some(shown)}",
+                what,
+                _reset(found, rows),
+            )
+
+
+_OUTSIDE = (
+    (
+        Verdict.BEYOND_LOG,
+        "beyond_the_log",
+        Severity.ERROR,
+        "the topic was made anew, or lost messages; where members go on auto.offset.reset says: better say so yourself",
+    ),
+    (
+        Verdict.BEFORE_LOG,
+        "before_the_log",
+        Severity.WARNING,
+        (
+            "the log has lost what is between; members with auto.offset.reset=largest skip all that is there now: "
+            "better say yourself where they go on"
+        ),
+    ),
+    (
+        Verdict.EARLIER_TOPIC,
+        "earlier_topic",
+        Severity.WARNING,
+        (
+            "members of legacy-consumer begin with the first message of the new topic, those of the JVM in the middle "
+            "or where auto.offset.reset says: say yourself where they go on"
+        ),
+    ),
+)
+
+
+def silent_logs(groups: Sequence[GroupDescription], topics: set[str]) -> Iterator[Finding]:
+    """What was not looked at is not sound."""
+    silent = sorted(
+        {
+            f"{row.topic}/{row.partition}"
+            for found in groups
+            for row in found.partitions
+            if row.log_end is None and row.topic in topics
+        }
+    )
+    if silent:
+        reason = next((found.no_log_ends for found in groups if found.no_log_ends), None)
+        why = "" if reason is None else f" ({reason})"
+        yield Finding(
+            Severity.WARNING,
+            "log_ends_unknown",
+            silent[0],
+            f"no broker tells where {len(silent)} logs end, so no lag was looked at there: {some(silent)}{why}",
+            "see the findings about brokers and leaders",
+        )
