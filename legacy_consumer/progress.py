@@ -60,7 +60,8 @@ class Progress:
         self._lock = threading.Lock()
         self._partitions: dict[TopicPartition, PartitionProgress] = {}
         self._epoch = 0
-        self._starts: dict[TopicPartition, int | None] = {}
+        self._counted: dict[TopicPartition, int | None] = {}
+        """Up to where commits are counted; None while no position is known."""
         self._consumed: Counter[str] = Counter()
         self._committed: Counter[str] = Counter()
 
@@ -69,19 +70,27 @@ class Progress:
         with self._lock:
             self._epoch += 1
             self._partitions[tp] = PartitionProgress(self._epoch, position, committed, done)
-            self._starts[tp] = position
+            self._counted[tp] = position
+            # there from the start, so that a rate sees the first messages
+            self._consumed[tp.topic] += 0
+            self._committed[tp.topic] += 0
             return self._epoch
 
-    def note_consumed(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
-        """All before these offsets is consumed; of partitions whose epoch is over nothing is noted."""
+    def note_consumed(
+        self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, placed: bool = False
+    ) -> None:
+        """All before these offsets is consumed; of partitions whose epoch is over nothing is noted.
+
+        placed: they were put there, because no position was known or it lay outside the log: no message was consumed.
+        """
         with self._lock:
             for tp, offset in offsets.items():
                 known = self._partitions.get(tp)
                 if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
-                    if known.consumed is not None:
+                    if placed or known.consumed is None:
+                        self._counted[tp] = offset
+                    else:
                         self._consumed[tp.topic] += max(0, offset - known.consumed)
-                    elif self._starts.get(tp) is None:
-                        self._starts[tp] = offset
                     self._partitions[tp] = replace(known, consumed=offset)
 
     def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
@@ -90,9 +99,10 @@ class Progress:
             for tp, committed in commits.items():
                 known = self._partitions.get(tp)
                 if known is not None:
-                    before = known.committed.offset if known.committed.offset is not None else self._starts.get(tp)
+                    before = self._counted[tp]
                     if before is not None and committed.offset is not None:
                         self._committed[tp.topic] += max(0, committed.offset - before)
+                    self._counted[tp] = committed.offset
                     self._partitions[tp] = replace(known, committed=committed)
 
     def note_done(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -125,7 +135,7 @@ class Progress:
         with self._lock:
             for tp in partitions:
                 self._partitions.pop(tp, None)
-                self._starts.pop(tp, None)
+                self._counted.pop(tp, None)
 
     def get(self, tp: TopicPartition) -> PartitionProgress | None:
         """How far a partition is; None if it is not mine."""

@@ -473,7 +473,7 @@ class GatedStream:
                 if chunk.messages:
                     return self._take_in_hand(chunk, behind, most, whole=whole, as_columns=as_columns)
                 # a fetcher says so where it put partitions whose position was not known, or lay outside the log
-                self._count_consumed(chunk.next_offsets, chunk.lives)
+                self._count_consumed(chunk.next_offsets, chunk.lives, placed=True)
                 self._ledger = Ledger(None, tuple(behind))
             return None
 
@@ -495,8 +495,10 @@ class GatedStream:
             self._count_consumed(hand.chunk.offsets(hand.noted, count), hand.chunk.lives)
             hand.noted = count
 
-    def _count_consumed(self, offsets: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life]) -> None:
-        self._progress.note_consumed(offsets, {tp: lives[tp].epoch for tp in offsets if tp in lives})
+    def _count_consumed(
+        self, offsets: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life], *, placed: bool = False
+    ) -> None:
+        self._progress.note_consumed(offsets, {tp: lives[tp].epoch for tp in offsets if tp in lives}, placed=placed)
 
 
 def _own_messages(chunk: Chunk) -> Sequence[Message]:

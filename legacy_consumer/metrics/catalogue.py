@@ -96,7 +96,7 @@ COMMITTED_OFFSET = _member("committed_offset", Kind.GAUGE, "the committed offset
 LOG_END_OFFSET = _member(
     "log_end_offset",
     Kind.GAUGE,
-    "the offset after the last message of the log, at most ten seconds old; absent where no broker answers",
+    "the offset after the last message of the log, at most 13 seconds old; absent where no broker answers",
     "topic",
     "partition",
 )

@@ -13,6 +13,7 @@ from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+MAX_AGE_S = 10.0
 ANSWER_S = 3.0
 """How long a scrape waits for the brokers; Prometheus gives up on a scrape after ten seconds by default."""
 
@@ -44,7 +45,7 @@ class LagSampler:
         consumed: Callable[[], Mapping[TopicPartition, int | None]],
         ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
         *,
-        max_age_s: float = 10.0,
+        max_age_s: float = MAX_AGE_S,
         answer_s: float = ANSWER_S,
         clock: Clock | None = None,
     ) -> None:
@@ -59,7 +60,7 @@ class LagSampler:
         """Set when the question under way has its answer; None if there is none."""
 
     def read(self) -> LagSample | None:
-        """The last sample, at most max_age_s old but while brokers are slow to answer; None before the first."""
+        """A sample no older than max_age_s and what a scrape waits; None if brokers are slower to answer than that."""
         with self._lock:
             sample = self._sample
             if sample is not None and self._clock.monotonic() - sample.taken_at < self._max_age_s:
@@ -68,8 +69,12 @@ class LagSampler:
                 self._taken = threading.Event()
                 threading.Thread(target=self._take, args=(self._taken,), name="lag-sample", daemon=True).start()
             taken = self._taken
-        taken.wait(self._answer_s)
-        return self._sample
+        self._clock.wait(taken, self._answer_s)
+        sample = self._sample
+        if sample is None or self.age_s(sample) >= self._max_age_s + self._answer_s:
+            # behind a position of now it would be wrong by all that was consumed and produced since
+            return None
+        return sample
 
     def age_s(self, sample: LagSample) -> float:
         """How old a sample is."""

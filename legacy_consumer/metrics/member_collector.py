@@ -14,6 +14,7 @@ from legacy_consumer.metrics import catalogue
 from legacy_consumer.metrics.catalogue import Kind, Metric
 from legacy_consumer.metrics.health import judge_liveness
 from legacy_consumer.metrics.lag_sample import LagSampler
+from rebalance.clock import Clock
 from rebalance.counters import BUCKETS_S
 from rebalance.machine import Phase
 from zk_layout.model import TopicPartition
@@ -28,10 +29,11 @@ class MemberCollector(Collector):
     A member that was shut down shows its last counters for as long as it is in `connectors`.
     """
 
-    def __init__(self, connectors: Iterable[ConsumerConnector]) -> None:
+    def __init__(self, connectors: Iterable[ConsumerConnector], *, clock: Clock | None = None) -> None:
         self.connectors = list(connectors)
         self._samplers = {
-            id(connector): LagSampler(_consumed_by(connector), connector.log_ends) for connector in self.connectors
+            id(connector): LagSampler(_consumed_by(connector), connector.log_ends, clock=clock)
+            for connector in self.connectors
         }
 
     def collect(self) -> Iterator[Family]:

@@ -7,6 +7,7 @@ newer offset would say that there is no lag.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import importlib.metadata
 import logging
@@ -278,6 +279,7 @@ class Exporter:
         return now - self._state.read_at.get(source, float("-inf")) < overdue_s
 
 
+@functools.cache
 def _version() -> str:
     try:
         return importlib.metadata.version("legacy-consumer")

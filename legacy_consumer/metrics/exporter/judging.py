@@ -116,5 +116,15 @@ class ClusterJudge:
                 verdicts.append(verdict)
                 kind = verdict.kind
                 kinds[kind] += 1
-            partitions.append(JudgedPartition(row, owned, None if lag is None else max(0, lag), kind))
+            partitions.append(JudgedPartition(row, owned, _to_read(lag, in_log), kind))
         return JudgedGroup(group, tuple(partitions), judge_group(verdicts).kind, kinds)
+
+
+def _to_read(lag: int | None, in_log: int | None) -> int | None:
+    """Of the messages behind the offset those that the log still has.
+
+    Beyond the log's end a member goes on where its auto.offset.reset says, which nobody knows here.
+    """
+    if lag is None or lag < 0:
+        return None
+    return lag if in_log is None else min(lag, in_log)

@@ -169,6 +169,7 @@ def test_an_owned_partition_that_does_not_move_is_stalled_after_a_while(world):
 def test_every_metric_of_the_catalogue_is_served_with_its_help_type_and_labels_and_nothing_else(world):
     world.join("g", owns=(0,))
     world.commit("g", 0, 90)
+    world.ends.known = {("t", 0): 100}
     world.refresh()
     families = list(text_string_to_metric_families(b"".join(world.exporter.page(False).parts).decode()))
     assert {(f.name, f.type, f.documentation) for f in families} == {
@@ -304,6 +305,19 @@ def test_an_offset_of_an_earlier_topic_has_the_lag_of_what_a_member_would_read(w
     assert verdicts(found) == {"0": "error"}
 
 
+def test_a_lag_has_no_messages_that_the_log_has_no_more_and_none_is_told_of_an_offset_beyond_its_end(world):
+    world.commit("g", 0, 10)
+    world.commit("g", 1, 500)
+    world.ends.known = {("t", 0): 100, ("t", 1): 100}
+    world.ends.begins = {("t", 0): 70, ("t", 1): 70}
+    world.refresh()
+    found = world.scrape()
+    assert found["legacy_consumer_group_partition_lag", "g", "0", "t"] == 30
+    assert ("legacy_consumer_group_partition_lag", "g", "1", "t") not in found
+    assert ("legacy_consumer_group_lag", "g") not in found
+    assert verdicts(found) == {"0": "error", "1": "error"}
+
+
 def test_a_topic_that_all_members_left_is_no_business_of_the_group(world):
     world.put("/brokers/topics/old", encode_topic(TopicAssignment({0: (0,)})))
     world.commit("g", 0, 10, topic="old")
@@ -396,6 +410,7 @@ def test_names_that_others_chose_cannot_break_the_page(world):
 def test_the_metrics_of_partitions_can_be_left_out():
     world = World(with_partitions=False)
     world.commit("g", 0, 5)
+    world.ends.known = {("t", 0): 5}
     world.refresh()
     names = {key[0] for key in world.scrape()}
     assert "legacy_consumer_group_lag" in names

@@ -1,0 +1,231 @@
+"""A member of a scene: a real connector without its thread, the user of its stream, and what is true of both."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from legacy_consumer import ConsumerConnector
+from legacy_consumer.metrics import MemberCollector
+from rebalance.coordinator import Coordinator
+from rebalance.counters import Vitals
+from rebalance.machine import Phase
+from tests.simulation.metrics.brokers import Client
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.store import SessionKind
+
+MAX_TURNS = 10_000
+_lives = count(1)
+
+
+class MemberClock:
+    """The scene's clock. Whoever waits by it loses patience at once, and no time of the scene's passes."""
+
+    def __init__(self, clock, client):
+        self._clock = clock
+        self._client = client
+        self._waited = 0.0
+
+    def monotonic(self):
+        return self._clock.now + self._waited
+
+    def wall_ms(self):
+        return self._clock.wall_ms()
+
+    def wait(self, event, timeout_s):
+        if self._client.waits:
+            # a scrape, which gives up on brokers that do not answer
+            return event.is_set()
+        self._waited += timeout_s
+        return event.wait(0)
+
+
+class ScrapeClock(MemberClock):
+    """As a scrape sees it: an answer of the brokers comes at once, or not within the scrape."""
+
+    def wait(self, event, timeout_s):
+        return event.is_set() if self._client.is_waited_for else event.wait(60)
+
+
+class TurnedCoordinator(Coordinator):
+    """Its turns are taken by the scene. stuck_since: the thread that it would have hangs in one step."""
+
+    stuck_since = None
+
+    def start(self):
+        self.open()
+
+    def wait_until(self, reached, timeout_s):
+        return True
+
+    @property
+    def vitals(self):
+        busy_s = 0.0 if self.stuck_since is None else self._clock.monotonic() - self.stuck_since
+        return Vitals(not self.is_closed, busy_s, self._state.connected)
+
+    def come_to_rest(self):
+        """All turns that are due; when it wants the next one."""
+        for _ in range(MAX_TURNS):
+            if self.is_closed:
+                return float("inf")
+            wait_s = self.turn()
+            if wait_s > 0:
+                return self._clock.monotonic() + wait_s
+        raise AssertionError("a coordinator never comes to rest")
+
+    def close(self, timeout_s):
+        super().close(timeout_s)
+        self.come_to_rest()
+
+
+class SceneConnector(ConsumerConnector):
+    def _make_coordinator(self, registration):
+        made = super()._make_coordinator(registration)
+        made.__class__ = TurnedCoordinator
+        return made
+
+
+class Member:
+    """One process. name: also its instance, at which it is scraped.
+
+    rate: messages a second that its user is through with. is_stuck: the user does not come back.
+    """
+
+    def __init__(self, scene, name, topics, *, rate=1000, **properties):
+        self.scene = scene
+        self.name = name
+        self.topics = topics
+        self.rate = rate
+        self.is_stuck = self.is_frozen = False
+        self.client = Client(scene.brokers)
+        self.store = scene.zookeeper.connect(name)
+        scene.note_session(self)
+        self.clock = MemberClock(scene.clock, self.client)
+        self.connector = SceneConnector(
+            store=self.store,
+            fetchers=self.client,
+            clock=self.clock,
+            # a process of its own
+            zookeeper_connect=f"{name}:2181",
+            group_id="g",
+            consumer_id=name,
+            **{"auto_offset_reset": "smallest", "consumer_timeout_ms": 0, "drain_timeout_ms": 3000, **properties},
+        )
+        self.collector = MemberCollector([self.connector], clock=ScrapeClock(scene.clock, self.client))
+        self.consumed = {}
+        """{partition: the next offset to read, by the truth}; None while no position is known."""
+        self.hand = {}
+        self.hand_since = None
+        self.lives = {}
+        """{partition: a number of its claim}, as far as the member knows."""
+        self.counted_from = {}
+        """{partition: what its next commit is counted from}."""
+        self.counted = {"consumed": {}, "committed": {}}
+        self.events = {"suspended": 0, "expired": 0, "connected": 0}
+        self.moves = 0
+        self.foreign = 0
+        self.troubles = 0
+        """What makes commits and rebalances fail: cuts, and forbidden znodes."""
+        self.cut_at = None
+        self.joined_at = scene.clock.now
+        self.store.add_session_listener(self._told)
+        streams = self.connector.create_message_streams(dict.fromkeys(topics, 1))
+        self._iterators = {topic: self._batches(stream) for topic, [stream] in streams.items()}
+
+    @property
+    def id(self):
+        return self.connector.consumer_id
+
+    @property
+    def coordinator(self):
+        return self.connector._coordinator
+
+    @property
+    def is_settled(self):
+        return self.connector.status.phase is Phase.STABLE
+
+    def _told(self, event):
+        self.events[event.kind.name.lower()] += 1
+        if event.kind is SessionKind.EXPIRED:
+            # what it had is dropped, and what is in hand does not count
+            self.lives.clear()
+            self.consumed.clear()
+            self.hand.clear()
+
+    def note_claimed(self, tp, committed):
+        """An owner znode of its session was made; committed: the offset that stood then, None if none counted."""
+        self.lives[tp] = next(_lives)
+        self.consumed[tp] = self.counted_from[tp] = committed
+        for counts in self.counted.values():
+            counts.setdefault(tp.topic, 0)
+        self.moves += 1
+
+    def note_released(self, tp):
+        """It has deleted an owner znode of its own."""
+        self.lives.pop(tp, None)
+        self.consumed.pop(tp, None)
+        self.moves += 1
+
+    def note_committed(self, tp, after):
+        """It has written an offset."""
+        self._advance("committed", tp, self.counted_from.get(tp), after)
+        self.counted_from[tp] = after
+
+    # What the scene lets it do.
+
+    def turn(self):
+        if not self.is_frozen and self.coordinator.stuck_since is None:
+            self.clock._waited = 0.0
+            self.coordinator.come_to_rest()
+
+    def use(self, seconds):
+        """The user comes back, and takes what it is through with in the next seconds."""
+        if self.is_frozen or self.is_stuck:
+            return
+        self.clock._waited = 0.0
+        self.count_in_hand()
+        share = max(1, int(self.rate * seconds / len(self.topics)))
+        for batches in self._iterators.values():
+            messages = batches(share)
+            self.hand.update({m.tp: (self.lives[m.tp], m.number + 1) for m in messages})
+        self.clock._waited = 0.0
+        self.hand_since = self.scene.clock.now if self.hand else None
+        self._note_placed()
+
+    def _batches(self, stream):
+        made = {}
+
+        def take(size):
+            for _ in range(2):
+                iterator = made.get("it") or made.setdefault("it", stream.batches(size, timeout=0))
+                try:
+                    return next(iterator)
+                except StopIteration:
+                    made.clear()
+                except LegacyConsumerError:
+                    made.clear()
+                    return []
+            return []
+
+        return take
+
+    def count_in_hand(self):
+        """What was in hand is done."""
+        for tp, (life, offset) in self.hand.items():
+            if self.lives.get(tp) == life:
+                self._advance("consumed", tp, self.consumed.get(tp), offset)
+                self.consumed[tp] = offset
+        self.hand = {}
+
+    def _note_placed(self):
+        """A position that was not known, or lay outside of the log, is where the log begins; nothing was consumed."""
+        for tp, at in self.client.placed.items():
+            if tp in self.lives:
+                self.consumed[tp] = self.counted_from[tp] = at
+        self.client.placed.clear()
+
+    def _advance(self, what, tp, before, after):
+        if before is not None and after > before:
+            self.counted[what][tp.topic] = self.counted[what].get(tp.topic, 0) + after - before
+
+    def leave(self):
+        self.connector.shutdown()

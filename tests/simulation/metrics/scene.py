@@ -1,0 +1,406 @@
+"""A scene: a group, its servers, an exporter and a Prometheus that scrapes them, in time that only the scene moves.
+
+The members are real connectors without threads, the exporter and its pages are the real ones. The scene knows what was
+produced, consumed, committed and owned, since it made or saw all of it; each scrape is compared with that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from legacy_consumer.admin.lag_verdict import Judging
+from legacy_consumer.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
+from legacy_consumer.metrics.exporter.exporter import ExporterSettings
+from tests.simulation.metrics.brokers import ANSWER_S, BROKERS, Brokers, Client
+from tests.simulation.metrics.member import Member
+from tests.simulation.zookeeper import OFFSETS, SESSION_TIMEOUT_MS, SimulatedZooKeeper
+from tests.support.group_members import FakeClock
+from zk_layout.codecs import encode_offset, encode_topic
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.memory_store import MemoryStore
+from zk_layout.model import TopicAssignment, TopicPartition
+
+SESSION_S = SESSION_TIMEOUT_MS / 1000
+NOTICE_S = SESSION_S * 2 / 3
+"""A client notices by then that no packet comes back."""
+_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+REQUEST_S = 10.0
+"""A request of the exporter to a ZooKeeper that does not answer ends so late."""
+
+
+class CountingStore(MemoryStore):
+    """The exporter's: reads are counted as its own store counts them, and by themselves."""
+
+    def __init__(self, server, reads):
+        super().__init__(server)
+        self.reads = reads
+        self.znodes = self.batches = 0
+
+    def _count(self, znodes):
+        self.reads.note(znodes)
+        self.znodes += znodes
+        self.batches += 1
+
+    def get_children(self, path, watcher=None):
+        self._count(1)
+        return super().get_children(path, watcher)
+
+    def get_data(self, path, watcher=None):
+        self._count(1)
+        return super().get_data(path, watcher)
+
+    def exists(self, path, watcher=None):
+        self._count(1)
+        return super().exists(path, watcher)
+
+    def get_data_many(self, paths, watcher=None):
+        self._count(len(paths))
+        return super().get_data_many(paths, watcher)
+
+    def get_children_many(self, paths):
+        self._count(len(paths))
+        return super().get_children_many(paths)
+
+
+@dataclass
+class Look:
+    """What was true at one moment.
+
+    ids: {registered member: the topics it subscribes to, None if nobody can read it}. owners: {partition: the id in its
+    owner znode}. offsets: {partition: (what is committed, when)}; of a topic that is gone as well. topics: {topic: (its
+    partitions, when it was created)}. folders: topics for which the group has a folder. begins, ends: of the logs.
+    seen: the partitions whose broker answers the exporter.
+    """
+
+    at: float
+    ids: dict[str, frozenset[str] | None] = field(default_factory=dict)
+    owners: dict[TopicPartition, str] = field(default_factory=dict)
+    offsets: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
+    topics: dict[str, tuple[int, float]] = field(default_factory=dict)
+    folders: frozenset[str] = frozenset()
+    begins: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    seen: frozenset[TopicPartition] = frozenset()
+    brokers_answer: bool = True
+
+    @property
+    def consumed_topics(self):
+        """The topics that are the group's business: what its members subscribe to, or else what was committed."""
+        said = set(self.ids.values())
+        if not said or None in said:
+            return self.folders & self.topics.keys()
+        return frozenset().union(*said) & self.topics.keys()
+
+    @property
+    def wanted(self):
+        """The partitions whose ends the exporter asks for: all that exist of topics the group has to do with."""
+        topics = self.consumed_topics | self.folders & self.topics.keys()
+        return {TopicPartition(topic, n) for topic in topics for n in range(self.topics[topic][0])}
+
+
+class Scene:
+    """topics: {name: partitions}. rate: messages a second to each partition. judge: compares what is scraped."""
+
+    def __init__(self, topics, *, judges=(), rate=2.0, refresh_s=30.0, patience_s=120.0, **properties):
+        self.clock = FakeClock()
+        self.judges = judges
+        self.ids = {}
+        self.owners = {}
+        self.offsets = {}
+        self._subscribed = {}
+        self._folders = set()
+        self.brokers = Brokers(self.clock)
+        self.rate = rate
+        self.properties = properties
+        self.topics = {}
+        self.members = []
+        self.is_held = self.zookeeper_is_frozen = False
+        self._names = 0
+        self._owed = {}
+        self._by_session = {}
+        self._ends_of_sessions = {}
+        self._unnoticed = {}
+        self._due_refresh = self.clock.now
+        self._hangs_until = None
+        self.refresh_s = refresh_s
+        self.refreshes = {"done": 0, "failed": 0}
+        self.up = {"zookeeper": False, "brokers": False}
+        self.read = self.told = None
+        """The looks of the last refresh that read ZooKeeper, and of the last one that brokers answered."""
+        self.zookeeper = SimulatedZooKeeper(
+            clock=self.clock,
+            record=self._record,
+            before_request=lambda store: None,
+            fault=None,
+            max_multi_bytes=1_000_000,
+        )
+        self.admin = self.zookeeper.connect("operator")
+        for topic, partitions in topics.items():
+            self.create_topic(topic, partitions)
+        reads = CountedReads()
+        self.exporter_client = Client(self.brokers)
+        self.exporter_store = CountingStore(self.zookeeper, reads)
+        self.zookeeper.actors[self.exporter_store] = "exporter"
+        self.exporter = Exporter(
+            self.exporter_store,
+            self.exporter_client,
+            reads,
+            reader=ClusterReader(Selection(idle_every=1)),
+            judge=ClusterJudge(Judging(patience_ms=round(patience_s * 1000))),
+            settings=ExporterSettings(interval_s=refresh_s),
+            clock=self.clock,
+        )
+
+    # What happens in it.
+
+    def create_topic(self, topic, partitions):
+        self.topics[topic] = (partitions, self.clock.now)
+        self.brokers.create(topic, partitions)
+        data = encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
+        self.admin.create(f"/brokers/topics/{topic}", data, make_parents=True)
+
+    def delete_topic(self, topic):
+        del self.topics[topic]
+        self.brokers.delete(topic)
+        self.admin.delete(f"/brokers/topics/{topic}")
+
+    def join(self, topics=None, *, name=None, **properties):
+        self._names += 1
+        name = name or f"m{self._names}"
+        self._subscribed[f"g_{name}"] = frozenset(topics or self.topics)
+        member = Member(self, name, topics or sorted(self.topics), **{**self.properties, **properties})
+        self.members.append(member)
+        return member
+
+    def note_session(self, member):
+        """What this session writes, the member writes."""
+        self._by_session[member.store.server_session_id] = member
+
+    def leave(self, member):
+        member.leave()
+        self.members.remove(member)
+
+    def kill(self, member):
+        """The process dies; its session lives on for a while."""
+        self.members.remove(member)
+        member.client.pass_time()
+        self.zookeeper._stores.remove(member.store)
+        member.store.linked = False
+        self._unnoticed.pop(member.store, None)
+        self._ends_of_sessions[member.store.server_session_id] = self.clock.now + SESSION_S
+
+    def cut_from_zookeeper(self, store, *, session_ends=True):
+        """No packet gets through. Of servers that stand still all together, sessions do not end."""
+        self.zookeeper.suspend(store)
+        self._unnoticed[store] = self.clock.now + NOTICE_S
+        if session_ends:
+            self._ends_of_sessions[store.server_session_id] = self.clock.now + SESSION_S
+        for member in self.members:
+            if member.store is store:
+                member.cut_at = self.clock.now
+                member.troubles += 1
+
+    def heal(self, store):
+        self._ends_of_sessions.pop(store.server_session_id, None)
+        self._unnoticed.pop(store, None)
+        self.zookeeper.resume(store)
+        for member in self.members:
+            if member.store is store:
+                member.cut_at = None
+                self.note_session(member)
+
+    def freeze_zookeeper(self):
+        self.zookeeper_is_frozen = True
+        for store in (*(member.store for member in self.members), self.exporter_store):
+            if store.linked:
+                self.cut_from_zookeeper(store, session_ends=False)
+
+    def thaw_zookeeper(self):
+        self.zookeeper_is_frozen = False
+        for store in (*(member.store for member in self.members), self.exporter_store):
+            if not store.linked:
+                self.heal(store)
+
+    def freeze(self, member):
+        member.is_frozen = True
+        member.troubles += 1
+        self.zookeeper.stall(member.store)
+        self._ends_of_sessions[member.store.server_session_id] = self.clock.now + SESSION_S
+
+    def thaw(self, member):
+        member.is_frozen = False
+        self._ends_of_sessions.pop(member.store.server_session_id, None)
+        self.zookeeper.wake(member.store)
+        self.note_session(member)
+
+    def commit_by_hand(self, tp, offset):
+        """Another client writes an offset."""
+        for member in self.members:
+            if tp in member.lives:
+                member.foreign += 1
+        path = f"{OFFSETS}/{tp.topic}/{tp.partition}"
+        if tp in self.offsets:
+            self.admin.set_data(path, encode_offset(offset))
+        else:
+            self.admin.create(path, encode_offset(offset), make_parents=True)
+
+    def trim(self, tp, share=1.0):
+        """Retention takes the beginning of a log."""
+        begin, end = self.brokers.begins[tp], self.brokers.ends[tp]
+        self.brokers.begins[tp] = begin + int((end - begin) * share)
+
+    # Time.
+
+    def run(self, seconds, *, step=1.0, scrape_every=15.0):
+        """Let time pass; scrapes are at multiples of scrape_every. Returns self."""
+        end = self.clock.now + seconds
+        while self.clock.now < end - 1e-9:
+            before, self.clock.now = self.clock.now, min(end, self.clock.now + step)
+            self._tick(self.clock.now - before)
+            if int(self.clock.now / scrape_every) > int(before / scrape_every):
+                self.scrape()
+        return self
+
+    def _tick(self, seconds):
+        now = self.clock.now
+        for tp in self.brokers.ends:
+            owed = self._owed.get(tp, 0.0) + self.rate * seconds
+            self.brokers.ends[tp] += int(owed)
+            self._owed[tp] = owed % 1
+        for session_id, due in list(self._ends_of_sessions.items()):
+            if due <= now:
+                del self._ends_of_sessions[session_id]
+                self.zookeeper.reason = "expired"
+                self.zookeeper.expire(session_id)
+                self.zookeeper.reason = "closed"
+        self._settle()
+        for member in self.members:
+            member.client.pass_time(now)
+            member.use(seconds)
+        self._settle()
+        self._refresh_if_due()
+
+    def _settle(self):
+        """Deliver what is on its way, and let every member take its turns, until nothing is left to do now."""
+        for _ in range(1000):
+            for store in list(self.zookeeper.pending()):
+                if self._unnoticed.get(store, 0.0) <= self.clock.now:
+                    self._unnoticed.pop(store, None)
+                    store.deliver()
+            for member in list(self.members):
+                member.turn()
+            if not any(self._unnoticed.get(s, 0.0) <= self.clock.now for s in self.zookeeper.pending()):
+                return
+        raise AssertionError("the group never comes to rest")
+
+    # What is written in ZooKeeper, as the server sees it.
+
+    def _record(self, kind, *details):
+        session_id, what, *more = (*details, None, None)
+        member = self._by_session.get(session_id)
+        if kind == "id+":
+            self.ids[what] = self._subscribed.get(what)
+        elif kind == "id-":
+            self.ids.pop(what, None)
+        elif kind == "owner+":
+            self._folders.add(what.topic)
+            self.owners[what] = more[0].rpartition("-")[0]
+            if member is not None:
+                member.note_claimed(what, self.counting_offset(what))
+        elif kind == "owner-":
+            self.owners.pop(what, None)
+            if member is not None and more[0] != "session ended":
+                member.note_released(what)
+        elif kind == "offset":
+            if member is not None:
+                member.note_committed(what, more[0])
+            self._folders.add(what.topic)
+            self.offsets[what] = (more[0], self.clock.now)
+
+    def counting_offset(self, tp):
+        """What is committed, unless it was for an earlier topic of the name."""
+        offset, at = self.offsets.get(tp, (None, 0.0))
+        return offset if offset is not None and tp.topic in self.topics and at >= self.topics[tp.topic][1] else None
+
+    # The exporter, and Prometheus.
+
+    def _refresh_if_due(self):
+        now = self.clock.now
+        if now < self._due_refresh:
+            return
+        if self._hangs_until is None:
+            # requests of the exporter's own thread, which nobody waits for
+            blind = not self.exporter_store.linked and self.exporter._thread is None
+            late_s = REQUEST_S if blind else ANSWER_S if self.exporter_client.waits else 0.0
+            self._hangs_until = now + late_s
+        if now < self._hangs_until:
+            return
+        self._hangs_until = None
+        self._due_refresh = now + self.refresh_s
+        look = self.look()
+        try:
+            self.exporter.refresh()
+        except LegacyConsumerError:
+            self.refreshes["failed"] += 1
+            self.up["zookeeper"] = False
+            return
+        self.read, self.up["zookeeper"] = look, True
+        self.up["brokers"] = look.brokers_answer or not look.wanted
+        self.refreshes["done" if self.up["brokers"] else "failed"] += 1
+        if self.up["brokers"]:
+            self.told = look
+
+    def scrape(self):
+        """Whatever can be scraped now: {instance: {(name, labels): value}}."""
+        pages = {}
+        look = self.look()
+        for member in self.members:
+            if not member.is_frozen:
+                member.clock._waited = 0.0
+                pages[member.name] = member_page(member)
+        pages["exporter"] = exporter_page(self.exporter)
+        for judge in self.judges:
+            judge(self, look, pages)
+
+    # Looking.
+
+    def look(self):
+        """All that is true now and that somebody might export."""
+        client = self.exporter_client
+        return Look(
+            self.clock.now,
+            dict(self.ids),
+            dict(self.owners),
+            dict(self.offsets),
+            dict(self.topics),
+            frozenset(self._folders),
+            dict(self.brokers.begins),
+            dict(self.brokers.ends),
+            frozenset(tp for tp in self.brokers.ends if client.sees(tp)),
+            not client.is_cut and len(self.brokers.dead | self.brokers.frozen) < BROKERS,
+        )
+
+    def end(self):
+        """Nothing of it goes on."""
+        self.exporter_client.pass_time()
+        for member in self.members:
+            member.client.pass_time()
+
+
+def member_page(member):
+    """{(name, labels): value} of what the member's process tells."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in member.collector.collect()
+        for sample in family.samples
+    }
+
+
+def exporter_page(exporter):
+    """The same of the exporter, from the text that it serves; unit tests read that with the client library's parser."""
+    text = b"".join(exporter.page(False).parts).decode()
+    return {
+        (name, tuple(sorted(_LABEL.findall(labels)))): float(value) for name, labels, value in _SAMPLE.findall(text)
+    }
