@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from spark_source.messages.batch_offsets import BatchOffsets, batch_offsets
 from spark_source.messages.source_progress import source_progress
 from spark_source.offset_write import old_offsets
 from spark_source.source import ZkMessages, ZkOffsets, register
 
-__all__ = ["ZkMessages", "ZkOffsets", "old_offsets", "register", "source_progress"]
+__all__ = [
+    "BatchOffsets",
+    "ZkMessages",
+    "ZkOffsets",
+    "batch_offsets",
+    "old_offsets",
+    "register",
+    "source_progress",
+]

@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_source.offsets import BROKER_NEEDS, RequestedColumn, needed_facts
 from spark_source.options import ReadOptions
 from spark_source.ranges import GroupRange, split_groups
+from spark_source.reused_worker import spare_modules_from_collection
 from spark_source.snapshot import as_batch, read_snapshot, wanted_groups
 from spark_source.zookeeper import connected
 
@@ -57,6 +58,7 @@ class ZkOffsetsReader(DataSourceReader):
         assert isinstance(partition, GroupsPartition)
         for rows, facts in read_snapshot(self._options, self._columns, partition.groups):
             yield as_batch(self._columns, rows, facts)
+        spare_modules_from_collection()
 
 
 def log_notes(options: ReadOptions) -> None:

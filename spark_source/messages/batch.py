@@ -23,6 +23,7 @@ from spark_source.messages.positions import Logs, Offsets, resolve, to_ranges
 from spark_source.messages.ranges import OffsetRange, split_ranges
 from spark_source.messages.reader import open_reader
 from spark_source.messages.shares import NO_END, open_ends, ranges_in
+from spark_source.reused_worker import spare_modules_from_collection
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -177,6 +178,7 @@ class ZkMessagesReader(DataSourceReader):
         assert isinstance(partition, SharePartition)
         for wanted in self._ranges_now(partition):
             yield from open_reader(self._options, partition.znodes, wanted, self._columns)
+        spare_modules_from_collection()
 
     def _ranges_now(self, partition: SharePartition) -> list[OffsetRange]:
         options = self._options
@@ -201,4 +203,5 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """The batches of one task of a stream."""
     assert isinstance(partition, RangePartition)
-    return open_reader(options, partition.znodes, partition.wanted, columns)
+    yield from open_reader(options, partition.znodes, partition.wanted, columns)
+    spare_modules_from_collection()

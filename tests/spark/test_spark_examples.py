@@ -34,12 +34,21 @@ def test_a_stream_takes_a_group_over_and_hands_it_back(tmp_path):
     assert "the group is 0 messages behind in 3 partitions, says zk_offsets" in done.stdout
 
 
-@pytest.fixture
-def lag_history():
-    spec = importlib.util.spec_from_file_location("lag_history", ROOT / "examples" / "lag_history.py")
+def example(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_stream_joins_two_topics_also_over_a_stop(spark, kafka, tmp_path):
+    # of 200 payments 15 have their orders on the other side of the stop
+    assert example("join_streams").join_twice(spark, kafka, tmp_path, 400) == (85, 200)
+
+
+@pytest.fixture
+def lag_history():
+    return example("lag_history")
 
 
 def test_a_lag_history_is_kept_and_drawn(spark, kafka, tmp_path, lag_history):
@@ -92,7 +101,7 @@ def test_a_history_is_drawn_as_blocks_of_the_highest_lag(lag_history):
     assert lag_history.drawing("g", []) == "no lag of g in this table"
 
 
-@pytest.mark.parametrize("name", ["takeover", "lag_history"])
+@pytest.mark.parametrize("name", ["takeover", "lag_history", "load_with_offsets", "join_streams"])
 def test_an_example_says_what_it_does(name, tmp_path):
     done = run(tmp_path, str(ROOT / "examples" / f"{name}.py"), "--help")
     assert done.returncode == 0

@@ -1,0 +1,118 @@
+"""The example that keeps its offsets beside its output: each message stands in one file, whatever fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+
+import pyarrow as pa
+import pytest
+
+from legacy_consumer.librdkafka import produce_all
+from spark_source import batch_offsets
+from tests.spark import test_spark_examples
+from tests.spark.conftest import ROOT, child_environment
+from tests.support.waiting import eventually
+
+EXAMPLES = ROOT / "examples"
+KILLED_LOAD = ROOT / "tests" / "spark" / "killed_load.py"
+
+
+@pytest.fixture
+def example():
+    return test_spark_examples.example("load_with_offsets")
+
+
+def batches(*offsets):
+    """Of t/0, one row each."""
+    for offset in offsets:
+        yield pa.RecordBatch.from_pydict({"topic": ["t"], "partition": [0], "offset": [offset]})
+
+
+def files_in(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_task_that_is_repeated_after_its_file_was_there_writes_nothing_more(example, tmp_path):
+    write = example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 9}})
+    assert [row for batch in write(batches(5, 7)) for row in batch.to_pylist()] == [
+        {"topic": "t", "partition": 0, "start": 5, "end": 9, "rows": 2}
+    ]
+    files = files_in(tmp_path)
+    assert files == [f"{5:020}.parquet"]
+    # also one of a later run that began at the same offset, and saw more
+    for repeated in (write, example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 12}})):
+        assert list(repeated(batches(5, 7, 10))) == []
+    assert files_in(tmp_path) == files
+    assert example.reached(tmp_path) == {"t": {"0": 9}}
+
+
+def test_a_task_that_fails_leaves_nothing(example, tmp_path):
+    def failing():
+        yield from batches(5)
+        raise ConnectionError("no broker")
+
+    with pytest.raises(ConnectionError):
+        list(example.writer(tmp_path, {"t": {"0": 5}}, {"t": {"0": 9}})(failing()))
+    assert files_in(tmp_path) == []
+    assert example.reached(tmp_path) == {}
+
+
+def topic_of(kafka, *counts):
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(name, partitions=len(counts))
+    produce(kafka, name, *counts)
+    return name
+
+
+def produce(kafka, topic, *counts):
+    records = [(None, b"x", partition) for partition, count in enumerate(counts) for _ in range(count)]
+    produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
+
+
+@pytest.mark.kafka
+def test_where_a_batch_read_begins_and_ends_is_known_without_its_rows(kafka):
+    topic = topic_of(kafka, 5, 2, 0)
+    options = {"zookeeper.connect": kafka.zookeeper_connect, "topics": topic}
+    found = batch_offsets({**options, "startingOffsets": json.dumps({topic: {"0": 3, "1": -1, "2": -2}})})
+    assert (found.starting, found.ending) == ({topic: {"0": 3, "1": 2, "2": 0}}, {topic: {"0": 5, "1": 2, "2": 0}})
+    produce(kafka, topic, 1, 1, 1)
+    assert batch_offsets({**options, **found.options()}) == found
+
+
+@pytest.mark.kafka
+@pytest.mark.timeout(300)
+def test_a_load_whose_task_fails_and_whose_driver_is_killed_has_each_message_once_when_it_is_run_again(
+    spark, kafka, example, tmp_path
+):
+    topic = topic_of(kafka, 20, 10)
+    # the fetcher that is quick to load
+    options = {"zookeeper.connect": kafka.zookeeper_connect, "topics": topic, "fetcher": "librdkafka"}
+    table, half = tmp_path / "table", tmp_path / "half-written"
+    environment = child_environment(TMPDIR=str(tmp_path))
+    with (tmp_path / "driver.log").open("wb") as log:
+        driver = subprocess.Popen(
+            [sys.executable, KILLED_LOAD, tmp_path, half, json.dumps(options)],
+            cwd=tmp_path,
+            env={**environment, "PYTHONPATH": f"{EXAMPLES}{os.pathsep}{environment['PYTHONPATH']}"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        there = (half, table / f"topic={topic}" / "partition=1" / f"{0:020}.parquet")
+        eventually(lambda: driver.poll() is not None or all(path.exists() for path in there), 180)
+        assert driver.poll() is None, (tmp_path / "driver.log").read_text()
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)  # its JVM and its Python workers, too
+        driver.wait()
+    assert example.reached(table) == {topic: {"1": 10}}
+    produce(kafka, topic, 0, 5)
+    assert example.load(spark, options, table) == [(topic, 0, 0, 20, 20), (topic, 1, 10, 15, 5)]
+    assert example.load(spark, options, table) == []
+    rows = spark.read.parquet(str(table)).select("topic", "partition", "offset").collect()
+    everything = [(topic, partition, n) for partition, count in enumerate((20, 15)) for n in range(count)]
+    assert sorted(tuple(row) for row in rows) == everything
