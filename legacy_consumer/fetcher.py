@@ -22,7 +22,13 @@ LATEST = -1
 
 
 class Message(Protocol):
-    """One message, with the accessors of a confluent_kafka.Message, so that one can be passed on untouched."""
+    """One message, with the accessors of a confluent_kafka.Message, so that code for those takes these too.
+
+    Whichever fetcher brought it: it is true though its value be empty, len() is the bytes of its value, it is equal to
+    a message with the same fields and hashable, and it can be pickled and copied.
+    """
+
+    __slots__ = ()
 
     def topic(self) -> str:
         """The topic's name."""
@@ -45,11 +51,15 @@ class Message(Protocol):
         ...
 
     def timestamp(self) -> tuple[int, int]:
-        """(type, ms since 1970); type 0 = not available, 1 = create time, 2 = log append time."""
+        """(type, ms since 1970); type 1 = create time, 2 = log append time; (0, -1) = not available."""
         ...
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         """The headers, None if there are none."""
+        ...
+
+    def error(self) -> None:
+        """None: a stream raises errors, and hands out none."""
         ...
 
 

@@ -3,12 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import cast
 
+from legacy_consumer.comparable_message import ComparableMessage
 from legacy_consumer.fetcher import Message
 from legacy_consumer.librdkafka.client import RdMessage
 from legacy_consumer.librdkafka.client_consumer import offsets_after
 from zk_layout.model import TopicPartition
+
+
+class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
+    """A message of confluent_kafka's that behaves as those of the columnar fetcher; none that is an error.
+
+    A tuple of it alone: the cheapest object to make many of.
+    """
+
+    __slots__ = ()
+
+    def topic(self) -> str:
+        """The topic's name."""
+        return self[0].topic()  # type: ignore[return-value] # topic and the like are None in errors only
+
+    def partition(self) -> int:
+        """The partition's number."""
+        return self[0].partition()  # type: ignore[return-value]
+
+    def offset(self) -> int:
+        """The message's offset."""
+        return self[0].offset()  # type: ignore[return-value]
+
+    def key(self) -> bytes | None:
+        """The key, None if it has none."""
+        return self[0].key()
+
+    def value(self) -> bytes | None:
+        """The value, None for a deletion in a compacted topic."""
+        return self[0].value()
+
+    def timestamp(self) -> tuple[int, int]:
+        """(type, ms since 1970); type 0 = not available, with -1."""
+        timestamp = self[0].timestamp()
+        return timestamp if timestamp[0] else (0, -1)
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """The headers, None if there are none."""
+        return self[0].headers() or None  # type: ignore[return-value] # those of consumed messages are lists of bytes
 
 
 class LibrdkafkaBatch:
@@ -32,8 +70,8 @@ class LibrdkafkaBatch:
         return self._next_offsets
 
     def messages(self) -> Sequence[Message]:
-        """The messages as confluent_kafka made them; none of them is an error."""
-        return cast("Sequence[Message]", self._messages)  # topic and the like are None in errors only
+        """The messages, each in a light wrapper."""
+        return list(map(LibrdkafkaMessage, zip(self._messages, strict=True)))
 
     def without(self, partitions: Collection[TopicPartition]) -> LibrdkafkaBatch:
         """The batch less these partitions; the same object if it has none of them."""

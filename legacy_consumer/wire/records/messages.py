@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from legacy_consumer.comparable_message import ComparableMessage
 from legacy_consumer.errors import CorruptRecordsError
 from legacy_consumer.portions import all_of, numbers
 from legacy_consumer.wire.records.cutting import cut
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from legacy_consumer.wire.records.columns import Columns
 
 
-class ColumnMessage(tuple["_Fields", "bytes | None", int]):
+class ColumnMessage(ComparableMessage, tuple["_Fields", "bytes | None", int]):
     """One record, with the accessors of legacy_consumer.fetcher.Message.
 
     The rows that it belongs to, its value, and its number among them: a tuple is the cheapest object to make many of.
-    One that is kept keeps its rows, and with them the buffer that their bytes came in.
+    One that is kept keeps its rows, and with them the buffer that their bytes came in; one that is pickled leaves them.
     """
 
     __slots__ = ()
@@ -55,9 +56,6 @@ class ColumnMessage(tuple["_Fields", "bytes | None", int]):
         Raises: ValueError if they were left out at decoding; CorruptRecordsError.
         """
         return self[0].headers_of(self[2])
-
-    def __repr__(self) -> str:
-        return f"<message {self.topic()}/{self.partition()} at offset {self.offset()}>"
 
 
 class _Fields:
