@@ -1,0 +1,8 @@
+"""A group coordinator without I/O: groups with states and generations, and a shell's effects."""
+
+from rebalance.coordination.codes import Code
+from rebalance.coordination.coordinator import Coordinator
+from rebalance.coordination.states import CoordinatorState, GroupState
+from rebalance.coordination.turn import Settings
+
+__all__ = ["Code", "Coordinator", "CoordinatorState", "GroupState", "Settings"]

@@ -1,0 +1,76 @@
+"""What the coordinator has at hand while it carries out one request or one tick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from rebalance.coordination.effects import Answer, Effect, Moved, Reply
+from rebalance.coordination.group import Group, Member
+from rebalance.coordination.states import GroupEvent
+from rebalance.coordination.timers import Timers
+
+
+class TimerKind(Enum):
+    """Which timer it is. A group has one JOIN and one EMPTY, a member one SESSION, an unused id one PENDING."""
+
+    JOIN = "the delayed join"
+    SESSION = "the delayed heartbeat"
+    PENDING = "an id that nobody has joined with yet"
+    EMPTY = "a group without members and offsets"
+
+
+class TimerKey(NamedTuple):
+    """A timer of one group; member is empty for those of the group itself."""
+
+    kind: TimerKind
+    group: str
+    member: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Milliseconds, with Kafka's names and defaults, but for the initial delay, which Kafka sets to 3000.
+
+    group_initial_rebalance_delay_ms: how long an empty group waits for more members after each new one.
+    group_max_size: at most so many members; None for any number. empty_group_ms: how long a group without members and
+    offsets is remembered.
+    """
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 0
+    group_max_size: int | None = None
+    offset_metadata_max_bytes: int = 4096
+    empty_group_ms: int = 600_000
+
+
+@dataclass(slots=True)
+class Turn:
+    """One call of the coordinator. Effects are collected in the order in which the shell carries them out."""
+
+    now: int
+    settings: Settings
+    timers: Timers[TimerKey]
+    new_suffix: Callable[[], str]
+    effects: list[Effect] = field(default_factory=list)
+
+    def reply(self, to: int | None, answer: Answer) -> None:
+        """Answer a request; None: nobody waits."""
+        if to is not None:
+            self.effects.append(Reply(to, answer))
+
+    def move(self, group: Group, event: GroupEvent) -> None:
+        """Lead the group to its next state, and say so."""
+        group.move(event)
+        self.effects.append(Moved(group.name, group.state, group.generation, event))
+
+    def keep_alive(self, group: Group, member: Member) -> None:
+        """The member was heard: its session begins anew."""
+        self.timers.set(TimerKey(TimerKind.SESSION, group.name, member.member_id), self.now, member.session_timeout_ms)
+
+    def forget_session(self, group: Group, member_id: str) -> None:
+        """The member is no longer expected."""
+        self.timers.cancel(TimerKey(TimerKind.SESSION, group.name, member_id))
