@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zk_layout.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from rebalance.assignors import ASSIGNORS, DIALECTS, Assignor, Dialect, range_assign, roundrobin_assign
+    from rebalance.assignors import ASSIGNORS, DIALECTS, ClassicAssignor, Dialect, range_assign, roundrobin_assign
     from rebalance.clock import Clock, SystemClock
     from rebalance.coordinator import Coordinator, Periods, Status
     from rebalance.delivery import Delivery
@@ -36,8 +36,8 @@ __all__ = [
     "DIALECTS",
     "Assignment",
     "AssignmentRefusedError",
-    "Assignor",
     "Blacklist",
+    "ClassicAssignor",
     "Clock",
     "ConsumerRebalanceFailedError",
     "Coordinator",

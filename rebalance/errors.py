@@ -4,6 +4,8 @@ LegacyConsumerError (zk_layout.errors)
   RebalanceError
     MissingTopicError               a subscribed topic has no partition list in the snapshot
     AssignmentRefusedError          the dialect's own precondition fails, as it fails in the JVM member
+    AssignorFailedError             an assignor raised, or what it returned cannot be given to the group
+    UnknownAssignorError            no assignor of this name, or what the import path names is none
     StrategyMismatchError           the group's owner znodes show another strategy than this member's
     UnsupportedRegexError           a Java regular expression that Python cannot express faithfully
     UnexpectedError                 retriable; a defect, after which the member goes on
@@ -47,6 +49,30 @@ class AssignmentRefusedError(RebalanceError):
 
     def __str__(self) -> str:
         return f"{self.strategy} as of {self.dialect} refuses this group: {self.reason}"
+
+
+class AssignorFailedError(RebalanceError):
+    """An assignor raised, or gave a partition to nobody, to two members, to a stranger, or one that does not exist."""
+
+    def __init__(self, assignor: str, reason: str) -> None:
+        super().__init__(assignor, reason)
+        self.assignor = assignor
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"assignor {self.assignor} failed: {self.reason}"
+
+
+class UnknownAssignorError(RebalanceError):
+    """partition.assignment.strategy names something that is no assignor, or the assignor's own property is wrong."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+        self.name = name
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"assignor {self.name!r}: {self.reason}"
 
 
 class StrategyMismatchError(RebalanceError):

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from typing import TypeAlias, TypeGuard
+from typing import TypeGuard
 
 import click
 
-from rebalance.assignors import ASSIGNORS, DIALECTS, Assignor, Dialect
+from legacy_consumer.cli.assign_cases import answer_coordinated, json_object, partition_count, read_json
+from rebalance.assignors import ASSIGNORS, DIALECTS, ClassicAssignor, Dialect
 from rebalance.assignors.java_hash import java_sort_key
-from rebalance.errors import AssignmentRefusedError
+from rebalance.assignors.strategies import STRATEGIES, make_assignor
+from rebalance.errors import AssignmentRefusedError, UnknownAssignorError
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import unreadable_reason
 from zk_layout.codecs import decode_registration
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import ConsumerRegistration
-
-_Json: TypeAlias = Mapping[str, object]
-
-# a topic may have any number of partitions; this bounds what a mistyped number can do to the memory
-_MAX_PARTITIONS = 1_000_000
 
 _EXAMPLE = (
     """echo '{"topics": {"t": 3}, "members": {"g_c1": {"version": 1, "subscription": {"t": 1}, """
@@ -47,17 +43,37 @@ _EXAMPLE = (
 
     A line that is not a case ends the command with exit code 1.
 
+    With --coordination kafka a coordinator gives out what one member has computed, as with Java's KafkaConsumer:
+
+    \b
+      {{"topics": {{TOPIC: NUMBER OF PARTITIONS}},
+       "members": {{MEMBER ID: {{"topics": [TOPIC, ...], "owned": {{TOPIC: [PARTITION, ...]}},
+                               "generation": NUMBER, "priority": NUMBER, "instance_id": ID}}}}}}
+
+    All but "topics" may be missing. Prints {{"topic/partition": "member id"}} for each case: what each member may
+    fetch in the next generation. With a cooperative strategy a partition that moves is in nobody's hands for one
+    generation, and missing in the answer. A line that is not a case, or on which the assignor fails, is answered by
+    {{"error": reason}}, the next line is read, and the exit code is 0.
+
     \b
     Example:
       {_EXAMPLE}
     """
 )
 @click.option(
+    "--coordination",
+    type=click.Choice(["each", "kafka"]),
+    default="each",
+    show_default=True,
+    help="each: every member computes for itself, as in ZooKeeper groups. kafka: one computes for all.",
+)
+@click.option(
     "--strategy",
-    type=click.Choice(list(ASSIGNORS)),
+    metavar="NAME",
     default="range",
     show_default=True,
-    help="The group's partition.assignment.strategy.",
+    help=f"The group's partition.assignment.strategy: {' or '.join(ASSIGNORS)}; with kafka {', '.join(STRATEGIES)}, "
+    "a Java class name of these, or your own as package.module:Class.",
 )
 @click.option(
     "--dialect",
@@ -67,8 +83,14 @@ _EXAMPLE = (
     help="Kafka version of the members, for roundrobin: 0.8.2 up to 0.10.1, 0.10.2 up to 0.11, 1.0 up to 1.1.1.",
 )
 @click.option("--json", "_json", is_flag=True, help="Accepted for uniformity: the output is JSON anyway.")
-def assign(strategy: str, dialect: str, _json: bool) -> None:
+def assign(coordination: str, strategy: str, dialect: str, _json: bool) -> None:
     """See the help text above."""
+    if coordination == "kafka":
+        _answer_coordinated(strategy)
+        return
+    if strategy not in ASSIGNORS:
+        hint = "; give --coordination kafka for others" if strategy in STRATEGIES else ""
+        raise click.BadParameter(f"{strategy!r} is not one of {', '.join(ASSIGNORS)}{hint}", param_hint="--strategy")
     if not _is_dialect(dialect):
         raise click.UsageError(f"{dialect} is no dialect")
     assignor = ASSIGNORS[strategy]
@@ -83,11 +105,20 @@ def assign(strategy: str, dialect: str, _json: bool) -> None:
         click.echo(_answer(group, assignor, dialect))
 
 
+def _answer_coordinated(strategy: str) -> None:
+    try:
+        make_assignor(strategy, {})
+    except UnknownAssignorError as error:
+        raise click.BadParameter(str(error), param_hint="--strategy") from error
+    for line in sys.stdin.buffer:
+        click.echo(answer_coordinated(line, strategy))
+
+
 def _is_dialect(word: str) -> TypeGuard[Dialect]:
     return word in DIALECTS
 
 
-def _answer(group: GroupSnapshot, assignor: Assignor, dialect: Dialect) -> str:
+def _answer(group: GroupSnapshot, assignor: ClassicAssignor, dialect: Dialect) -> str:
     try:
         assignment = assignor(group, dialect)
     except AssignmentRefusedError as error:
@@ -97,14 +128,10 @@ def _answer(group: GroupSnapshot, assignor: Assignor, dialect: Dialect) -> str:
 
 def _parse_case(line: bytes) -> GroupSnapshot:
     """A line of the input as a group. Raises: ValueError that says what is wrong."""
-    try:
-        case = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from error
-    document = _object(case, "a case")
-    topics = _object(document.get("topics"), '"topics"')
-    members = _object(document.get("members"), '"members"')
-    partitions = {topic: tuple(range(_partition_count(topic, count))) for topic, count in topics.items()}
+    document = read_json(line)
+    topics = json_object(document.get("topics"), '"topics"')
+    members = json_object(document.get("members"), '"members"')
+    partitions = {topic: tuple(range(partition_count(topic, count))) for topic, count in topics.items()}
     readable: dict[str, ConsumerRegistration] = {}
     unreadable: dict[str, str] = {}
     for consumer_id in sorted(members, key=java_sort_key):
@@ -121,17 +148,3 @@ def _parse_case(line: bytes) -> GroupSnapshot:
         else:
             unreadable[consumer_id] = reason
     return GroupSnapshot("-", readable, partitions, unreadable)
-
-
-def _object(value: object, name: str) -> _Json:
-    if not isinstance(value, dict):
-        shown = "missing" if value is None else json.dumps(value)[:40]
-        raise ValueError(f"{name} must be a JSON object, it is {shown}")  # noqa: TRY004  the text is wrong
-    return value
-
-
-def _partition_count(topic: str, count: object) -> int:
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= _MAX_PARTITIONS:
-        shown = json.dumps(count)[:40]
-        raise ValueError(f"topic {topic} must have a number of partitions from 0 to {_MAX_PARTITIONS}, not {shown}")
-    return count

@@ -1,4 +1,7 @@
-"""The assignors, by the words of partition.assignment.strategy."""
+"""Who is to own what: the words of partition.assignment.strategy.
+
+ASSIGNORS: of classic groups, in which every member computes for itself. Groups with a coordinator: `strategies.py`.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -7,11 +10,11 @@ from rebalance.assignors.range import range_assign
 from rebalance.assignors.roundrobin import DIALECTS, Dialect, roundrobin_assign
 from rebalance.snapshot import Assignment, GroupSnapshot
 
-__all__ = ["ASSIGNORS", "DIALECTS", "Assignor", "Dialect", "range_assign", "roundrobin_assign"]
+__all__ = ["ASSIGNORS", "DIALECTS", "ClassicAssignor", "Dialect", "range_assign", "roundrobin_assign"]
 
-Assignor: TypeAlias = Callable[[GroupSnapshot, Dialect], Assignment]
+ClassicAssignor: TypeAlias = Callable[[GroupSnapshot, Dialect], Assignment]
 
-ASSIGNORS: Mapping[str, Assignor] = {
+ASSIGNORS: Mapping[str, ClassicAssignor] = {
     # range is the same in every version
     "range": lambda group, _dialect: range_assign(group),
     "roundrobin": roundrobin_assign,

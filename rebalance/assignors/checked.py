@@ -1,0 +1,142 @@
+"""Asks an assignor, believes nothing, and holds back what a cooperative group may not give yet.
+
+Coordinations call `divide_group`. Where it raises, `keep_shares` says how the group goes on: nobody loses a share
+because an assignor fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rebalance.assignors.members import NO_GENERATION, Memory, latest_owners
+from rebalance.assignors.seam import (
+    Assignor,
+    Cluster,
+    GroupAssignment,
+    MemberAssignment,
+    RebalanceProtocol,
+    Subscriptions,
+    sorted_subscriptions,
+)
+from rebalance.errors import AssignorFailedError
+from zk_layout.model import TopicPartition
+
+MAX_USER_DATA_BYTES = 1 << 20
+"""Of one member: all members' metadata must fit into the leader's memory, and each into one znode or request."""
+
+
+def divide_group(
+    assignor: Assignor, protocol: RebalanceProtocol, cluster: Cluster, subscriptions: Subscriptions
+) -> GroupAssignment:
+    """What each member may fetch in this generation; every member is in it.
+
+    Eager: what the assignor says. Cooperative: without partitions that another member still has.
+
+    Raises: AssignorFailedError that says what the assignor did.
+    """
+    asked = sorted_subscriptions(subscriptions)
+    for member, subscription in asked.items():
+        if (size := len(subscription.user_data)) > MAX_USER_DATA_BYTES:
+            raise AssignorFailedError(
+                assignor.name, f"member {member} tells {size} bytes of user data, {MAX_USER_DATA_BYTES} are allowed"
+            )
+    try:
+        said = assignor.assign(cluster, asked)
+    except Exception as error:
+        raise AssignorFailedError(assignor.name, f"it raised {type(error).__name__}: {error}") from error
+    assignment = _checked(assignor.name, said, cluster, asked)
+    return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
+
+
+def keep_shares(
+    cluster: Cluster, subscriptions: Subscriptions, previous: Mapping[str, Sequence[TopicPartition]]
+) -> GroupAssignment:
+    """An assignment without an assignor: each member that stays keeps what it had.
+
+    What nobody has, because its member left or the topic grew, goes to the subscriber with the smallest share, the
+    first of those as Java sorts text.
+    """
+    asked = sorted_subscriptions(subscriptions)
+    shares: dict[str, list[TopicPartition]] = {member: [] for member in asked}
+    kept: set[TopicPartition] = set()
+    for member, subscription in asked.items():
+        for partition in previous.get(member, ()):
+            if partition.topic in subscription.topics and cluster.has(partition) and partition not in kept:
+                kept.add(partition)
+                shares[member].append(partition)
+    for partition in sorted(_to_divide(cluster, asked) - kept):
+        takers = [member for member, subscription in asked.items() if partition.topic in subscription.topics]
+        shares[min(takers, key=lambda member: len(shares[member]))].append(partition)
+    return {member: MemberAssignment(tuple(sorted(share))) for member, share in shares.items()}
+
+
+def _to_divide(cluster: Cluster, subscriptions: Subscriptions) -> set[TopicPartition]:
+    topics = {topic for subscription in subscriptions.values() for topic in subscription.topics}
+    return {partition for topic in topics for partition in cluster.partitions(topic)}
+
+
+def _checked(name: str, said: Any, cluster: Cluster, subscriptions: Subscriptions) -> dict[str, MemberAssignment]:
+    """The assignment, sorted. Raises: AssignorFailedError at the first thing that is wrong with it."""
+    if not isinstance(said, Mapping):
+        raise AssignorFailedError(name, f"it returned {type(said).__name__} and not what each member is given")
+    holders: dict[TopicPartition, str] = {}
+    for member, share in said.items():
+        if member not in subscriptions:
+            raise AssignorFailedError(name, f"it gives to {member!r}, which is no member")
+        if not isinstance(share, MemberAssignment):
+            raise AssignorFailedError(
+                name, f"it gives {type(share).__name__} and not a MemberAssignment to member {member}"
+            )
+        if len(share.user_data) > MAX_USER_DATA_BYTES:
+            raise AssignorFailedError(
+                name, f"its user data for member {member} are more than {MAX_USER_DATA_BYTES} bytes"
+            )
+        for partition in share.partitions:
+            if not cluster.has(partition):
+                raise AssignorFailedError(name, f"it gives {partition} to member {member}, which does not exist")
+            if partition.topic not in subscriptions[member].topics:
+                raise AssignorFailedError(
+                    name, f"it gives {partition} to member {member}, which does not subscribe to {partition.topic}"
+                )
+            if partition in holders:
+                raise AssignorFailedError(name, f"it gives {partition} to {holders[partition]} and to {member}")
+            holders[partition] = member
+    if left := sorted(_to_divide(cluster, subscriptions) - holders.keys()):
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        raise AssignorFailedError(name, f"it gives {left[0]}{more} to no member")
+    return {
+        member: MemberAssignment(tuple(sorted(share.partitions)), share.user_data)
+        for member in subscriptions
+        for share in (said.get(member, MemberAssignment()),)
+    }
+
+
+def _hold_back(assignment: Mapping[str, MemberAssignment], subscriptions: Subscriptions) -> dict[str, MemberAssignment]:
+    """Without what another member has and its new member does not: the other gives it up first, and joins again.
+
+    A member that has it and keeps it goes on, also where another one wrongly says that it has it too.
+    """
+    having: dict[TopicPartition, set[str]] = {}
+    for member, subscription in subscriptions.items():
+        for partition in subscription.owned:
+            having.setdefault(partition, set()).add(member)
+    latest = latest_owners(
+        {
+            member: Memory(
+                subscription.owned, NO_GENERATION if subscription.generation is None else subscription.generation
+            )
+            for member, subscription in subscriptions.items()
+        }
+    )
+    return {
+        member: MemberAssignment(
+            tuple(
+                partition
+                for partition in share.partitions
+                if not having.get(partition, set()) - {member} or latest.get(partition) == member
+            ),
+            share.user_data,
+        )
+        for member, share in assignment.items()
+    }

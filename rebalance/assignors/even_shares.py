@@ -1,0 +1,62 @@
+"""Shares as even as they can be, of which as much as possible stays where it was.
+
+Both functions promise, in this order: every partition once; no division is more even (the sum of the squares of the
+shares is the least that subscriptions allow); of all divisions as even as this, none moves fewer partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from rebalance.assignors.evener import Evener
+from zk_layout.model import TopicPartition
+
+Shares = dict[str, list[TopicPartition]]
+
+
+def divide_alike(
+    partitions: Sequence[TopicPartition], members: Sequence[str], owners: Mapping[TopicPartition, str]
+) -> Shares:
+    """Divide among members that all subscribe to the same topics: no two shares differ by more than one.
+
+    owners: who has a partition now. What nobody keeps is dealt in the order of partitions to the members in turn.
+    """
+    kept: Shares = {member: [] for member in members}
+    for partition in partitions:
+        if partition in owners:
+            kept[owners[partition]].append(partition)
+    least, extra = divmod(len(partitions), len(members))
+    # the members that have most keep one more than the others: anybody else would have to be given it
+    fullest = sorted(members, key=lambda member: -len(kept[member]))[:extra]
+    shares = {member: kept[member][: least + (member in fullest)] for member in members}
+    settled = {partition for share in shares.values() for partition in share}
+    waiting = iter([partition for partition in partitions if partition not in settled])
+    _deal(waiting, {member: shares[member] for member in members}, least)
+    _deal(waiting, {member: shares[member] for member in fullest}, least + 1)
+    return shares
+
+
+def _deal(waiting: Iterable[TopicPartition], shares: Shares, size: int) -> None:
+    """One to each in turn, until all have `size`."""
+    hungry = [share for share in shares.values() if len(share) < size]
+    waiting = iter(waiting)
+    while hungry:
+        for share in hungry:
+            share.append(next(waiting))
+        hungry = [share for share in hungry if len(share) < size]
+
+
+def divide_by_topic(
+    partitions: Mapping[str, Sequence[TopicPartition]],
+    subscribers: Mapping[str, Sequence[str]],
+    owners: Mapping[TopicPartition, str],
+) -> Shares:
+    """Divide among members that subscribe to different topics; each topic has a subscriber.
+
+    First a quick division, then every exchange along which it gets more even, or as even with fewer moves.
+    """
+    evener = Evener(partitions, subscribers, owners)
+    evener.share_out()
+    evener.level()
+    evener.improve()
+    return evener.shares

@@ -1,0 +1,184 @@
+"""Evens out the shares of members that subscribe to different topics, by exchanges along chains of members.
+
+A chain: a gives b a partition of a topic that both subscribe to, b gives c another one. Only a's share and c's change,
+so the division is more even if a had at least two more than c. By a theorem on semi-matchings a division that no chain
+makes more even is as even as can be. Moves are counted beside it: a chain also pays if nothing but the number of
+partitions that are not with their owner goes down.
+
+Both are one search for a cycle of negative cost, in a graph of members, topics and one node that stands for the sizes
+of the shares:
+
+    size -> a       a's share shrinks: gains 2 * size - 1, in units of evenness
+    a -> topic      a gives up a partition of it, one that it does not own if it has one: gains a move
+    topic -> b      b is given that partition: costs a move
+    a -> b          a gives b a partition that b owns: gains a move
+    b -> size       b's share grows: costs 2 * size + 1, in units of evenness
+
+One unit of evenness outweighs all moves together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from zk_layout.model import TopicPartition
+
+_SIZE = ("size", "")
+_Node = tuple[str, str]
+_Arc = tuple[_Node, _Node, int]
+
+_MOST_ARCS = 20_000_000
+"""Looked at in one division, some seconds' work. What is uneven then stays so: a group must not wait for ever."""
+
+
+class Evener:
+    """The state of one division. `shares` is complete after `share_out`, and stays so."""
+
+    def __init__(
+        self,
+        partitions: Mapping[str, Sequence[TopicPartition]],
+        subscribers: Mapping[str, Sequence[str]],
+        owners: Mapping[TopicPartition, str],
+    ) -> None:
+        self._partitions = partitions
+        self._subscribers = subscribers
+        self._owners = owners
+        self._members = list(dict.fromkeys(member for members in subscribers.values() for member in members))
+        self._unit = 2 * sum(map(len, partitions.values())) + 1
+        self._arcs_seen = 0
+        # {member: {topic: its partitions}}: those at home with the member first, then others
+        self._held: dict[str, dict[str, list[TopicPartition]]] = {member: {} for member in self._members}
+        self._size = dict.fromkeys(self._members, 0)
+
+    @property
+    def shares(self) -> dict[str, list[TopicPartition]]:
+        """What each member holds."""
+        return {
+            member: [partition for some in topics.values() for partition in some]
+            for member, topics in self._held.items()
+        }
+
+    def share_out(self) -> None:
+        """Owners keep what they have; the rest goes to the smallest share, topics with few subscribers first."""
+        waiting = []
+        for topic in sorted(self._partitions, key=lambda topic: (len(self._subscribers[topic]), topic)):
+            for partition in self._partitions[topic]:
+                owner = self._owners.get(partition)
+                if owner is None:
+                    waiting.append(partition)
+                else:
+                    self._put(owner, partition)
+        for partition in waiting:
+            self._put(self._smallest(partition.topic), partition)
+
+    def level(self) -> None:
+        """Move partitions one by one from the largest share that can give to the smallest that can take."""
+        settled = False
+        while not settled:
+            settled = True
+            for giver in sorted(self._members, key=lambda member: -self._size[member]):
+                takers = [(self._size[taker], topic, taker) for topic, taker in self._takers(giver)]
+                if takers and min(takers)[0] <= self._size[giver] - 2:
+                    _, topic, taker = min(takers)
+                    self._put(taker, self._take(giver, topic))
+                    settled = False
+                    break
+
+    def improve(self) -> None:
+        """Follow cycles of negative cost until there are none."""
+        while cycle := self._find_cycle():
+            # a partition is released before its next holder takes it, so that no node gives away what just came
+            moves = list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+            released: dict[_Node, TopicPartition] = {}
+            for start, end in moves:
+                if start[0] == "member" and end[0] == "topic":
+                    released[end] = self._take(start[1], end[1])
+                elif start[0] == end[0] == "member":
+                    released[end] = self._take_home(start[1], end[1])
+            for start, end in moves:
+                if end[0] == "member" and start[0] != "size":
+                    self._put(end[1], released[start if start[0] == "topic" else end])
+
+    def _takers(self, giver: str) -> Iterator[tuple[str, str]]:
+        for topic, some in self._held[giver].items():
+            if some:
+                yield topic, self._smallest(topic)
+
+    def _smallest(self, topic: str) -> str:
+        return min(self._subscribers[topic], key=self._size.__getitem__)
+
+    def _put(self, member: str, partition: TopicPartition) -> None:
+        some = self._held[member].setdefault(partition.topic, [])
+        at_home = self._owners.get(partition) == member
+        some.insert(0 if at_home else len(some), partition)
+        self._size[member] += 1
+
+    def _take(self, member: str, topic: str) -> TopicPartition:
+        """The last, which is one that the member does not own if there is one."""
+        self._size[member] -= 1
+        return self._held[member][topic].pop()
+
+    def _take_home(self, member: str, owner: str) -> TopicPartition:
+        partition = min(partition for partition in self._strangers(member) if self._owners.get(partition) == owner)
+        self._size[member] -= 1
+        self._held[member][partition.topic].remove(partition)
+        return partition
+
+    def _strangers(self, member: str) -> Iterator[TopicPartition]:
+        """What the member holds and does not own."""
+        for some in self._held[member].values():
+            for partition in reversed(some):
+                if self._owners.get(partition) == member:
+                    break
+                yield partition
+
+    def _arcs(self) -> list[_Arc]:
+        arcs: list[_Arc] = []
+        for member in self._members:
+            node = ("member", member)
+            if self._size[member]:
+                arcs.append((_SIZE, node, -self._unit * (2 * self._size[member] - 1)))
+            arcs.append((node, _SIZE, self._unit * (2 * self._size[member] + 1)))
+            for topic, some in self._held[member].items():
+                if some:
+                    arcs.append((node, ("topic", topic), 0 if self._owners.get(some[-1]) == member else -1))
+            homes = {self._owners[stranger] for stranger in self._strangers(member) if stranger in self._owners}
+            arcs.extend((node, ("member", home), -1) for home in sorted(homes))
+        for topic, members in self._subscribers.items():
+            arcs.extend((("topic", topic), ("member", member), 1) for member in members)
+        return arcs
+
+    def _find_cycle(self) -> list[_Node]:
+        """A cycle of negative cost, in its order; none: empty. Bellman and Ford's search from everywhere at once."""
+        arcs = self._arcs()
+        cost: dict[_Node, int] = {}
+        before: dict[_Node, _Node] = {}
+        changed = True
+        while changed and self._arcs_seen < _MOST_ARCS:
+            changed = False
+            self._arcs_seen += len(arcs)
+            for start, end, arc_cost in arcs:
+                reached = cost.get(start, 0) + arc_cost
+                if reached < cost.get(end, 0):
+                    cost[end] = reached
+                    before[end] = start
+                    changed = True
+            if cycle := _cycle_in(before):
+                return cycle
+        return []
+
+
+def _cycle_in(before: Mapping[_Node, _Node]) -> list[_Node]:
+    """A cycle among the nodes that were reached from each other: such a cycle has negative cost."""
+    seen: set[_Node] = set()
+    for begin in before:
+        path: dict[_Node, None] = {}
+        node = begin
+        while node in before and node not in seen:
+            seen.add(node)
+            path[node] = None
+            node = before[node]
+        if node in path:
+            nodes = list(path)
+            return nodes[nodes.index(node) :][::-1]
+    return []

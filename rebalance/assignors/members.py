@@ -1,0 +1,52 @@
+"""The order of members, which of them subscribe to a topic, and which of them has a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rebalance.assignors.java_hash import java_sort_key
+from rebalance.assignors.seam import Subscriptions
+from zk_layout.model import TopicPartition
+
+NO_GENERATION = -1
+"""The generation of a member that knows none."""
+
+
+class Memory(NamedTuple):
+    """What a member says that it had, and in which generation."""
+
+    owned: Sequence[TopicPartition] = ()
+    generation: int = NO_GENERATION
+
+
+def in_member_order(subscriptions: Subscriptions) -> list[str]:
+    """Static members first, by their instance ids, so that one that starts again keeps its place; then by member id."""
+
+    def key(member: str) -> tuple[bool, str, str]:
+        instance = subscriptions[member].instance_id
+        return instance is None, java_sort_key(instance or ""), java_sort_key(member)
+
+    return sorted(subscriptions, key=key)
+
+
+def subscribers_by_topic(subscriptions: Subscriptions) -> dict[str, list[str]]:
+    """{topic: its subscribers in the order of members}, topics sorted; of those that do not exist, too."""
+    subscribers: dict[str, list[str]] = {}
+    for member in in_member_order(subscriptions):
+        for topic in subscriptions[member].topics:
+            subscribers.setdefault(topic, []).append(member)
+    return {topic: subscribers[topic] for topic in sorted(subscribers)}
+
+
+def latest_owners(memories: Mapping[str, Memory]) -> dict[TopicPartition, str]:
+    """Which member has each partition: the one that says so of the latest generation.
+
+    Two of one generation cannot both have it, so that neither does.
+    """
+    claims: dict[TopicPartition, dict[int, list[str]]] = {}
+    for member, memory in memories.items():
+        for partition in memory.owned:
+            claims.setdefault(partition, {}).setdefault(memory.generation, []).append(member)
+    latest = {partition: by_generation[max(by_generation)] for partition, by_generation in claims.items()}
+    return {partition: members[0] for partition, members in latest.items() if len(members) == 1}

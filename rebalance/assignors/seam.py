@@ -1,0 +1,165 @@
+"""What an assignor sees and says, whichever coordination asks it: one that is led by a member, or by a broker.
+
+Each member has an assignor of its own. It tells the leader its topics, what it owns, and bytes of its assignor's
+(`subscription_user_data`). The leader's assignor divides the partitions (`assign`). Every member's assignor hears what
+its member was given (`on_assignment`).
+
+Inputs are sorted: topics by name, partitions by number, members as Java sorts text. The same input must give the same
+answer, in every process and after every restart, so an assignor draws no random numbers and iterates over no set.
+
+Members of a classic group each compute the assignment for themselves, by the functions in `range.py` and
+`roundrobin.py`; they have no user data, and no assignor of this file.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, TypeAlias
+
+from rebalance.assignors.java_hash import java_sorted
+from zk_layout.model import TopicPartition
+
+PropertyValue: TypeAlias = str | int | bool | None
+
+
+class RebalanceProtocol(Enum):
+    """When a member gives up what it loses. A group uses the highest that all its members' assignors support."""
+
+    EAGER = "eager"
+    """Everything before it joins: `assign` may give a partition to another member at once."""
+    COOPERATIVE = "cooperative"
+    """Only what the new assignment takes away: a partition that moves is given to nobody for one generation."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignorProperty:
+    """A property that an assignor reads; `default` also says the type: a text, an integer or true/false."""
+
+    name: str
+    default: str | int | bool
+    meaning: str
+    minimum: int = -(2**31)
+    maximum: int = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A broker, and the rack it was configured with."""
+
+    id: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlace:
+    """Where a partition is: the brokers' ids. leader None: nobody leads it now, or it is not known."""
+
+    leader: int | None = None
+    replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """topics: {topic: its partitions, the place of number n at n}; a topic that does not exist is missing."""
+
+    topics: Mapping[str, tuple[PartitionPlace, ...]]
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+
+    @classmethod
+    def of_counts(cls, counts: Mapping[str, int]) -> Cluster:
+        """A cluster of which only the numbers of partitions are known."""
+        return cls({topic: (PartitionPlace(),) * counts[topic] for topic in sorted(counts)})
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """All of a topic's, by number; none of a topic that does not exist."""
+        return [TopicPartition(topic, number) for number in range(len(self.topics.get(topic, ())))]
+
+    def place(self, partition: TopicPartition) -> PartitionPlace:
+        """Raises: KeyError or IndexError if there is no such partition."""
+        return self.topics[partition.topic][partition.partition]
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition exists."""
+        return 0 <= partition.partition < len(self.topics.get(partition.topic, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member tells when it joins.
+
+    owned: what the member still fetches while it joins (cooperative members), or says that it had.
+    generation: of the assignment that gave `owned` to it; None if the member does not say.
+    instance_id: group.instance.id of a static member.
+    """
+
+    topics: tuple[str, ...]
+    user_data: bytes = b""
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int | None = None
+    instance_id: str | None = None
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment:
+    """What one member is given, and bytes for its assignor."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    user_data: bytes = b""
+
+
+Subscriptions: TypeAlias = Mapping[str, Subscription]
+GroupAssignment: TypeAlias = Mapping[str, MemberAssignment]
+
+
+class Assignor(ABC):
+    """A way to divide partitions. Only `name` and `assign` must be given."""
+
+    name: ClassVar[str]
+    """Members agree on an assignor by this word."""
+    version: ClassVar[int] = 0
+    """Of the user data that it writes. An assignor reads what its earlier versions wrote."""
+    protocols: ClassVar[tuple[RebalanceProtocol, ...]] = (RebalanceProtocol.EAGER,)
+    properties: ClassVar[tuple[AssignorProperty, ...]] = ()
+
+    def configure(self, properties: Mapping[str, PropertyValue]) -> None:  # noqa: B027  most need nothing
+        """Called once, before all else, with every declared property: what was set, or its default."""
+
+    def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
+        """What to tell the leader's assignor; called before each join."""
+        return b""
+
+    @abstractmethod
+    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:
+        """Divide all partitions of the subscribed topics; called at the leader only.
+
+        Returns: {member: what it is given}; a member that is not named is given nothing.
+        Raises: UserDataError if a member's user data cannot be read.
+        """
+
+    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:  # noqa: B027
+        """Called at every member when it learns what it was given."""
+
+
+def sorted_subscriptions(subscriptions: Subscriptions) -> dict[str, Subscription]:
+    """As `assign` is promised them: members as Java sorts text, their topics and what they own sorted, each once."""
+    return {
+        member: Subscription(
+            topics=tuple(sorted(set(told.topics))),
+            user_data=told.user_data,
+            owned=tuple(sorted(set(told.owned))),
+            generation=told.generation,
+            instance_id=told.instance_id,
+            rack=told.rack,
+        )
+        for member in java_sorted(subscriptions)
+        for told in (subscriptions[member],)
+    }
+
+
+def given(shares: Mapping[str, Sequence[TopicPartition]]) -> dict[str, MemberAssignment]:
+    """Shares without user data, as `assign` returns them; each sorted."""
+    return {member: MemberAssignment(tuple(sorted(share))) for member, share in shares.items()}

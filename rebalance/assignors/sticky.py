@@ -1,0 +1,122 @@
+"""Sticky: shares as even as they can be, of which as much as possible stays where it was.
+
+Members speak to Java's StickyAssignor and CooperativeStickyAssignor: the user data are Java's. The division is at least
+as even as Java's, and moves no more where it is as even. The two agree to the partition where there is one best
+answer; among equally good ones Java takes the order of a hash map, and this assignor that of topics, numbers and ids.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from rebalance.assignors.even_shares import divide_alike, divide_by_topic
+from rebalance.assignors.members import NO_GENERATION, Memory, latest_owners, subscribers_by_topic
+from rebalance.assignors.seam import (
+    Assignor,
+    Cluster,
+    GroupAssignment,
+    MemberAssignment,
+    RebalanceProtocol,
+    Subscription,
+    Subscriptions,
+    given,
+)
+from rebalance.assignors.sticky_user_data import (
+    UnreadableUserDataError,
+    decode_generation,
+    decode_sticky,
+    encode_generation,
+    encode_sticky,
+)
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class StickyAssignor(Assignor):
+    """Members give up everything before they join, and tell what they had in their user data."""
+
+    name = "sticky"
+    version = 1
+
+    def __init__(self) -> None:
+        self._memory = Memory()
+
+    def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
+        """What this member was given last; a member that was never given anything tells nothing."""
+        return encode_sticky(*self._memory) if self._memory != Memory() else b""
+
+    def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
+        """Remember it for the next join."""
+        self._memory = Memory(assignment.partitions, generation)
+
+    def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:
+        """A member whose user data cannot be read is one that had nothing, as in Java."""
+        memories = {}
+        for member, subscription in subscriptions.items():
+            try:
+                memories[member] = self._recall(subscription)
+            except UnreadableUserDataError as error:
+                logger.warning("%s: what member %s had cannot be read, it keeps nothing: %s", self.name, member, error)
+                memories[member] = Memory()
+        return given(divide(cluster, subscriptions, memories))
+
+    def _recall(self, subscription: Subscription) -> Memory:
+        if subscription.user_data:
+            return Memory(*decode_sticky(subscription.user_data))
+        generation = subscription.generation
+        return Memory(subscription.owned, NO_GENERATION if generation is None else generation)
+
+
+class CooperativeStickyAssignor(StickyAssignor):
+    """Members keep fetching what stays with them; what moves is given to nobody for one generation.
+
+    What a member has stands in its subscription; its user data tell the generation, for brokers and clients that have
+    no room for it there.
+    """
+
+    name = "cooperative-sticky"
+    version = 0
+    protocols = (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER)
+
+    def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
+        """The generation of the last assignment, once there was one."""
+        return encode_generation(self._memory.generation) if self._memory != Memory() else b""
+
+    def _recall(self, subscription: Subscription) -> Memory:
+        if subscription.generation is not None:
+            return Memory(subscription.owned, subscription.generation)
+        generation = decode_generation(subscription.user_data) if subscription.user_data else NO_GENERATION
+        return Memory(subscription.owned, generation)
+
+
+def divide(
+    cluster: Cluster, subscriptions: Subscriptions, memories: Mapping[str, Memory]
+) -> dict[str, list[TopicPartition]]:
+    """{member: its share} of all partitions of the subscribed topics.
+
+    memories: a partition that is gone, or of a topic that the member no longer subscribes to, counts as no memory.
+    """
+    subscribers = {
+        topic: members for topic, members in subscribers_by_topic(subscriptions).items() if cluster.partitions(topic)
+    }
+    partitions = {topic: cluster.partitions(topic) for topic in subscribers}
+    owners = latest_owners(
+        {
+            member: Memory(
+                [tp for tp in memory.owned if tp.topic in subscriptions[member].topics and cluster.has(tp)],
+                memory.generation,
+            )
+            for member, memory in memories.items()
+        }
+    )
+    shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+    if not partitions:
+        return shares
+    first, *others = subscribers.values()
+    if all(members == first for members in others):
+        shares.update(divide_alike([partition for some in partitions.values() for partition in some], first, owners))
+    else:
+        shares.update(divide_by_topic(partitions, subscribers, owners))
+    return shares

@@ -1,0 +1,125 @@
+"""Every word that partition.assignment.strategy knows for a coordinated group, in one table; and users' own by path."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rebalance.assignors.failover import FailoverAssignor
+from rebalance.assignors.kafka_range import RangeAssignor
+from rebalance.assignors.kafka_roundrobin import RoundRobinAssignor
+from rebalance.assignors.seam import Assignor, AssignorProperty, PropertyValue, RebalanceProtocol
+from rebalance.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from rebalance.errors import UnknownAssignorError
+
+
+class Strategy(NamedTuple):
+    """An assignor, and the class name that Java's configuration files have for it, if Java has it."""
+
+    assignor: type[Assignor]
+    java_class: str | None
+
+
+_JAVA = "org.apache.kafka.clients.consumer."
+
+STRATEGIES: Mapping[str, Strategy] = {
+    strategy.assignor.name: strategy
+    for strategy in (
+        Strategy(RangeAssignor, f"{_JAVA}RangeAssignor"),
+        Strategy(RoundRobinAssignor, f"{_JAVA}RoundRobinAssignor"),
+        Strategy(StickyAssignor, f"{_JAVA}StickyAssignor"),
+        Strategy(CooperativeStickyAssignor, f"{_JAVA}CooperativeStickyAssignor"),
+        Strategy(FailoverAssignor, None),
+    )
+}
+
+_BY_JAVA_CLASS = {
+    strategy.java_class: strategy.assignor for strategy in STRATEGIES.values() if strategy.java_class is not None
+}
+
+
+def make_assignors(names: str, properties: Mapping[str, str]) -> tuple[Assignor, ...]:
+    """The assignors of `roundrobin,mypackage.assigning:ByRack`, in this order, which is the order of preference.
+
+    A name is one of STRATEGIES, a Java class name of one of them, or module:class. properties: those of the whole
+    consumer as text; each assignor is configured with the ones that it declares.
+
+    Raises: UnknownAssignorError if a name stands for no assignor, stands twice, or a property of it is wrong.
+    """
+    made: dict[str, Assignor] = {}
+    for name in (part.strip() for part in names.split(",")):
+        assignor = make_assignor(name, properties)
+        if assignor.name in made:
+            raise UnknownAssignorError(name, f"{assignor.name} is named twice")
+        made[assignor.name] = assignor
+    return tuple(made.values())
+
+
+def make_assignor(name: str, properties: Mapping[str, str]) -> Assignor:
+    """One assignor, configured. Raises: UnknownAssignorError."""
+    kind = _find(name)
+    try:
+        assignor = kind()
+        assignor.configure({known.name: _value_of(name, known, properties) for known in kind.properties})
+    except UnknownAssignorError:
+        raise
+    except Exception as error:
+        raise UnknownAssignorError(name, f"cannot be made: {type(error).__name__}: {error}") from error
+    return assignor
+
+
+def common_protocol(assignors: tuple[Assignor, ...]) -> RebalanceProtocol:
+    """How a member with these assignors gives up partitions: cooperative only if all of them can.
+
+    Raises: UnknownAssignorError if there is no protocol that all support.
+    """
+    for protocol in (RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER):
+        if all(protocol in assignor.protocols for assignor in assignors):
+            return protocol
+    shown = ", ".join(f"{one.name} ({' or '.join(known.value for known in one.protocols)})" for one in assignors)
+    raise UnknownAssignorError(assignors[0].name, f"no way to give partitions up is common to {shown}")
+
+
+def _find(name: str) -> type[Assignor]:
+    if name in STRATEGIES:
+        return STRATEGIES[name].assignor
+    if name in _BY_JAVA_CLASS:
+        return _BY_JAVA_CLASS[name]
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise UnknownAssignorError(
+            name, f"give one of {', '.join(STRATEGIES)}, or the import path of your own as package.module:Class"
+        )
+    try:
+        found: object = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except Exception as error:
+        raise UnknownAssignorError(name, f"cannot be imported: {type(error).__name__}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Assignor)):
+        raise UnknownAssignorError(name, f"{attribute} is no class derived from rebalance.assignors.seam.Assignor")
+    if not isinstance(getattr(found, "name", None), str):
+        raise UnknownAssignorError(name, f"{attribute} has no name, by which members agree on it")
+    return found
+
+
+def _value_of(name: str, known: AssignorProperty, properties: Mapping[str, str]) -> PropertyValue:
+    text = properties.get(known.name)
+    if text is None:
+        return known.default
+    if isinstance(known.default, bool):
+        if text.lower() not in {"true", "false"}:
+            raise UnknownAssignorError(name, f"{known.name} must be true or false, not {text!r}")
+        return text.lower() == "true"
+    if isinstance(known.default, int):
+        try:
+            number = int(text)
+        except ValueError:
+            number = known.minimum - 1
+        if not known.minimum <= number <= known.maximum:
+            raise UnknownAssignorError(
+                name, f"{known.name} must be an integer from {known.minimum} to {known.maximum}, not {text!r}"
+            )
+        return number
+    return text

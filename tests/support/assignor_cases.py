@@ -1,0 +1,60 @@
+"""Groups for assignors, from cases as `legacy-consumer assign --coordination kafka` reads them, and what they give."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rebalance.assignors.checked import divide_group
+from rebalance.assignors.seam import Assignor, Cluster, GroupAssignment, RebalanceProtocol, Subscription
+from zk_layout.model import TopicPartition
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "assignments"
+Case = Mapping[str, Any]
+
+
+@cache
+def recorded(version: str) -> list[dict[str, Any]]:
+    """What Kafka's own assignors said: {strategy, case, answer or error, user_data}."""
+    text = gzip.decompress((RECORDINGS / f"kafka-clients-{version}.jsonl.gz").read_bytes())
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def owned_by(member: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(topic, n) for topic, some in member.get("owned", {}).items() for n in some))
+
+
+def subscriptions_of(case: Case, user_data: Mapping[str, str], *, tells_owned: bool) -> dict[str, Subscription]:
+    """As Java's members would tell them; tells_owned: cooperative members, in their subscriptions."""
+    return {
+        name: Subscription(
+            tuple(member["topics"]),
+            bytes.fromhex(user_data.get(name, "")),
+            owned_by(member) if tells_owned else (),
+            instance_id=member.get("instance_id"),
+        )
+        for name, member in case["members"].items()
+    }
+
+
+def divide(assignor: Assignor, cluster: Cluster, subscriptions: Mapping[str, Subscription]) -> dict[str, str]:
+    """{"topic/partition": member} of an eager group."""
+    return holders(divide_group(assignor, RebalanceProtocol.EAGER, cluster, subscriptions))
+
+
+def holders(assignment: GroupAssignment) -> dict[str, str]:
+    return {str(partition): name for name, share in assignment.items() for partition in share.partitions}
+
+
+def unevenness(answer: Mapping[str, str]) -> int:
+    return sum(size * size for size in Counter(answer.values()).values())
+
+
+def kept(case: Case, answer: Mapping[str, str]) -> int:
+    """How many partitions are with the member that says it has them."""
+    return sum(answer.get(str(tp)) == name for name, member in case["members"].items() for tp in owned_by(member))

@@ -1,0 +1,168 @@
+"""`legacy-consumer assign --coordination kafka`: each line of input is answered by one line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from legacy_consumer.cli.assign import assign
+
+
+def run(*lines, strategy="range"):
+    text = "".join(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+    return CliRunner().invoke(assign, ["--coordination", "kafka", "--strategy", strategy], input=text)
+
+
+def answers(*lines, strategy="range"):
+    result = run(*lines, strategy=strategy)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+T = {"topics": ["t"]}
+THREE = {"topics": {"t": 3}, "members": {"m2": T, "m1": T}}
+JOINED = {
+    "topics": {"t": 4},
+    "members": {"m1": {"topics": ["t"], "owned": {"t": [0, 1, 2, 3]}, "generation": 4}, "m2": T},
+}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "answer"),
+    [
+        ("range", {"t/0": "m1", "t/1": "m1", "t/2": "m2"}),
+        ("roundrobin", {"t/0": "m1", "t/1": "m2", "t/2": "m1"}),
+        ("sticky", {"t/0": "m1", "t/1": "m2", "t/2": "m1"}),
+        ("cooperative-sticky", {"t/0": "m1", "t/1": "m2", "t/2": "m1"}),
+        ("failover", {"t/0": "m1", "t/1": "m1", "t/2": "m1"}),
+        ("org.apache.kafka.clients.consumer.RoundRobinAssignor", {"t/0": "m1", "t/1": "m2", "t/2": "m1"}),
+    ],
+)
+def test_each_strategy_divides_a_new_group(strategy, answer):
+    assert answers(THREE, THREE, strategy=strategy) == [answer, answer]
+
+
+def test_the_answer_is_sorted_by_topic_and_number():
+    case = {"topics": {"t": 11, "a": 1}, "members": {"m": {"topics": ["t", "a"]}}}
+    assert list(answers(case)[0]) == ["a/0", *(f"t/{n}" for n in range(11))]
+
+
+def test_an_eager_member_is_given_at_once_what_another_one_had():
+    assert answers(JOINED, strategy="sticky") == [{"t/0": "m1", "t/1": "m1", "t/2": "m2", "t/3": "m2"}]
+
+
+def test_a_cooperative_group_holds_back_for_a_generation_what_moves():
+    given_up = {
+        "topics": {"t": 4},
+        "members": {"m1": {"topics": ["t"], "owned": {"t": [0, 1]}, "generation": 5}, "m2": {**T, "generation": 5}},
+    }
+    assert answers(JOINED, given_up, strategy="cooperative-sticky") == [
+        {"t/0": "m1", "t/1": "m1"},
+        {"t/0": "m1", "t/1": "m1", "t/2": "m2", "t/3": "m2"},
+    ]
+
+
+def test_the_highest_priority_has_everything_and_the_next_one_takes_over():
+    members = {"a": {**T, "priority": 5}, "b": {**T, "priority": 10}, "c": {**T, "priority": -1}}
+    without_b = {name: member for name, member in members.items() if name != "b"}
+    case = {"topics": {"t": 2}, "members": members}
+    assert answers(case, {**case, "members": without_b}, strategy="failover") == [
+        {"t/0": "b", "t/1": "b"},
+        {"t/0": "a", "t/1": "a"},
+    ]
+
+
+def test_no_priority_is_the_highest_and_ties_go_by_member_id():
+    members = {"a": {**T, "priority": 2**31 - 2}, "c": T, "b": {**T, "priority": 2**31 - 1}}
+    assert answers({"topics": {"t": 1}, "members": members}, strategy="failover") == [{"t/0": "b"}]
+
+
+def test_static_members_stand_in_the_order_of_their_instances():
+    members = {"m1": {**T, "instance_id": "i2"}, "m2": {**T, "instance_id": "i1"}}
+    assert answers({"topics": {"t": 2}, "members": members}) == [{"t/0": "m2", "t/1": "m1"}]
+
+
+@pytest.mark.parametrize("case", [{"topics": {}, "members": {}}, {"topics": {"t": 3}, "members": {}}])
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky", "failover"])
+def test_a_group_with_nothing_to_give_is_an_empty_answer(case, strategy):
+    gone = {"topics": {"t": 0}, "members": {"m": {"topics": ["t", "gone"]}, "idle": {"topics": []}}}
+    assert answers(case, gone, strategy=strategy) == [{}, {}]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("nonsense\n", "not JSON"),
+        ("\n", "not JSON"),
+        ("[" * 100000 + "\n", "not JSON"),
+        ("[1]\n", "a case must be a JSON object, it is [1]"),
+        ({"topics": {}}, '"members" must be a JSON object, it is missing'),
+        ({"topics": {"t": -1}, "members": {}}, "topic t must have a number of partitions from 0 to 1000000, not -1"),
+        ({"topics": {"t" * 250: 1}, "members": {}}, "is longer than 249 characters"),
+        ({"topics": {}, "members": {"m": []}}, "member m must be a JSON object"),
+        ({"topics": {}, "members": {"m": {}}}, 'member m: "topics" must be a list of topics'),
+        ({"topics": {}, "members": {"m": {"topics": [1]}}}, "a topic must be a text, it is 1"),
+        ({"topics": {}, "members": {"\ud800": T}}, "a member id is half a character"),
+        ({"topics": {}, "members": {"m": {**T, "prio": 1}}}, '"prio" is none of generation, instance_id, owned'),
+        ({"topics": {}, "members": {"m": {**T, "owned": {"t": 1}}}}, '"owned" must have a list of partitions'),
+        ({"topics": {}, "members": {"m": {**T, "owned": {"t": [True]}}}}, "a partition of t must be an integer"),
+        ({"topics": {}, "members": {"m": {**T, "generation": 2**31}}}, '"generation" must be an integer from -1'),
+        ({"topics": {}, "members": {"m": {**T, "priority": 1.5}}}, '"priority" must be an integer'),
+    ],
+)
+def test_a_line_that_is_no_case_is_answered_by_an_error_and_the_next_one_is_read(line, reason):
+    refused, answered = answers(line, THREE)
+    assert list(refused) == ["error"]
+    assert reason in refused["error"]
+    assert answered == {"t/0": "m1", "t/1": "m1", "t/2": "m2"}
+
+
+MINE = """
+from rebalance.assignors.seam import Assignor, MemberAssignment
+
+class Broken(Assignor):
+    name = "broken"
+
+    def assign(self, cluster, subscriptions):
+        return {"m1": MemberAssignment(tuple(cluster.partitions("t")[1:]))}
+
+class Mine(Broken):
+    name = "mine"
+
+    def assign(self, cluster, subscriptions):
+        return {min(subscriptions): MemberAssignment(tuple(cluster.partitions("t")))}
+"""
+
+
+def test_an_assignor_of_ones_own_is_found_by_its_import_path(tmp_path, monkeypatch):
+    (tmp_path / "assigning_here.py").write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert answers(THREE, strategy="assigning_here:Mine") == [{"t/0": "m1", "t/1": "m1", "t/2": "m1"}]
+    assert answers(THREE, strategy="assigning_here:Broken") == [
+        {"error": "assignor broken failed: it gives t/0 to no member"}
+    ]
+    monkeypatch.delitem(sys.modules, "assigning_here")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reason"),
+    [
+        ("nix", "give one of range, roundrobin, sticky, cooperative-sticky, failover, or the import path"),
+        ("nowhere.at_all:ByRack", "cannot be imported: ModuleNotFoundError"),
+        ("json:JSONDecoder", "JSONDecoder is no class derived from rebalance.assignors.seam.Assignor"),
+        ("rebalance.assignors.seam:Assignor", "Assignor has no name"),
+    ],
+)
+def test_a_strategy_that_is_none_is_refused_before_any_line_is_read(strategy, reason):
+    result = run(THREE, strategy=strategy)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert reason in result.stderr
+
+
+def test_strategies_of_coordinated_groups_are_none_of_classic_ones():
+    result = CliRunner().invoke(assign, ["--strategy", "sticky"], input="")
+    assert result.exit_code == 2
+    assert "'sticky' is not one of range, roundrobin; give --coordination kafka for others" in result.stderr
