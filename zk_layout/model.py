@@ -128,6 +128,22 @@ class PartitionState:
 
 
 @dataclass(frozen=True, slots=True)
+class Reassignment:
+    """The value of `/admin/reassign_partitions`: {partition: the replicas that it is to have}."""
+
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElection:
+    """The value of `/admin/preferred_replica_election`: the partitions whose first replica is to lead."""
+
+    partitions: tuple[TopicPartition, ...]
+    version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Controller:
     """The value of `/controller`."""
 

@@ -358,6 +358,20 @@ class DeleteTopicPath(_OfTopic):
     template: ClassVar[str] = "/admin/delete_topics/{topic}"
 
 
+class ReassignPartitionsPath(_FixedPath):
+    """Persistent: the replicas that partitions are to get, 0.8 to 2.8. Gone when the controller has done it."""
+
+    __slots__ = ()
+    template: ClassVar[str] = "/admin/reassign_partitions"
+
+
+class PreferredReplicaElectionPath(_FixedPath):
+    """Persistent: the partitions whose preferred replicas are to lead. Gone when the controller has done it."""
+
+    __slots__ = ()
+    template: ClassVar[str] = "/admin/preferred_replica_election"
+
+
 class ConfigPath(_FixedPath):
     """Parent of the kinds of configuration."""
 
@@ -427,6 +441,8 @@ PATH_CLASSES: tuple[type[ZnodePath], ...] = (
     AdminPath,
     DeleteTopicsPath,
     DeleteTopicPath,
+    ReassignPartitionsPath,
+    PreferredReplicaElectionPath,
     ConfigPath,
     ConfigChangesPath,
     TopicConfigsPath,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zk_layout.codecs import decode_broker, decode_controller
+from zk_layout.codecs import decode_broker, decode_controller, decode_controller_epoch
 from zk_layout.errors import MalformedZnodeError, NoNodeError
 from zk_layout.model import Broker
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, ControllerPath
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, ControllerEpochPath, ControllerPath
 from zk_layout.store import ZkStore
 
 KAFKA_OF_VERSION = {
@@ -25,6 +25,7 @@ class BrokerSummary:
     """One child of `/brokers/ids`.
 
     broker: None if it cannot be read, and then problem says why. since_ms: when it registered, by ZooKeeper's clock.
+    controller_epoch: how often the controller has changed, told of the controller alone.
     """
 
     broker_id: str
@@ -32,6 +33,7 @@ class BrokerSummary:
     since_ms: int
     is_controller: bool
     problem: str | None = None
+    controller_epoch: int | None = None
 
 
 def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
@@ -40,7 +42,7 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
         names = store.get_children(BrokerIdsPath().path)
     except NoNodeError:
         return []
-    controller = read_controller(store)
+    controller, epoch = read_controller(store), _read_controller_epoch(store)
     paths = [f"{BrokerIdsPath().path}/{name}" for name in names]
     found: list[BrokerSummary] = []
     for name, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
@@ -55,7 +57,8 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
         except MalformedZnodeError as error:
             found.append(BrokerSummary(name, None, since_ms, int(name) == controller, str(error)))
         else:
-            found.append(BrokerSummary(name, broker, since_ms, broker.broker_id == controller))
+            is_controller = broker.broker_id == controller
+            found.append(BrokerSummary(name, broker, since_ms, is_controller, None, epoch if is_controller else None))
     return sorted(found, key=lambda one: (one.broker is None, int(one.broker_id) if one.broker_id.isdigit() else 0))
 
 
@@ -64,5 +67,13 @@ def read_controller(store: ZkStore) -> int | None:
     path = ControllerPath().path
     try:
         return decode_controller(path, store.get_data(path).data).broker_id
+    except (NoNodeError, MalformedZnodeError):
+        return None
+
+
+def _read_controller_epoch(store: ZkStore) -> int | None:
+    path = ControllerEpochPath().path
+    try:
+        return decode_controller_epoch(path, store.get_data(path).data)
     except (NoNodeError, MalformedZnodeError):
         return None

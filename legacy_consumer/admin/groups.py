@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +10,7 @@ from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.admin.leadership import read_leaders
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets.judgement import Judgement, Verdict
@@ -48,6 +48,7 @@ class GroupMember:
     partitions: how many it owns. registered_at_ms: by ZooKeeper's clock.
     kind: which client seems to have registered it. divides_by: the strategies that give it just what it owns.
     session_id: the session that keeps its registration; 0 = none does, and it stays when the member is gone.
+    brokers: how many brokers lead what it owns, so to how many it has to be connected.
     """
 
     consumer_id: str
@@ -59,6 +60,7 @@ class GroupMember:
     kind: str
     divides_by: tuple[str, ...] = ()
     session_id: int = 0
+    brokers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ class _ReadGroup:
     rows: Sequence[GroupPartition]
     snapshot: GroupSnapshot
     reset: StandingReset | None
+    leaders: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +225,12 @@ def _read_groups(
     for row in read_group_partitions(store, groups, topics=topics, include_unclaimed=True):
         rows[row.group].append(row)
     snapshots = read_snapshots(store, registered)
+    owned = {TopicPartition(row.topic, row.partition) for own in rows.values() for row in own if row.owner is not None}
+    leaders = read_leaders(store, sorted(owned))
     return [
-        _ReadGroup(group, members[group], rows[group], snapshots.get(group) or GroupSnapshot(group, {}, {}), reset)
+        _ReadGroup(
+            group, members[group], rows[group], snapshots.get(group) or GroupSnapshot(group, {}, {}), reset, leaders
+        )
         for group, reset in zip(groups, standing_resets(store, groups, clock=clock), strict=True)
     ]
 
@@ -240,12 +247,20 @@ def _description(read: _ReadGroup, logs: _Logs, now_ms: int) -> GroupDescription
     registered, snapshot = read.members, read.snapshot
     sessions = {member.consumer_id: member.session_id for member in registered}
     owners = {TopicPartition(row.topic, row.partition): row.owner for row in read.rows if row.owner is not None}
-    owned = Counter(map(owner_id, owners.values()))
+    owned: dict[str, list[TopicPartition]] = {}
+    for tp, thread in owners.items():
+        owned.setdefault(owner_id(thread), []).append(tp)
     shown = strategies_of_members(snapshot, owners) if registered else {}
     return GroupDescription(
         read.group,
         members=tuple(
-            _member(member, member.registration, owned, shown.get(member.consumer_id, ()))
+            _member(
+                member,
+                member.registration,
+                owned.get(member.consumer_id, ()),
+                shown.get(member.consumer_id, ()),
+                read.leaders,
+            )
             for member in registered
             if member.registration is not None
         ),
@@ -317,7 +332,11 @@ def _hold(owner_session: int | None, member_session: int | None) -> Hold:
 
 
 def _member(
-    member: RegisteredMember, registration: ConsumerRegistration, owned: Counter[str], shown: Sequence[Strategy]
+    member: RegisteredMember,
+    registration: ConsumerRegistration,
+    owned: Sequence[TopicPartition],
+    shown: Sequence[Strategy],
+    leaders: Mapping[TopicPartition, int],
 ) -> GroupMember:
     counted = registration.subscription[:1] if is_wildcard(registration) else registration.subscription
     return GroupMember(
@@ -325,9 +344,10 @@ def _member(
         pattern=registration.pattern.value,
         subscription=counted,
         threads=sum(streams for _, streams in counted),
-        partitions=owned[member.consumer_id],
+        partitions=len(owned),
         registered_at_ms=member.registered_at_ms,
         kind=member.kind.value,
         divides_by=tuple(map(str, shown)),
         session_id=member.session_id,
+        brokers=len({leaders[tp] for tp in owned if tp in leaders}),
     )

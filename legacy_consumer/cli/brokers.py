@@ -19,7 +19,7 @@ _COLUMNS = (
     Column("UP", is_number=True),
     Column("CONTROLLER"),
 )
-_FIELDS = ("broker", "endpoints", "rack", "kafka", "registered_at_ms", "is_controller", "problem")
+_FIELDS = ("broker", "endpoints", "rack", "kafka", "registered_at_ms", "is_controller", "controller_epoch", "problem")
 
 
 @click.command(
@@ -35,7 +35,8 @@ Example:
 def brokers(output: Output, cluster: ClusterOptions) -> None:
     """Show the registered brokers: their listeners, since when they are up, and which is the controller.
 
-    KAFKA is what the format of a registration gives away of the version. `doctor` tells whether they can be reached.
+    KAFKA is what the format of a registration gives away of the version. The epoch counts the controllers that there
+    have been. `doctor` tells whether brokers can be reached.
     """
     with open_store(load_cluster_config(cluster)) as store:
         found = read_broker_summaries(store)
@@ -70,6 +71,7 @@ def _record(one: BrokerSummary) -> dict[str, object]:
         "kafka": None if broker is None else KAFKA_OF_VERSION.get(broker.version),
         "registered_at_ms": one.since_ms,
         "is_controller": one.is_controller,
+        "controller_epoch": one.controller_epoch,
         "problem": one.problem,
     }
 
@@ -84,5 +86,11 @@ def _row(one: BrokerSummary, now_ms: int) -> list[Cell | str]:
         one.broker.rack or "-",
         KAFKA_OF_VERSION.get(one.broker.version, "unknown"),
         up,
-        "yes" if one.is_controller else "",
+        _controller(one),
     ]
+
+
+def _controller(one: BrokerSummary) -> str:
+    if not one.is_controller:
+        return ""
+    return "yes" if one.controller_epoch is None else f"yes, epoch {one.controller_epoch}"

@@ -40,6 +40,7 @@ MEMBER_COLUMNS = (
     Column("SUBSCRIPTION", folds=True),
     Column("STREAMS", is_number=True),
     Column("PARTITIONS", is_number=True),
+    Column("BROKERS", is_number=True),
     Column("JOINED", is_number=True),
 )
 _BEYOND = "! the committed offset lies beyond the end of the log: the topic was made anew, or the offset set by hand"
@@ -123,7 +124,7 @@ def member_rows(found: GroupDescription, now_ms: int) -> list[list[Cell | str]]:
     for bad in found.unreadable:
         joined = duration(max(0, now_ms - bad.registered_at_ms))
         name = Cell(bad.consumer_id, BAD)
-        rows.append([name, bad.kind, Cell("unreadable, see below", BAD), "-", "-", joined])
+        rows.append([name, bad.kind, Cell("unreadable, see below", BAD), "-", "-", "-", joined])
     return rows
 
 
@@ -235,5 +236,6 @@ def _member_row(member: GroupMember, now_ms: int) -> list[Cell | str]:
         pattern + topics,
         str(member.threads),
         str(member.partitions),
+        str(member.brokers),
         duration(max(0, now_ms - member.registered_at_ms)),
     ]

@@ -78,8 +78,8 @@ def describe(
 
     LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. An offset that was committed
     for an earlier topic of the same name counts as none: the whole log is to be read. AGE tells when the offset was
-    committed, HELD since when the owner has the partition, JOINED when the member registered. A dash stands for
-    what is not there or not known.
+    committed, HELD since when the owner has the partition, JOINED when the member registered. BROKERS counts those that
+    lead what the member owns, so to how many it has to be connected. A dash stands for what is not there or not known.
 
     VERDICT is what was seen says: ok, warning (the lag does not fall), stall (owned, yet the offset stands still),
     stop (nobody owns it or nobody commits), rewind (an offset went back), error (the offset cannot be right), unknown

@@ -34,6 +34,7 @@ _FIELDS = (
     "subscription",
     "threads",
     "partitions",
+    "brokers",
     "registered_at_ms",
     "session_id",
     "divides_by",

@@ -1,5 +1,11 @@
 """Bytes of a znode <-> record. Each file shows the versions of its formats; znode.py decodes by path."""
 
+from zk_layout.codecs.admin import (
+    decode_preferred_election,
+    decode_reassignment,
+    encode_preferred_election,
+    encode_reassignment,
+)
 from zk_layout.codecs.broker import decode_broker
 from zk_layout.codecs.cluster import (
     decode_cluster_id,
@@ -37,12 +43,16 @@ __all__ = [
     "decode_offset",
     "decode_owner",
     "decode_partition_state",
+    "decode_preferred_election",
+    "decode_reassignment",
     "decode_registration",
     "decode_topic",
     "decode_topic_config",
     "decode_znode",
     "encode_offset",
     "encode_owner",
+    "encode_preferred_election",
+    "encode_reassignment",
     "encode_registration",
     "encode_topic",
     "encode_topic_config",

@@ -160,6 +160,13 @@ class JsonObject:
             return JsonObject(self._path, self._data, value, f"{self._where}{key}.")
         raise self.malformed(key, "an object")
 
+    def children(self, key: str) -> tuple[JsonObject, ...]:
+        """A list of objects."""
+        value = self._members.get(key)
+        if isinstance(value, list) and all(isinstance(item, dict) for item in value):
+            return tuple(JsonObject(self._path, self._data, item, f"{self._where}{key}.") for item in value)
+        raise self.malformed(key, "a list of objects")
+
     def long_in_quotes(self, key: str) -> int | None:
         """A long, which Kafka writes as a string, since its older readers know no numbers above 2147483647.
 

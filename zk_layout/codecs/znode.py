@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from zk_layout import paths
+from zk_layout.codecs.admin import decode_preferred_election, decode_reassignment
 from zk_layout.codecs.broker import decode_broker
 from zk_layout.codecs.cluster import (
     decode_cluster_id,
@@ -24,7 +25,9 @@ from zk_layout.model import (
     ConsumerThreadId,
     Controller,
     PartitionState,
+    PreferredElection,
     ProducerIdBlock,
+    Reassignment,
     TopicAssignment,
     TopicConfig,
 )
@@ -51,7 +54,9 @@ ZnodeRecord: TypeAlias = (
     | ConsumerThreadId
     | Controller
     | PartitionState
+    | PreferredElection
     | ProducerIdBlock
+    | Reassignment
     | TopicAssignment
     | TopicConfig
     | int
@@ -71,6 +76,8 @@ DECODERS: Mapping[type[ZnodePath], Callable[[str, bytes | None], ZnodeRecord | N
     paths.ClusterIdPath: decode_cluster_id,
     paths.FeaturePath: decode_features,
     paths.LatestProducerIdBlockPath: decode_latest_producer_id_block,
+    paths.ReassignPartitionsPath: decode_reassignment,
+    paths.PreferredReplicaElectionPath: decode_preferred_election,
 }
 MARKERS: frozenset[type[ZnodePath]] = frozenset({paths.BrokerSeqIdPath, paths.DeleteTopicPath})
 

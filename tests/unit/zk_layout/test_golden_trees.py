@@ -16,7 +16,9 @@ from zk_layout.model import (
     Controller,
     Endpoint,
     PartitionState,
+    PreferredElection,
     ProducerIdBlock,
+    Reassignment,
     SubscriptionPattern,
     TopicAssignment,
     TopicConfig,
@@ -39,6 +41,8 @@ RECORDS = {
     "ClusterIdPath": str,
     "FeaturePath": ClusterFeatures,
     "LatestProducerIdBlockPath": ProducerIdBlock,
+    "ReassignPartitionsPath": Reassignment,
+    "PreferredReplicaElectionPath": PreferredElection,
 }
 
 

@@ -30,6 +30,8 @@ SAMPLES = {
     "/cluster/id": b'{"version":"1","id":"6HvQ0wqfQ5mWzzPVFk2vXQ"}',
     "/feature": b'{"features":{"f":{"min_version_level":1,"max_version_level":3}},"version":1,"status":1}',
     "/latest_producer_id_block": b'{"version":1,"broker":0,"block_start":"0","block_end":"999"}',
+    "/admin/reassign_partitions": b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}',
+    "/admin/preferred_replica_election": b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
 }
 ODD_VALUES = (
     b"null", b"true", b"-0", b"1.0", b"1e999", b"NaN", b"-Infinity", b"2147483648", b"9" * 6_000, b"-" + b"9" * 30,

@@ -1,0 +1,121 @@
+"""Who leads the partitions of a topic, who could, and what the controller was asked to change."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.errors import NoSuchTopicError
+from zk_layout.codecs import decode_partition_state, decode_preferred_election, decode_reassignment, decode_topic
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import PartitionState, TopicPartition
+from zk_layout.paths import (
+    BrokerIdsPath,
+    PartitionStatePath,
+    PreferredReplicaElectionPath,
+    ReassignPartitionsPath,
+    TopicPath,
+)
+from zk_layout.store import ZkStore
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLeadership:
+    """One partition. replicas: the brokers that have it, the preferred leader first.
+
+    leader: None without one, and where the one that is written is not registered. in_sync: as written; None if there is
+    no state yet. next_leader: the one that would lead if the leader failed now; None if none could without losing
+    messages. reassigned_to: the replicas that it is to get. is_electing: its preferred leader was asked for.
+    """
+
+    topic: str
+    partition: int
+    leader: int | None
+    leader_epoch: int | None
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...] | None
+    next_leader: int | None
+    reassigned_to: tuple[int, ...] | None = None
+    is_electing: bool = False
+
+    @property
+    def preferred_leader(self) -> int | None:
+        """The broker that leads when all is well."""
+        return self.replicas[0] if self.replicas else None
+
+
+def read_leadership(store: ZkStore, topics: Collection[str]) -> list[PartitionLeadership]:
+    """Every partition of these topics, in three requests.
+
+    Raises: NoSuchTopicError; MalformedZnodeError for a topic that cannot be read; ZooKeeperError.
+    """
+    asked = [ReassignPartitionsPath().path, PreferredReplicaElectionPath().path]
+    paths = [TopicPath(topic).path for topic in topics]
+    requests = store.get_data_many([*asked, *paths])
+    found: list[tuple[TopicPartition, tuple[int, ...]]] = []
+    reassigned: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic, path, znode in zip(topics, paths, requests[2:], strict=True):
+        if znode is None:
+            raise NoSuchTopicError(topic)
+        assignment = decode_topic(path, znode.data)
+        for number, replicas in assignment.partitions.items():
+            tp = TopicPartition(topic, number)
+            found.append((tp, replicas))
+            if number in assignment.adding_replicas or number in assignment.removing_replicas:
+                # from 2.4 on it is told here: while it goes on, all of them are replicas
+                going = assignment.removing_replicas.get(number, ())
+                reassigned[tp] = tuple(broker for broker in replicas if broker not in going)
+    # a request that cannot be read is the controller's trouble, and changes nothing here
+    electing: tuple[TopicPartition, ...] = ()
+    with contextlib.suppress(MalformedZnodeError):
+        if requests[0] is not None:
+            reassigned |= decode_reassignment(asked[0], requests[0].data).replicas
+    with contextlib.suppress(MalformedZnodeError):
+        if requests[1] is not None:
+            electing = decode_preferred_election(asked[1], requests[1].data).partitions
+    [registered] = store.get_children_many([BrokerIdsPath().path])
+    living = {int(name) for name in registered or () if name.isdecimal()}
+    states = _read_states(store, [tp for tp, _ in found])
+    return [_leadership(tp, replicas, states.get(tp), living, reassigned.get(tp), electing) for tp, replicas in found]
+
+
+def read_leaders(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """{partition: the broker that leads it} of those that have a leader, as it is written, in one request."""
+    return {tp: state.leader for tp, state in _read_states(store, partitions).items() if state.leader >= 0}
+
+
+def _read_states(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+    paths = [PartitionStatePath(*tp).path for tp in partitions]
+    found: dict[TopicPartition, PartitionState] = {}
+    for tp, path, znode in zip(partitions, paths, store.get_data_many(paths), strict=True):
+        if znode is not None:
+            try:
+                found[tp] = decode_partition_state(path, znode.data)
+            except MalformedZnodeError:
+                continue
+    return found
+
+
+def _leadership(
+    tp: TopicPartition,
+    replicas: tuple[int, ...],
+    state: PartitionState | None,
+    living: Collection[int],
+    reassigned_to: tuple[int, ...] | None,
+    electing: Collection[TopicPartition],
+) -> PartitionLeadership:
+    in_sync = None if state is None else state.isr
+    leader = None if state is None or state.leader not in living else state.leader
+    # as the controller: the first replica that lives and is in sync
+    able = [broker for broker in replicas if broker in living and broker in (in_sync or ()) and broker != leader]
+    return PartitionLeadership(
+        *tp,
+        leader,
+        None if state is None else state.leader_epoch,
+        replicas,
+        in_sync,
+        able[0] if able else None,
+        reassigned_to,
+        tp in electing,
+    )
