@@ -42,10 +42,12 @@ def divide_group(
                 assignor.name, f"member {member} tells {size} bytes of user data, {MAX_USER_DATA_BYTES} are allowed"
             )
     try:
-        said = assignor.assign(cluster, asked)
+        assignment = _checked(assignor.name, assignor.assign(cluster, asked), cluster, asked)
+    except AssignorFailedError:
+        raise
     except Exception as error:
-        raise AssignorFailedError(assignor.name, f"it raised {type(error).__name__}: {error}") from error
-    assignment = _checked(assignor.name, said, cluster, asked)
+        reason = " ".join(f"it raised {type(error).__name__}: {error}".split())
+        raise AssignorFailedError(assignor.name, reason) from error
     return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
 
 
@@ -92,7 +94,10 @@ def _checked(name: str, said: Any, cluster: Cluster, subscriptions: Subscription
             raise AssignorFailedError(
                 name, f"its user data for member {member} are more than {MAX_USER_DATA_BYTES} bytes"
             )
-        for partition in share.partitions:
+        partitions: Sequence[object] = share.partitions
+        for partition in partitions:
+            if not isinstance(partition, TopicPartition):
+                raise AssignorFailedError(name, f"it gives {partition} to member {member}, which is no TopicPartition")
             if not cluster.has(partition):
                 raise AssignorFailedError(name, f"it gives {partition} to member {member}, which does not exist")
             if partition.topic not in subscriptions[member].topics:
