@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
+from zk_layout.codecs import encode_topic
 from zk_layout.errors import ConnectionLostError
-from zk_layout.model import TopicPartition
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath
+from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, TopicPath
 from zk_layout.store import Stat, Watcher, ZkStore, Znode
 
 Znodes = Mapping[str, bytes]
@@ -50,6 +51,7 @@ class PlannedStore:
     def __init__(self, znodes: Znodes) -> None:
         self._znodes = znodes
         self._told: set[str] = set()
+        self._topics = _topics_of(znodes)
 
     def as_store(self) -> ZkStore:
         """Itself; what it cannot do nobody asks for."""
@@ -61,16 +63,29 @@ class PlannedStore:
         return tuple(sorted(name for name in names if "/" not in name))
 
     def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:  # noqa: ARG002
-        """Registrations, and each state once. Raises: ConnectionLostError for all else."""
+        """Registrations, topics with the partitions of the plan, and each state once.
+
+        Raises: ConnectionLostError for all else.
+        """
         states = {path for path in paths if path.endswith("/state")}
-        if states & self._told or any(path not in self._znodes for path in paths if path not in states):
+        found = {**self._topics, **self._znodes}
+        if states & self._told or any(path not in found for path in paths if path not in states):
             raise ConnectionLostError("tasks do not ask ZooKeeper")
         self._told |= states
-        return [Znode(self._znodes[path], _NO_STAT) if path in self._znodes else None for path in paths]
-
-    def exists_many(self, paths: Sequence[str]) -> list[Stat | None]:
-        """Whatever is asked for: the plan found it, and the brokers say if it is gone."""
-        return [_NO_STAT for _ in paths]
+        return [Znode(found[path], _NO_STAT) if path in found else None for path in paths]
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _topics_of(znodes: Znodes) -> dict[str, bytes]:
+    """The topics of these states, each with the partitions that have one."""
+    numbers: dict[str, list[int]] = {}
+    for path in znodes:
+        match path.split("/"):
+            case ["", "brokers", "topics", topic, "partitions", number, "state"]:
+                numbers.setdefault(topic, []).append(int(number))
+    return {
+        TopicPath(topic).path: encode_topic(TopicAssignment(dict.fromkeys(own, ()), version=1))
+        for topic, own in numbers.items()
+    }

@@ -2,13 +2,18 @@
 
 import json
 
+import pytest
+
 from spark_source.messages.batch import plan_tasks
 from spark_source.messages.columns import request_message_columns
 from spark_source.messages.message_arrays import MessageArrays
 from spark_source.messages.options import parse_message_options
+from spark_source.messages.planned_znodes import PlannedStore
 from spark_source.messages.ranges import OffsetRange
+from zk_layout.codecs import decode_topic
+from zk_layout.errors import ConnectionLostError
 from zk_layout.model import TopicPartition
-from zk_layout.paths import BrokerIdPath, PartitionStatePath
+from zk_layout.paths import BrokerIdPath, PartitionStatePath, TopicPath
 
 A = TopicPartition("t", 0)
 
@@ -38,6 +43,15 @@ def test_a_plan_of_many_partitions_goes_through_the_znodes_once():
         own = PartitionStatePath(*task.wanted.partition).path
         assert task.znodes == {**brokers, own: znodes[own]}
     assert znodes.times == 1
+
+
+def test_a_task_knows_the_topics_of_its_plan_and_asks_nobody_for_another():
+    states = {PartitionStatePath("t", number).path: b"{}" for number in (0, 12)}
+    store = PlannedStore({BrokerIdPath(0).path: b"broker", **states})
+    [topic] = store.get_data_many([TopicPath("t").path])
+    assert sorted(decode_topic(TopicPath("t").path, topic.data).partitions) == [0, 12]
+    with pytest.raises(ConnectionLostError):
+        store.get_data_many([TopicPath("u").path])
 
 
 class Headed:
