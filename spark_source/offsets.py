@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from legacy_consumer.admin.group_table import GroupPartition
-from legacy_consumer.admin.lag_verdict import Sample, judge
+from legacy_consumer.admin.groups import PartitionLag, partition_lag
+from legacy_consumer.admin.lag_verdict import judge
+from legacy_consumer.admin.lag_watch import sample_of
 from rebalance.group_strategy import owner_id
 from spark_source.arrow import ArrowColumn, ColumnType
 from spark_source.schemas import match_columns
@@ -70,21 +72,31 @@ def _log_ends(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
     return [facts.end.get(TopicPartition(row.topic, row.partition)) for row in rows]
 
 
-def _lags(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
+def _looks(rows: Sequence[GroupPartition], facts: Facts) -> list[PartitionLag]:
+    """As `groups describe` sees the rows."""
+    members: dict[str, dict[str, int]] = {}
+    for group, consumer_id in facts.members:
+        members.setdefault(group, {})[consumer_id] = 0
+    logs = zip(_log_starts(rows, facts), _log_ends(rows, facts), strict=True)
     return [
-        None if end is None or row.committed is None else end - row.committed
-        for row, end in zip(rows, _log_ends(rows, facts), strict=True)
+        partition_lag(row, log, members.get(row.group, {}), facts.read_at_ms)
+        for row, log in zip(rows, logs, strict=True)
     ]
+
+
+def _lags(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
+    return [look.lag for look in _looks(rows, facts)]
 
 
 def _verdicts(rows: Sequence[GroupPartition], facts: Facts) -> list[str]:
     return [
         judge(
-            (Sample(facts.read_at_ms, row.committed, lag, row.committed_at_ms),),
-            has_owner=row.owner is not None,
-            problem=row.error,
+            (sample_of(look, facts.read_at_ms),),
+            has_owner=look.owner_is_member,
+            problem=look.problem,
+            in_log=look.in_log,
         ).kind.value
-        for row, lag in zip(rows, _lags(rows, facts), strict=True)
+        for look in _looks(rows, facts)
     ]
 
 
@@ -178,16 +190,16 @@ COLUMNS = (
     Column(
         "lag",
         ColumnType.LONG,
-        "log_end less committed_offset; below 0 if the log is shorter than what was committed",
+        "log_end less committed_offset; below 0 beyond the log's end; the whole log for an offset of an earlier topic",
         _lags,
-        needs=frozenset({Need.LOG_END}),
+        needs=BROKER_NEEDS,
     ),
     Column(
         "lag_verdict",
         ColumnType.STRING,
-        "what one look can tell: `ok`, `stop` (messages wait, nobody owns it), `error`, or `unknown` without brokers",
+        "what one look tells, as in `describe`: `ok`, `stop` (messages wait, no member owns it), `error`, `unknown`",
         _verdicts,
-        needs=frozenset({Need.LOG_END}),
+        needs=BROKER_NEEDS | {Need.MEMBERS},
     ),
     Column(
         "leader",

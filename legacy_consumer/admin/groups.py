@@ -176,6 +176,11 @@ class _Logs:
     ends: Mapping[TopicPartition, int]
     silence: str | None = None
 
+    def of(self, row: GroupPartition) -> tuple[int | None, int | None]:
+        """Where a row's log begins and ends."""
+        tp = TopicPartition(row.topic, row.partition)
+        return self.begins.get(tp), self.ends.get(tp)
+
 
 def describe_group(
     store: ZkStore, log_offsets: LogOffsets, group: str, *, clock: Clock | None = None
@@ -271,7 +276,7 @@ def _description(read: _ReadGroup, logs: _Logs, now_ms: int) -> GroupDescription
             for member in registered
             if member.problem is not None
         ),
-        partitions=tuple(_with_lag(row, logs, sessions, now_ms) for row in read.rows),
+        partitions=tuple(partition_lag(row, logs.of(row), sessions, now_ms) for row in read.rows),
         no_log_ends=logs.silence,
         divides_by=tuple(map(str, strategies_of_group(snapshot, owners))) if registered else (),
         warnings=tuple(group_warnings(snapshot, owners)),
@@ -295,9 +300,16 @@ def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _L
         return _Logs({}, {}, str(error))
 
 
-def _with_lag(row: GroupPartition, logs: _Logs, sessions: Mapping[str, int], now_ms: int) -> PartitionLag:
-    tp = TopicPartition(row.topic, row.partition)
-    begin, end = logs.begins.get(tp), logs.ends.get(tp)
+def partition_lag(
+    row: GroupPartition, log: tuple[int | None, int | None], sessions: Mapping[str, int], now_ms: int
+) -> PartitionLag:
+    """How far behind a group is, for every tool that tells so.
+
+    log: where it begins and ends, as far as that is known. sessions: {registered member of the group: its session}.
+    """
+    begin, end = log
+    if end == 0:
+        begin = 0  # it was not asked for
     # where the begin was not asked for, the offset lies at the end of the log or beyond
     judgement = row.judge(None if end is None else (begin or 0, end))
     start = begin if judgement.verdict is Verdict.EARLIER_TOPIC else row.committed

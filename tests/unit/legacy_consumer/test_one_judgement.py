@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.offset_plans import make_plan, read_standings
 from legacy_consumer.offsets import ZooKeeperOffsetStore
 from legacy_consumer.offsets.judgement import Verdict
+from spark_source.offsets import COLUMNS, Facts
 from tests.support.memory_cluster import MemoryCluster
 from zk_layout.model import TopicPartition
 
@@ -28,7 +30,7 @@ def new_cluster():
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(partitions=st.lists(PARTITION, min_size=1, max_size=5), has_deletions=st.booleans())
-def test_describe_the_doctor_a_reset_and_a_member_agree(new_cluster, partitions, has_deletions):
+def test_describe_the_doctor_a_reset_spark_and_a_member_agree(new_cluster, partitions, has_deletions):
     """Each partition: what is written, where its log begins, how long it is, whether its topic was made afterwards."""
     cluster = new_cluster()
     if has_deletions:
@@ -51,6 +53,16 @@ def test_describe_the_doctor_a_reset_and_a_member_agree(new_cluster, partitions,
         finding["code"]: " ".join([finding["text"], *finding["commands"]])
         for finding in json.loads(cluster.run("doctor", "--json").out)
     }
+    spark = read_group_partitions(cluster.store, ["g"], include_unclaimed=True)
+    facts = Facts(
+        {tp: begin for tp, (begin, _) in cluster.logs.items()},
+        {tp: end for tp, (_, end) in cluster.logs.items()},
+        {("g", "m"): "static"},
+    )
+
+    def values_of_spark(name, rows):
+        return next(column for column in COLUMNS if column.name == name).values(rows, facts)
+
     assert found.keys() == standings.keys() == {TopicPartition(f"t{n}", 0) for n in range(len(partitions))}
     for tp, row in found.items():
         verdict, standing = Verdict(row["offset_is"]), standings[tp]
@@ -67,6 +79,10 @@ def test_describe_the_doctor_a_reset_and_a_member_agree(new_cluster, partitions,
             (Verdict.UNREADABLE, "unreadable_znode"),
         ):
             assert (verdict is outside) == (f"{tp.topic}:0" in named.get(code, "")), (tp, verdict, named)
+        [rows_of_spark] = [rows for rows in spark if (rows.topic, rows.partition) == tp]
+        told = (values_of_spark("committed_offset", [rows_of_spark]), values_of_spark("lag", [rows_of_spark]))
+        assert told == ([row["committed"]], [row["lag"]])
+        assert values_of_spark("lag_verdict", [rows_of_spark]) == [row["verdict"]]
         bad = verdict in {Verdict.BEYOND_LOG, Verdict.BEFORE_LOG, Verdict.EARLIER_TOPIC, Verdict.UNREADABLE}
         assert (row["verdict"] == "error") == bad
         [change] = make_plan(cluster.store, "g", standings, {tp: row["log_end"]}).changes

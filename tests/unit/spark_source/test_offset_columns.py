@@ -75,7 +75,7 @@ def test_the_brokers_are_asked_only_for_what_a_column_needs():
         return needed_facts(request_columns([(*field, True) for field in fields]))
 
     assert needs(("group", "string"), ("committed_offset", "bigint")) == frozenset()
-    assert needs(("lag", "bigint")) == {Need.LOG_END}
+    assert needs(("lag", "bigint")) == {Need.LOG_START, Need.LOG_END}
     assert needs(("log_start", "bigint")) == {Need.LOG_START}
     assert needs(("leader", "int"), ("member", "string")) == {Need.STATES, Need.MEMBERS}
     assert needed_facts(every_column()) == set(Need)
