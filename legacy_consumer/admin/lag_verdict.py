@@ -4,7 +4,7 @@ Lag alone says little: 10,000 messages may be a burst that is gone in a second, 
 So a window of what was seen is kept, and the question is whether the group moves. The words are those of Burrow:
 
     ok        caught up, or on its way
-    warning   the offset moves, but the lag does not fall from one commit to the next
+    warning   the offset moves, but the lag grows from commit to commit, by a twentieth of what is written or more
     stall     somebody owns the partition and messages wait, but the offset stays where it is
     stop      messages wait and nobody owns the partition, or nobody commits
     rewind    an offset was committed that is lower than the one before
@@ -203,7 +203,7 @@ def _judge_behind(window: Window, has_owner: bool | None, judging: Judging) -> t
         if has_owner:
             return Kind.STALL, f"{what}, though a member owns the partition"
         return Kind.STOP, f"{what}, and nothing is committed"
-    if _does_not_fall(commits, judging):
+    if _does_not_fall(window, commits, judging):
         return Kind.WARNING, f"the lag grew from {commits[0].lag} to {now.lag} and never fell with a commit"
     if len(window) == 1:
         return Kind.OK, "seen once: whether it moves, a second look tells"
@@ -251,12 +251,40 @@ def _went_back(before: Sample, after: Sample) -> bool:
     return before.offset is not None and after.offset is not None and after.offset < before.offset
 
 
-def _does_not_fall(commits: Sequence[Sample], judging: Judging) -> bool:
+_NOTABLE = 0.05
+"""The share of what is written by which a lag has to grow: what is in flight at one commit and the next differs."""
+
+
+def _does_not_fall(window: Window, commits: Sequence[Sample], judging: Judging) -> bool:
     """Three commits or more, over patience_ms or more, and none found less waiting than the one before."""
     if len(commits) < 3 or commits[-1].seen_at_ms - commits[0].seen_at_ms < judging.patience_ms:
         return False
-    lags = [sample.lag or 0 for sample in commits]
-    return lags[-1] > lags[0] and all(a <= b for a, b in pairwise(lags))
+    lags = _lags_when_committed(window, commits)
+    written = (commits[-1].offset or 0) + lags[-1] - (commits[0].offset or 0) - lags[0]
+    return lags[-1] - lags[0] > max(1, written * _NOTABLE) and all(a <= b for a, b in pairwise(lags))
+
+
+def _lags_when_committed(window: Window, commits: Sequence[Sample]) -> list[float]:
+    """What waited behind each commit as it was written, by how the log grew between two looks.
+
+    A look comes some time after the commit that it is the first to see, sooner or later each time, and what was written
+    to the log meanwhile would count as lag: of a group that keeps up it would grow for many commits in a row.
+    """
+    ends = [
+        (sample.seen_at_ms, sample.offset + sample.lag)
+        for sample in window
+        if sample.offset is not None and sample.lag is not None
+    ]
+    lags = []
+    for sample in commits:
+        lag = float(sample.lag or 0)
+        at_ms = sample.committed_at_ms
+        if at_ms is not None and sample.offset is not None and len(ends) > 1:
+            before, after = next((pair for pair in pairwise(ends) if at_ms <= pair[1][0]), ends[-2:])
+            grew = (after[1] - before[1]) / (after[0] - before[0])
+            lag = min(lag, max(0.0, after[1] - grew * (after[0] - at_ms) - sample.offset))
+        lags.append(lag)
+    return lags
 
 
 def _seconds(ms: int) -> str:

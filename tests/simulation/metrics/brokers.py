@@ -108,6 +108,7 @@ class SceneFetcher:
         self._client = client
         self._positions = {}
         self._changes = []
+        self._polls = 0
 
     def assign(self, positions):
         self._changes.append(dict(positions))
@@ -133,7 +134,10 @@ class SceneFetcher:
             batch.next_offsets = placed
             return batch
         messages = []
-        for tp in seen:
+        # not always the same one first
+        self._polls += 1
+        turn = self._polls % max(1, len(seen))
+        for tp in (*seen[turn:], *seen[:turn]):
             at = self._positions[tp]
             end = min(brokers.ends[tp], at + max_messages - len(messages))
             messages += [FakeMessage(tp, number) for number in range(at, end)]

@@ -195,16 +195,13 @@ class Member:
         made = {}
 
         def take(size):
-            for _ in range(2):
-                iterator = made.get("it") or made.setdefault("it", stream.batches(size, timeout=0))
-                try:
-                    return next(iterator)
-                except StopIteration:
-                    made.clear()
-                except LegacyConsumerError:
-                    made.clear()
-                    return []
-            return []
+            if made.get("size") != size:
+                made.update(size=size, iterator=stream.batches(size, timeout=0))
+            try:
+                return next(made["iterator"], [])
+            except LegacyConsumerError:
+                made.clear()
+                return []
 
         return take
 

@@ -109,14 +109,17 @@ class Scene:
         self.ids = {}
         self.owners = {}
         self.offsets = {}
-        self._subscribed = {}
+        self.subscribed = {}
         self._folders = set()
         self.brokers = Brokers(self.clock)
         self.rate = rate
         self.properties = properties
         self.topics = {}
         self.members = []
-        self.is_held = self.zookeeper_is_frozen = False
+        self.held_by_id = {}
+        """{consumer id: how many of its partitions an operator's reset may hold}."""
+        self.zookeeper_is_frozen = False
+        self.is_exporter_up = True
         self._names = 0
         self._owed = {}
         self._by_session = {}
@@ -169,7 +172,7 @@ class Scene:
     def join(self, topics=None, *, name=None, **properties):
         self._names += 1
         name = name or f"m{self._names}"
-        self._subscribed[f"g_{name}"] = frozenset(topics or self.topics)
+        self.subscribed[f"g_{name}"] = frozenset(topics or self.topics)
         member = Member(self, name, topics or sorted(self.topics), **{**self.properties, **properties})
         self.members.append(member)
         return member
@@ -301,7 +304,7 @@ class Scene:
         session_id, what, *more = (*details, None, None)
         member = self._by_session.get(session_id)
         if kind == "id+":
-            self.ids[what] = self._subscribed.get(what)
+            self.ids[what] = self.subscribed.get(what)
         elif kind == "id-":
             self.ids.pop(what, None)
         elif kind == "owner+":
@@ -360,7 +363,8 @@ class Scene:
             if not member.is_frozen:
                 member.clock._waited = 0.0
                 pages[member.name] = member_page(member)
-        pages["exporter"] = exporter_page(self.exporter)
+        if self.is_exporter_up:
+            pages["exporter"] = exporter_page(self.exporter)
         for judge in self.judges:
             judge(self, look, pages)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import yaml
 
 from legacy_consumer.metrics.catalogue import METRICS, Kind
 from tests.support.promql import PromqlError, names_in
+from tests.support.promtool import needs_promtool
 
 ROOT = Path(__file__).parents[3]
 DASHBOARD = json.loads((ROOT / "deploy/observe/dashboard.json").read_text())
@@ -150,7 +150,7 @@ FIRES = {
     ),
     "ConsumerMemberCutOff": ({M + "leased": {}}, "1x40 0 1x9", "1x40 0x9"),
     "ConsumerMemberStuck": ({M + "in_hand_seconds": {}}, "300x20 0x10 500x19", "0x20 0+60x30"),
-    "ConsumerMemberHeld": ({M + "held_partitions": {}}, "0x40 2x3 0x7", "0x40 2x9"),
+    "ConsumerMemberHeld": ({M + "held_partitions": {}}, "0x40 2 0x9", "0x48 2x9"),
     "ConsumerGroupLostMember": ({G + "members": {}}, "11x20 12x10 11 12x19", "12x30 11x20"),
     "ConsumerMemberCommitsFail": ({M + "commits_total": {"outcome": "failed"}}, "3x50", "0+1x50"),
     "ConsumerMemberSessionsExpire": ({M + "session_events_total": {"event": "expired"}}, "3x50", "0+1x50"),
@@ -184,12 +184,6 @@ def firing(alert, folder):
     printed = (done.stdout + done.stderr).partition("got:[")[2]
     found = re.findall(r"Labels:\{(.*)\}\s+Annotations:\{(.*)\}", printed)
     return [((re.search("sick|well", labels) or ["all"])[0], says) for labels, says in found]
-
-
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None,
-    reason="promtool is not installed (Debian's prometheus has it); our own parser has looked",
-)
 
 
 @needs_promtool

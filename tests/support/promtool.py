@@ -1,0 +1,12 @@
+"""promtool, if it is installed."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed (Debian's prometheus has it); our own parser has looked",
+)
