@@ -137,7 +137,7 @@ class Assignor(ABC):
         """Divide all partitions of the subscribed topics; called at the leader only.
 
         Returns: {member: what it is given}; a member that is not named is given nothing.
-        Raises: UserDataError if a member's user data cannot be read.
+        Whatever it raises is told as an error of this assignor, and the group goes on with the shares it has.
         """
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:  # noqa: B027
