@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import confluent_kafka
-from confluent_kafka import KafkaException
+from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError, KafkaError
@@ -26,6 +26,7 @@ _NO_ANSWER = -1001
 """The offset, beside no error, of a partition whose leader did not answer in time."""
 _SILENT = {_Code._TIMED_OUT, _Code._TRANSPORT, _Code._ALL_BROKERS_DOWN}
 _SHORTEST_S = 0.1
+_ISOLATION = "isolation.level"
 _Answer: TypeAlias = "int | confluent_kafka.KafkaError"
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -36,7 +37,11 @@ class QueryHandle(Client):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._admin = open_handle(AdminClient, settings, {"error_cb": self.on_error})
+        # to a reader of committed messages a log ends where the first transaction begins that is still open
+        committed = settings.get(_ISOLATION) == "read_committed"
+        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        own = {name: value for name, value in settings.items() if name != _ISOLATION}
+        self._admin = open_handle(AdminClient, own, {"error_cb": self.on_error})
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float
@@ -83,7 +88,9 @@ class QueryHandle(Client):
             return {}
         wanted = {confluent_kafka.TopicPartition(*tp): _spec_of(time_ms) for tp, time_ms in times.items()}
         found: dict[TopicPartition, _Answer] = {}
-        for one, future in self._admin.list_offsets(wanted, request_timeout=timeout_s).items():
+        for one, future in self._admin.list_offsets(
+            wanted, isolation_level=self._isolation, request_timeout=timeout_s
+        ).items():
             tp = TopicPartition(one.topic, one.partition)
             try:
                 found[tp] = future.result().offset

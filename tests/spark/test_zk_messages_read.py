@@ -320,13 +320,15 @@ def test_offsets_outside_the_log_are_said_exactly_or_read_around(flights):
     outside = {
         "startingOffsets": '{"flights":{"0":40,"1":2,"2":0}}',
         "endingOffsets": '{"flights":{"0":45,"1":14,"2":0}}',
-        "fetchTimeoutMs": "500",
     }
-    assert reason(flights, **outside) == (
+    assert reason(flights, fetchTimeoutMs="500", **outside) == (
         "messages are lost: flights/0: 40 lies beyond its end, the log holds 0 to 30, "
         "flights/1: 4 before 14 are not there, the log holds 0 to 10; set failOnDataLoss=false to read what is left"
     )
-    assert offsets(flights, failOnDataLoss="false", **outside) == {0: list(range(30)), 1: list(range(2, 10))}
+    assert offsets(flights, failOnDataLoss="false", fetchTimeoutMs="2000", **outside) == {
+        0: list(range(30)),
+        1: list(range(2, 10)),
+    }
 
 
 def test_brokers_that_are_gone_are_one_line(tree):
