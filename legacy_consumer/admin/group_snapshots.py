@@ -5,23 +5,27 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from legacy_consumer.admin.group_members import RegisteredMember, needs_cluster_topics
-from legacy_consumer.admin.topic_partitions import is_topic_name, list_topic_names, read_topic_lives
+from legacy_consumer.admin.topic_partitions import TopicsOnce, is_topic_name
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import subscribed_topics
 from zk_layout.store import ZkStore
 
 
-def read_snapshots(store: ZkStore, members: Sequence[RegisteredMember]) -> dict[str, GroupSnapshot]:
+def read_snapshots(
+    store: ZkStore, members: Sequence[RegisteredMember], cluster: TopicsOnce | None = None
+) -> dict[str, GroupSnapshot]:
     """{group: its snapshot} of the groups that have members. Two requests at most, however many groups there are.
 
-    members: as group_members.read_members found them. Raises: ZooKeeperError.
+    members: as group_members.read_members found them. cluster: what the caller has read of the topics already.
+    Raises: ZooKeeperError.
     """
     by_group: dict[str, list[RegisteredMember]] = {}
     for member in members:
         by_group.setdefault(member.group, []).append(member)
-    cluster_topics = list_topic_names(store) if needs_cluster_topics(members) else ()
+    cluster = cluster or TopicsOnce(store)
+    cluster_topics = cluster.names() if needs_cluster_topics(members) else ()
     wanted = {group: _topics(found, cluster_topics) for group, found in by_group.items()}
-    lives = read_topic_lives(store, set().union(*wanted.values()))
+    lives = cluster.lives(set().union(*wanted.values()))
     return {
         group: GroupSnapshot(
             group=group,

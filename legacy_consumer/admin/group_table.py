@@ -11,10 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from legacy_consumer.admin.group_members import needs_cluster_topics, read_members, topics_of
-from legacy_consumer.admin.topic_partitions import is_topic_name, list_topic_names, read_topic_lives
+from legacy_consumer.admin.group_members import RegisteredMember, needs_cluster_topics, read_members, topics_of
+from legacy_consumer.admin.topic_partitions import TopicsOnce, is_topic_name
 from legacy_consumer.offsets.judgement import Judgement, TopicOrigin, WrittenOffset, judge, written_in_zookeeper
-from legacy_consumer.offsets.topic_lives import read_topic_origins
 from zk_layout.codecs import decode_owner
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
@@ -72,18 +71,22 @@ def read_group_partitions(
     topics: Callable[[str], bool] | None = None,
     partitions: Callable[[int], bool] | None = None,
     include_unclaimed: bool = False,
+    members: Sequence[RegisteredMember] | None = None,
+    cluster: TopicsOnce | None = None,
 ) -> list[GroupPartition]:
     """The rows of these groups, sorted by group, topic and partition: every offset znode and every owner znode.
 
     topics, partitions: which ones are wanted; the others are not read.
     include_unclaimed: also the partitions that have neither, of topics that a member subscribes to or that have a
     directory under `offsets` or `owners`; for that the registrations and the topics are read too.
+    members, cluster: what the caller has read of these already.
 
     A group that does not exist has no rows. A znode that cannot be read is the error of its row; a name that is no
     partition number (Kafka 0.7 writes `<broker>-<partition>`) is named in the log and left out.
     Raises: ZooKeeperError.
     """
     wanted_groups = list(dict.fromkeys(groups))
+    cluster = cluster or TopicsOnce(store)
     offset_dirs, owner_dirs = _topic_dirs(store, wanted_groups, topics)
     keys, paths = _znodes(store, offset_dirs, owner_dirs, partitions)
     znodes = store.get_data_many(paths)
@@ -94,8 +97,9 @@ def read_group_partitions(
             (owners if is_owner else offsets)[key] = path, znode
     rows = offsets.keys() | owners.keys()
     if include_unclaimed:
-        rows |= _unclaimed(store, wanted_groups, offset_dirs + owner_dirs, topics, partitions)
-    origins = read_topic_origins(store, {topic for _, topic, _ in rows})
+        members = read_members(store, wanted_groups) if members is None else members
+        rows |= _unclaimed(members, cluster, offset_dirs + owner_dirs, topics, partitions)
+    origins = cluster.origins({topic for _, topic, _ in rows})
     return [_row(key, offsets.get(key), owners.get(key), origins.get(key[1])) for key in sorted(rows)]
 
 
@@ -145,15 +149,14 @@ def _znodes(
 
 
 def _unclaimed(
-    store: ZkStore,
-    groups: Sequence[str],
+    members: Sequence[RegisteredMember],
+    cluster: TopicsOnce,
     dirs: Iterable[tuple[str, str]],
     topics: Callable[[str], bool] | None,
     partitions: Callable[[int], bool] | None,
 ) -> set[Key]:
     """Every partition of the topics that a group subscribes to or has a directory for."""
-    members = read_members(store, groups)
-    cluster_topics = list_topic_names(store) if needs_cluster_topics(members) else ()
+    cluster_topics = cluster.names() if needs_cluster_topics(members) else ()
     pairs = set(dirs)
     for member in members:
         subscribed = topics_of(member, cluster_topics)
@@ -161,7 +164,7 @@ def _unclaimed(
         pairs |= {(member.group, topic) for topic in subscribed if is_topic_name(topic)}
     if topics is not None:
         pairs = {pair for pair in pairs if topics(pair[1])}
-    lives = read_topic_lives(store, {topic for _, topic in pairs})
+    lives = cluster.lives({topic for _, topic in pairs})
     return {
         (group, topic, partition)
         for group, topic in pairs

@@ -11,6 +11,7 @@ from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.leadership import read_leaders
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets.judgement import Judgement, Verdict
@@ -226,10 +227,13 @@ def _read_groups(
     registered = read_members(store, groups)
     for member in registered:
         members[member.group].append(member)
+    cluster = TopicsOnce(store)
     rows: dict[str, list[GroupPartition]] = {group: [] for group in groups}
-    for row in read_group_partitions(store, groups, topics=topics, include_unclaimed=True):
+    for row in read_group_partitions(
+        store, groups, topics=topics, include_unclaimed=True, members=registered, cluster=cluster
+    ):
         rows[row.group].append(row)
-    snapshots = read_snapshots(store, registered)
+    snapshots = read_snapshots(store, registered, cluster)
     owned = {TopicPartition(row.topic, row.partition) for own in rows.values() for row in own if row.owner is not None}
     leaders = read_leaders(store, sorted(owned))
     return [

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from legacy_consumer.offsets.judgement import TopicOrigin
+from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError
 from zk_layout.paths import TopicPath, TopicsPath
-from zk_layout.store import ZkStore
+from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +32,41 @@ def is_topic_name(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None
 
 
+class TopicsOnce:
+    """The topics as they are read for one look at many groups: each once, however many ask for it."""
+
+    def __init__(self, store: ZkStore) -> None:
+        self._store = store
+        self._asked: set[str] = set()
+        self._lives: dict[str, TopicLife] = {}
+        self._origins: dict[str, TopicOrigin] = {}
+        self._names: tuple[str, ...] | None = None
+
+    def names(self) -> tuple[str, ...]:
+        """All topics, sorted."""
+        if self._names is None:
+            self._names = list_topic_names(self._store)
+        return self._names
+
+    def lives(self, topics: Collection[str]) -> dict[str, TopicLife]:
+        """As read_topic_lives."""
+        self._read(topics)
+        return {topic: self._lives[topic] for topic in topics if topic in self._lives}
+
+    def origins(self, topics: Collection[str]) -> dict[str, TopicOrigin]:
+        """As read_topic_origins."""
+        self._read(topics)
+        return {topic: self._origins[topic] for topic in topics if topic in self._origins}
+
+    def _read(self, topics: Collection[str]) -> None:
+        missing = sorted(set(topics) - self._asked)
+        if missing:
+            znodes = self._store.get_data_many(origin_paths(missing))
+            self._asked.update(missing)
+            self._origins.update(origins_in(missing, znodes))
+            self._lives.update(_lives_in(missing, znodes[1:]))
+
+
 def list_topic_names(store: ZkStore) -> tuple[str, ...]:
     """All topics, sorted; none before the first broker."""
     try:
@@ -41,13 +78,18 @@ def list_topic_names(store: ZkStore) -> tuple[str, ...]:
 def read_topic_lives(store: ZkStore, topics: Collection[str]) -> dict[str, TopicLife]:
     """{topic: its partitions} of those that exist, in one request; one that cannot be read is named in the log."""
     names = sorted(topics)
-    paths = [TopicPath(topic).path for topic in names]
+    return _lives_in(names, store.get_data_many([TopicPath(topic).path for topic in names]))
+
+
+def _lives_in(topics: Sequence[str], znodes: Sequence[Znode | None]) -> dict[str, TopicLife]:
     found: dict[str, TopicLife] = {}
-    for topic, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
+    for topic, znode in zip(topics, znodes, strict=True):
         if znode is None:
             continue
         try:
-            found[topic] = TopicLife(tuple(decode_topic(path, znode.data).partitions), znode.stat.czxid)
+            partitions = decode_topic(TopicPath(topic).path, znode.data).partitions
         except MalformedZnodeError as error:
             logger.warning("partitions of topic %s may be missing: %s", topic, error)
+        else:
+            found[topic] = TopicLife(tuple(partitions), znode.stat.czxid)
     return found

@@ -16,7 +16,7 @@ from legacy_consumer.admin.group_members import read_members
 from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
-from legacy_consumer.admin.topic_partitions import read_topic_lives
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from rebalance.group_strategy import owner_id
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath
@@ -82,9 +82,11 @@ class ClusterReader:
         groups = [group for group in list_groups(store) if self._selection.wanted(group)]
         listed, forbidden = read_apart(groups, lambda some: _list_members(store, some))
         due = [group for group, has_members in listed if has_members or self._is_due(group)]
+        cluster = TopicsOnce(store)
         fresh: dict[str, ReadGroup] = {}
         for start in range(0, len(due), _GROUPS_AT_ONCE):
-            read, bad = read_apart(due[start : start + _GROUPS_AT_ONCE], lambda some: _read_groups(store, some, now_ms))
+            some = due[start : start + _GROUPS_AT_ONCE]
+            read, bad = read_apart(some, lambda some: _read_groups(store, cluster, some, now_ms))
             fresh.update((one.group, one) for one in read)
             forbidden |= bad
             between()
@@ -95,7 +97,7 @@ class ClusterReader:
         self._known = {group: fresh.get(group) or self._known[group] for group in groups}
         self._round += 1
         topics = {row.topic for known in self._known.values() for row in known.partitions}
-        lives = read_topic_lives(store, topics)
+        lives = cluster.lives(topics)
         between()
         existing = frozenset(
             TopicPartition(topic, partition) for topic, life in lives.items() for partition in life.partitions
@@ -116,17 +118,17 @@ def _list_members(store: ZkStore, groups: Sequence[str]) -> list[tuple[str, bool
     return [(group, bool(found)) for group, found in zip(groups, names, strict=True)]
 
 
-def _read_groups(store: ZkStore, groups: Sequence[str], now_ms: int) -> list[ReadGroup]:
-    rows: dict[str, list[GroupPartition]] = {group: [] for group in groups}
-    for row in read_group_partitions(store, groups, include_unclaimed=True):
-        rows[row.group].append(row)
+def _read_groups(store: ZkStore, cluster: TopicsOnce, groups: Sequence[str], now_ms: int) -> list[ReadGroup]:
     ids: dict[str, set[str]] = {group: set() for group in groups}
     unreadable = dict.fromkeys(groups, 0)
     members = read_members(store, groups)
+    rows: dict[str, list[GroupPartition]] = {group: [] for group in groups}
+    for row in read_group_partitions(store, groups, include_unclaimed=True, members=members, cluster=cluster):
+        rows[row.group].append(row)
     for member in members:
         ids[member.group].add(member.consumer_id)
         unreadable[member.group] += member.registration is None
-    snapshots = read_snapshots(store, members)
+    snapshots = read_snapshots(store, members, cluster)
     return [
         ReadGroup(
             group,

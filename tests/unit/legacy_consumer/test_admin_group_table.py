@@ -165,7 +165,7 @@ def test_the_number_of_batches_does_not_depend_on_the_number_of_groups(store, un
         assert len(rows) == count * (4 if unclaimed else 2)
         return store.batches
 
-    assert batches(0, 1) == batches(100, 50) == (7 if unclaimed else 4)
+    assert batches(0, 1) == batches(100, 50) == (6 if unclaimed else 4)
 
 
 def test_unclaimed_partitions_come_from_subscriptions_and_from_directories(store):

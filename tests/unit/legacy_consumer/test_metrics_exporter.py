@@ -429,6 +429,20 @@ def test_reads_do_not_grow_with_batches_of_their_own_for_each_group(world):
     assert world.reads.batches - batches == batches
 
 
+def test_every_registration_topic_owner_and_offset_is_read_once_in_a_refresh(world):
+    for n in range(3):
+        world.join(f"g{n}")
+        for partition in (0, 1):
+            world.commit(f"g{n}", partition, 5)
+    world.commit("idle", 0, 5)
+    world.refresh()
+    world.store.paths.clear()
+    world.refresh()
+    often = {path for path, many in world.store.paths.items() if many > 1}
+    # the list of ids says which groups are read at all, and is looked at again when they are
+    assert often == {f"/consumers/{group}/ids" for group in ("g0", "g1", "g2", "idle")}
+
+
 def test_the_pace_is_kept_between_batches():
     now, pauses = [0.0], []
     pace = Pace(100.0, lambda: now[0], pauses.append)
