@@ -435,12 +435,16 @@ class Coordinator:
         if not self._registrar.register(self._session_id, self._unblock):
             self._turn.come_late()
             self._obstacle = None
+            if self._ownership.owned:
+                # my id znode was deleted, and another session has taken the id: a rebalance releases what I own
+                self._reader.forget_members(self._registrar.consumer_id)
+                return Registered()
             return RegistrationBlocked()
         if self._missed_in == self._session_id:
             # had its session ended, this one would be another
             logger.warning("%s: somebody deleted my id znode, I have registered again", self._name)
         self._missed_in = 0
-        self._reader.forget_members()
+        self._reader.forget_members(self._registrar.consumer_id)
         if self._gathers:
             self._gathers = False
             self._turn.come_late()

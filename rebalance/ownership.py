@@ -63,6 +63,11 @@ class Ownership:
         """What this session has claimed and not released."""
         return self._owned
 
+    @property
+    def session_id(self) -> int:
+        """The session in which everything is claimed; 0 before the first."""
+        return self._session_id
+
     def begin_session(self, session_id: int) -> None:
         """From now on claim in this session; nothing of another one is owned any more. Twice the same is harmless."""
         if session_id != self._session_id:

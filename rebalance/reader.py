@@ -68,6 +68,7 @@ class GroupReader:
         self._unreadable: dict[str, str] = {}
         self._kinds: dict[str, MemberKind] = {}
         self._data: dict[str, bytes | None] = {}
+        self._holders: dict[str, int] = {}
         self._warned: dict[str, str] = {}
         self._ids: tuple[str, ...] | None = None
         self._listed: Children | None = None
@@ -85,6 +86,7 @@ class GroupReader:
         self._unreadable = {}
         self._kinds = {}
         self._data = {}
+        self._holders = {}
         self._ids = None
         self._listed = None
         self._cluster_topics = None
@@ -92,8 +94,10 @@ class GroupReader:
         self._created = {}
         self._snapshot = None
 
-    def forget_members(self) -> None:
-        """Read the list of members again next time: I have just joined it."""
+    def forget_members(self, name: str | None = None) -> None:
+        """Read the list of members again next time, and this one's registration: it may be another one by now."""
+        if name is not None:
+            self._forget_member(name)
         self._ids = None
         self._snapshot = None
 
@@ -108,8 +112,7 @@ class GroupReader:
             return "topics came or went"
         parent, _, topic = event.path.rpartition("/")
         if parent == self._ids_path:
-            self._forget_member(topic)
-            self.forget_members()
+            self.forget_members(topic)
             return f"registration of {topic} changed"
         self._partitions.pop(topic, None)
         self._created.pop(topic, None)
@@ -136,6 +139,10 @@ class GroupReader:
             )
             self._warn(self._snapshot)
         return self._snapshot
+
+    def holder_of(self, name: str) -> int:
+        """The session that a member's id znode belonged to when it was read; 0 if there was none."""
+        return self._holders.get(name, 0)
 
     def _readable(self) -> list[str]:
         return java_sorted(self._registrations)
@@ -170,6 +177,7 @@ class GroupReader:
                 self._forget_member(name)
             else:
                 self._note_registration(name, path, znode.data)
+                self._holders[name] = znode.stat.ephemeral_owner
 
     def _note_registration(self, name: str, path: str, data: bytes | None) -> None:
         if name in self._kinds and self._data[name] == data:
@@ -191,7 +199,7 @@ class GroupReader:
 
     def _forget_member(self, name: str) -> None:
         self._forget_subscription(name)
-        for known in (self._unreadable, self._kinds, self._data, self._warned):
+        for known in (self._unreadable, self._kinds, self._data, self._holders, self._warned):
             known.pop(name, None)
 
     def _forget_subscription(self, name: str) -> None:

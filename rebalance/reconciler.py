@@ -80,13 +80,16 @@ class Reconciler:
             if looks_left and self._hear_news():
                 # whoever acts on what has been overtaken stands in the way of those who do not
                 continue
-            if self._consumer_id in snapshot.unreadable:
+            is_taken = self._reader.holder_of(self._consumer_id) not in (0, self._ownership.session_id)
+            if self._consumer_id in snapshot.unreadable and not is_taken:
                 raise RebalanceError(f"my own registration is unreadable: {snapshot.unreadable[self._consumer_id]}")
-            if self._consumer_id not in snapshot.members:
+            if self._consumer_id not in snapshot.members and not is_taken:
                 return Deregistered()
             self._bury_deleted(snapshot)
             assignment = self._patience.judge(snapshot, self._assignment_of(snapshot))
-            plan = make_plan(self._ownership.owned, owned_by(assignment, self._consumer_id))
+            # what is assigned to my id is another member's, if another session holds the id
+            mine = {} if is_taken else owned_by(assignment, self._consumer_id)
+            plan = make_plan(self._ownership.owned, mine)
             self._take_back(self._stopped & plan.keep.keys())
             if not plan.is_empty:
                 self._turn.move()
@@ -97,6 +100,8 @@ class Reconciler:
                 self._ownership.release(plan.release, just_asked=self._reader.lists_read > lists_before)
                 released += len(plan.release)
             self._turn.has_released()
+            if is_taken:
+                return Deregistered()
             if plan.claim:
                 has_waited = self._turn.await_releases()
                 if looks_left and (plan.release or has_waited) and self._hear_news():

@@ -103,6 +103,7 @@ class Checker:
         """{consumer id: the session that registered it}."""
         self.requests_made = False
         """Whether a reset of the running group was asked for: members then adopt what others commit meanwhile."""
+        self.asked_by_a_stranger = False
         self.robbed_at_work = set()
         """Members that lost an owner znode to somebody else since their coordinator last came to rest."""
         self.deliveries = 0
@@ -248,7 +249,8 @@ class Checker:
         """Nobody gives up a partition without committing what its users are done with."""
         if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None:
             return
-        if (life.foreign and self._may_adopt) or tp in self.forbidden:
+        if (life.foreign and self._may_adopt) or tp in self.forbidden or self.asked_by_a_stranger:
+            # members go on from the offsets that stand when they are told that a reset was done, whoever tells it
             return
         committed, by = self.offsets.get(tp, (0, ""))
         if by in ("", life.actor) and committed < life.acked:
@@ -337,7 +339,7 @@ class Checker:
 
     def on_stranger(self, now, path, *_):
         if "/requests/" in path:
-            self.requests_made = True
+            self.requests_made = self.asked_by_a_stranger = True
 
     def _note_followed(self, written):
         """The owners said that they went on from the new offsets: from here on nothing else is handed out."""

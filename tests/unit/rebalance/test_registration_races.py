@@ -325,3 +325,34 @@ def test_a_look_without_watches_leaves_none_behind(group):
     assert (list(seen.members), list(seen.unreadable)) == (["g_w"], ["g_x"])
     assert not any(store.watches.values())
     assert Strategy("range").assign(seen).keys() == set(partitions("t", 0, 1, 2, 3))
+
+
+@pytest.mark.parametrize("seen_deleted", [False, True])
+@pytest.mark.parametrize("subscription", [{"t": 1, "other": 1}, {"t": 2}, {"other": 1}])
+def test_a_member_whose_id_is_deleted_and_taken_by_another_gives_up_what_it_owns(group, subscription, seen_deleted):
+    group.create_topic("other", 2)
+    a = group.join("a", {"t": 1})
+    b = group.join("b", {"t": 1})
+    group.settle()
+    thief = MemoryStore(group.server)
+    thief.start()
+    thief.delete(f"{IDS}/g_a")
+    if seen_deleted:
+        # a has read the list without itself, and registers again: the other one is quicker
+        def take():
+            thief.create(f"{IDS}/g_a", static(subscription), ephemeral=True)
+
+        interruption = Interruption(group.server, a.store, "create", take)
+        group.pass_time(0.1)
+        assert interruption.done
+    else:
+        thief.create(f"{IDS}/g_a", static(subscription), ephemeral=True)
+    group.pass_time(30)
+    assert a.owned == []
+    assert a.delivery.flowing == set()
+    assert a.phase is Phase.DEGRADED  # as a newcomer whose id is taken
+    assert "g_a-0" not in group.owners("t").values()
+    thief.close()
+    group.pass_time(30)
+    assert (a.owned, b.owned) == (partitions("t", 0, 1), partitions("t", 2, 3))
+    assert {a.phase, b.phase} == {Phase.STABLE}
