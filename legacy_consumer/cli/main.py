@@ -37,6 +37,7 @@ Example:
 _COMMANDS = {
     "assign": Place("legacy_consumer.cli.assign", "assign", "What a group of these members would do, without servers."),
     "brokers": Place("legacy_consumer.cli.brokers", "brokers", "Show the brokers that are registered."),
+    "config": Place("legacy_consumer.cli.config", "config", "Look up properties of consumers and of assignors."),
     "consume": Place("legacy_consumer.cli.consume", "consume", "Join a group and print its messages."),
     "doctor": Place("legacy_consumer.cli.doctor", "doctor", "Find what is wrong, and say what to do about it."),
     "embedded": Place("legacy_consumer.cli.embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),

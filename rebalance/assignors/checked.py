@@ -42,7 +42,7 @@ def divide_group(
                 assignor.name, f"member {member} tells {size} bytes of user data, {MAX_USER_DATA_BYTES} are allowed"
             )
     try:
-        assignment = _checked(assignor.name, assignor.assign(cluster, asked), cluster, asked)
+        assignment = _checked(assignor.name, assignor.assign(cluster.in_order(), asked), cluster, asked)
     except AssignorFailedError:
         raise
     except Exception as error:

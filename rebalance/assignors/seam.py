@@ -73,6 +73,10 @@ class Cluster:
         """A cluster of which only the numbers of partitions are known."""
         return cls({topic: (PartitionPlace(),) * counts[topic] for topic in sorted(counts)})
 
+    def in_order(self) -> Cluster:
+        """Topics sorted by name, brokers by id."""
+        return Cluster(dict(sorted(self.topics.items())), dict(sorted(self.brokers.items())))
+
     def partitions(self, topic: str) -> list[TopicPartition]:
         """All of a topic's, by number; none of a topic that does not exist."""
         return [TopicPartition(topic, number) for number in range(len(self.topics.get(topic, ())))]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rebalance.assignors import seam
 from rebalance.assignors.checked import MAX_USER_DATA_BYTES, divide_group, keep_shares
-from rebalance.assignors.seam import Assignor, AssignorProperty, Cluster, MemberAssignment, Subscription
+from rebalance.assignors.seam import Assignor, AssignorProperty, Broker, Cluster, MemberAssignment, Subscription
 from rebalance.assignors.seam import RebalanceProtocol as Protocol
 from rebalance.assignors.sticky_user_data import UnreadableUserDataError, decode_sticky, encode_sticky
 from rebalance.assignors.strategies import STRATEGIES, common_protocol, make_assignor, make_assignors
@@ -99,6 +99,7 @@ def test_an_assignor_is_given_sorted_inputs():
     class Looks(Says):
         def assign(self, cluster, subscriptions):
             seen.append(list(subscriptions.items()))
+            assert (list(cluster.topics), list(cluster.brokers)) == (["s", "t"], [1, 2])
             return self.answer
 
     told = {
@@ -106,7 +107,8 @@ def test_an_assignor_is_given_sorted_inputs():
         "m1": Subscription(("u", "t", "u"), owned=tps("t/2", "t/0", "t/2")),
         "m10": Subscription(()),
     }
-    divide_group(Looks(ALL), Protocol.EAGER, CLUSTER, told)
+    cluster = Cluster({"t": CLUSTER.topics["t"], "s": ()}, {2: Broker(2), 1: Broker(1)})
+    divide_group(Looks(ALL), Protocol.EAGER, cluster, told)
     assert seen == [
         [
             ("m1", Subscription(("t", "u"), owned=tps("t/0", "t/2"))),
