@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+NEVER = "never"
+
 
 class Kind(Enum):
     """Prometheus' types."""
@@ -19,12 +21,13 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric. labels: in the order in which they are written."""
+    """One metric. labels: in the order in which they are written. absent: when there is no sample of it."""
 
     name: str
     kind: Kind
     labels: tuple[str, ...]
     meaning: str
+    absent: str = NEVER
 
     @property
     def family(self) -> str:
@@ -34,22 +37,25 @@ class Metric:
 
 _MEMBER = ("group", "consumer_id")
 _PARTITION = ("group", "topic", "partition")
+_UNLEASED = "without a lease"
+_FIRST = "before the first refresh"
+_FORBIDDEN = "for a group that an ACL forbids to read"
 
 
-def _member(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
-    return Metric(f"legacy_consumer_member_{name}", kind, (*_MEMBER, *labels), meaning)
+def _member(name: str, kind: Kind, meaning: str, *labels: str, absent: str = NEVER) -> Metric:
+    return Metric(f"legacy_consumer_member_{name}", kind, (*_MEMBER, *labels), meaning, absent)
 
 
-def _exporter(name: str, kind: Kind, meaning: str, *labels: str) -> Metric:
-    return Metric(f"legacy_consumer_exporter_{name}", kind, labels, meaning)
+def _exporter(name: str, kind: Kind, meaning: str, *labels: str, absent: str = NEVER) -> Metric:
+    return Metric(f"legacy_consumer_exporter_{name}", kind, labels, meaning, absent)
 
 
-def _group(name: str, meaning: str, *labels: str) -> Metric:
-    return Metric(f"legacy_consumer_group_{name}", Kind.GAUGE, ("group", *labels), meaning)
+def _group(name: str, meaning: str, *labels: str, absent: str = _FORBIDDEN) -> Metric:
+    return Metric(f"legacy_consumer_group_{name}", Kind.GAUGE, ("group", *labels), meaning, absent)
 
 
-def _partition(name: str, meaning: str, *labels: str) -> Metric:
-    return Metric(f"legacy_consumer_group_partition_{name}", Kind.GAUGE, (*_PARTITION, *labels), meaning)
+def _partition(name: str, meaning: str, *labels: str, absent: str = _FORBIDDEN) -> Metric:
+    return Metric(f"legacy_consumer_group_partition_{name}", Kind.GAUGE, (*_PARTITION, *labels), meaning, absent)
 
 
 PHASE = _member("phase", Kind.GAUGE, "1 for the phase the member is in, 0 for every other one", "phase")
@@ -61,7 +67,13 @@ LEASED = _member(
     Kind.GAUGE,
     "1 while ZooKeeper answered lately enough for the member to hand messages out; at 0 it owns nothing for sure",
 )
-OWNED = _member("owned_partitions", Kind.GAUGE, "partitions that the member owns; absent without a lease", "topic")
+OWNED = _member(
+    "owned_partitions",
+    Kind.GAUGE,
+    "partitions that the member owns",
+    "topic",
+    absent=f"{_UNLEASED}; of topics of which it owns none",
+)
 HELD = _member("held_partitions", Kind.GAUGE, "those of them held while an operator resets offsets under the group")
 IN_HAND = _member(
     "in_hand_seconds",
@@ -90,29 +102,56 @@ SESSION_EVENTS = _member(
     "event",
 )
 CONSUMED_OFFSET = _member(
-    "consumed_offset", Kind.GAUGE, "the next offset after all that was consumed", "topic", "partition"
+    "consumed_offset",
+    Kind.GAUGE,
+    "the next offset after all that was consumed",
+    "topic",
+    "partition",
+    absent=f"{_UNLEASED}; while no position is known",
 )
-COMMITTED_OFFSET = _member("committed_offset", Kind.GAUGE, "the committed offset", "topic", "partition")
+COMMITTED_OFFSET = _member(
+    "committed_offset",
+    Kind.GAUGE,
+    "the committed offset",
+    "topic",
+    "partition",
+    absent=f"{_UNLEASED}; while none is committed, or one of an earlier topic",
+)
 LOG_END_OFFSET = _member(
     "log_end_offset",
     Kind.GAUGE,
-    "the offset after the last message of the log, at most 13 seconds old; absent where no broker answers",
+    "the offset after the last message of the log, at most 13 seconds old",
     "topic",
     "partition",
+    absent=f"{_UNLEASED}; where no broker answers",
 )
 LAG = _member(
     "lag",
     Kind.GAUGE,
-    "messages not consumed yet, log end and consumed offset of one moment; absent where either is not known",
+    "messages not consumed yet, log end and consumed offset of one moment",
     "topic",
     "partition",
+    absent=f"{_UNLEASED}; where log end or consumed offset is not known",
 )
-LAG_AGE = _member("lag_age_seconds", Kind.GAUGE, "how long ago that moment is; absent before the first")
+LAG_AGE = _member(
+    "lag_age_seconds",
+    Kind.GAUGE,
+    "how long ago that moment is",
+    absent=f"{_UNLEASED}; while it owns nothing; where brokers were asked and have not answered for 13 seconds",
+)
 CONSUMED = _member(
-    "consumed_messages_total", Kind.COUNTER, "how far the consumed offsets of owned partitions moved on", "topic"
+    "consumed_messages_total",
+    Kind.COUNTER,
+    "how far the consumed offsets of owned partitions moved on",
+    "topic",
+    absent="of topics before its first claim",
 )
 COMMITTED = _member(
-    "committed_messages_total", Kind.COUNTER, "how far the committed offsets of owned partitions moved on", "topic"
+    "committed_messages_total",
+    Kind.COUNTER,
+    "how far the committed offsets of owned partitions moved on",
+    "topic",
+    absent="of topics before its first claim",
 )
 COMMITS = _member("commits_total", Kind.COUNTER, "commits by outcome: done or failed", "outcome")
 FOREIGN_COMMITS = _member(
@@ -160,35 +199,56 @@ GROUP_PARTITIONS = _group(
     "partitions that the group consumes: of topics that exist and that its members, if it has any, subscribe to",
 )
 GROUP_UNOWNED = _group("unowned_partitions", "those of them that no registered member owns")
-GROUP_LAG = _group("lag", "messages not committed yet in all of them; absent if one of their lags is not known")
-GROUP_VERDICT = _group("verdict", "1 with the group's verdict: ok, unknown, warning or error", "verdict")
-GROUP_VERDICTS = _group("verdict_partitions", "partitions by verdict; verdicts that none has are left out", "verdict")
-PARTITION_LAG = _partition("lag", "messages that a member would still read, at least 0; absent if not known")
-PARTITION_COMMITTED = _partition("committed_offset", "the committed offset in ZooKeeper")
+GROUP_LAG = _group(
+    "lag", "messages not committed yet in all of them", absent=f"{_FORBIDDEN}; if one of their lags is not known"
+)
+GROUP_VERDICT = _group("verdict", "1 with the group's verdict: ok, unknown, warning or error", "verdict", absent=_FIRST)
+GROUP_VERDICTS = _group(
+    "verdict_partitions", "partitions by verdict", "verdict", absent=f"{_FORBIDDEN}; for verdicts that none has"
+)
+PARTITION_LAG = _partition(
+    "lag",
+    "messages that a member would still read",
+    absent="where no broker told the log's end, the offset lies beyond it, or nothing was ever committed while the log "
+    "holds messages",
+)
+PARTITION_COMMITTED = _partition(
+    "committed_offset",
+    "the committed offset in ZooKeeper",
+    absent="while there is none, or one of an earlier topic or that cannot be read",
+)
 PARTITION_COMMITTED_AT = _partition(
-    "committed_timestamp_seconds", "when the offset was last written, by ZooKeeper's clock"
+    "committed_timestamp_seconds",
+    "when the offset was last written, by ZooKeeper's clock",
+    absent="while there is none",
 )
 PARTITION_OWNED = _partition("owned", "1 if a registered member owns the partition, else 0")
 PARTITION_VERDICT = _partition(
     "verdict",
-    "1 with the partition's verdict: ok, unknown, warning, rewind, stall, stop or error; absent if it is not consumed",
+    "1 with the partition's verdict: ok, unknown, warning, rewind, stall, stop or error",
     "verdict",
+    absent="if the group does not consume it",
 )
 TOPIC_END = Metric(
     "legacy_consumer_topic_log_end_offset",
     Kind.GAUGE,
     ("topic", "partition"),
     "the offset after the last message, of partitions that some group has to do with",
+    "where no broker told it at the last refresh",
 )
 EXPORTER_INFO = _exporter("info", Kind.GAUGE, "always 1, with the version of legacy-consumer", "version")
 EXPORTER_UP = _exporter(
     "up", Kind.GAUGE, "1 if this source could be read lately and at the last refresh: zookeeper, brokers", "source"
 )
 EXPORTER_AGE = _exporter(
-    "data_age_seconds", Kind.GAUGE, "how old the data of a source is that is served; absent before the first", "source"
+    "data_age_seconds",
+    Kind.GAUGE,
+    "how old the data of a source is that is served",
+    "source",
+    absent="before the source was read for the first time",
 )
 EXPORTER_UNKNOWN_ENDS = _exporter(
-    "unknown_log_ends", Kind.GAUGE, "partitions whose log end no broker told at the last refresh"
+    "unknown_log_ends", Kind.GAUGE, "partitions whose log end no broker told at the last refresh", absent=_FIRST
 )
 EXPORTER_REFRESHES = _exporter("refreshes_total", Kind.COUNTER, "refreshes by outcome: done or failed", "outcome")
 EXPORTER_REFRESH_SECONDS = _exporter(
@@ -196,11 +256,14 @@ EXPORTER_REFRESH_SECONDS = _exporter(
     Kind.GAUGE,
     "how long the last refresh took by step: zookeeper (pauses included), brokers, judge, render",
     "step",
+    absent="before the step has ended for the first time",
 )
 EXPORTER_READS = _exporter("zookeeper_reads_total", Kind.COUNTER, "znodes that were read")
 EXPORTER_BATCHES = _exporter("zookeeper_batches_total", Kind.COUNTER, "batches in which they were read")
-EXPORTER_GROUPS = _exporter("groups", Kind.GAUGE, "groups that are served, by whether they have members", "state")
-EXPORTER_PARTITIONS = _exporter("partitions", Kind.GAUGE, "partitions of groups that are served")
+EXPORTER_GROUPS = _exporter(
+    "groups", Kind.GAUGE, "groups that are served, by whether they have members", "state", absent=_FIRST
+)
+EXPORTER_PARTITIONS = _exporter("partitions", Kind.GAUGE, "partitions of groups that are served", absent=_FIRST)
 EXPORTER_PAGE_BYTES = _exporter("page_bytes", Kind.GAUGE, "size of the cached part of a scrape")
 
 EXPORTER_METRICS: tuple[Metric, ...] = (

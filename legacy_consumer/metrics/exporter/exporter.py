@@ -55,8 +55,8 @@ class _State:
     body: tuple[bytes, bytes] = (b"", gzip.compress(b""))
     """The cached part, as it is and packed; Prometheus asks for it packed."""
     groups: Mapping[str, int] = field(default_factory=dict)
-    partitions: int = 0
-    unknown_ends: int = 0
+    partitions: int | None = None
+    unknown_ends: int | None = None
     up: dict[str, bool] = field(default_factory=lambda: {_ZOOKEEPER: False, _BROKERS: False})
     read_at: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -255,7 +255,7 @@ class Exporter:
                     [((name,), up and self._is_recent(name, now)) for name, up in sorted(state.up.items())],
                 ),
                 render_samples(catalogue.EXPORTER_AGE, ages),
-                render_samples(catalogue.EXPORTER_UNKNOWN_ENDS, [((), state.unknown_ends)] if state.read_at else []),
+                render_samples(catalogue.EXPORTER_UNKNOWN_ENDS, _known(state.unknown_ends)),
                 render_samples(
                     catalogue.EXPORTER_REFRESHES,
                     [((outcome,), state.refreshes[outcome]) for outcome in ("done", "failed")],
@@ -268,7 +268,7 @@ class Exporter:
                 render_samples(
                     catalogue.EXPORTER_GROUPS, [((name,), many) for name, many in sorted(state.groups.items())]
                 ),
-                render_samples(catalogue.EXPORTER_PARTITIONS, [((), state.partitions)]),
+                render_samples(catalogue.EXPORTER_PARTITIONS, _known(state.partitions)),
                 render_samples(catalogue.EXPORTER_PAGE_BYTES, [((), len(state.body[0]))]),
             )
         )
@@ -277,6 +277,11 @@ class Exporter:
         """A refresh that hangs makes nothing fail: its source is away when the next answer is overdue."""
         overdue_s = max(2 * self._settings.interval_s, sum(self._state.seconds.values()) * 2) + _GRACE_S
         return now - self._state.read_at.get(source, float("-inf")) < overdue_s
+
+
+def _known(value: int | None) -> list[tuple[tuple[()], int]]:
+    """The sample of a metric without labels; none before it is known."""
+    return [] if value is None else [((), value)]
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from legacy_consumer.metrics.catalogue import METRICS, Kind
+from legacy_consumer.metrics.catalogue import EXPORTER_METRICS, MEMBER_METRICS, METRICS, NEVER, Kind
 from legacy_consumer.metrics.health import STUCK_AFTER_S
 from legacy_consumer.metrics.lag_sample import ANSWER_S, MAX_AGE_S
 from rebalance.counters import BUCKETS_S
@@ -20,6 +20,10 @@ from tests.simulation.metrics.scene import NOTICE_S, SESSION_S
 LEASE_S = SESSION_S * 0.95
 P = "legacy_consumer_"
 MEMBER, GROUP, PARTITION, EXPORTER = f"{P}member_", f"{P}group_", f"{P}group_partition_", f"{P}exporter_"
+_NEVER_ABSENT = [
+    {f"{metric.name}{'_count' * (metric.kind is Kind.HISTOGRAM)}" for metric in some if metric.absent == NEVER}
+    for some in (MEMBER_METRICS, EXPORTER_METRICS)
+]
 _COUNTERS = {metric.name for metric in METRICS if metric.kind is Kind.COUNTER}
 
 
@@ -62,7 +66,7 @@ class Comparison:
                 wrong += self._compare(member.name, member, expected, pages[member.name])
         if "exporter" in pages:
             wrong += self._compare("exporter", None, self._exporter(scene, pages["exporter"]), pages["exporter"])
-        wrong += _sums(scene, pages)
+        wrong += _sums(scene, pages) + _absent(pages)
         if wrong:
             raise WrongMetricError(f"at {scene.clock.now:.0f} s:\n" + "\n".join(wrong))
 
@@ -204,7 +208,6 @@ class Comparison:
         body = b"".join(exporter.page(False).parts[1:])
         put(f"{EXPORTER}page_bytes", len(body))
         if read is None:
-            put(f"{EXPORTER}partitions", 0)
             return made
         for step in ("zookeeper", "brokers", "judge", "render"):
             put(f"{EXPORTER}refresh_duration_seconds", ANY, step=step)
@@ -313,6 +316,15 @@ def _sums(scene, pages):
         f"members own {many:.0f} partitions of {topic}, and there are {scene.topics[topic][0]}"
         for topic, many in owned.items()
         if topic in scene.topics and many > scene.topics[topic][0]
+    ]
+
+
+def _absent(pages):
+    """What is never absent by the documents, and is."""
+    return [
+        f"{instance}: {name} is absent"
+        for instance, page in pages.items()
+        for name in _NEVER_ABSENT[instance == "exporter"] - {name for name, _ in page}
     ]
 
 
