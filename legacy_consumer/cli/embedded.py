@@ -17,6 +17,7 @@ from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedEnsemble, EmbeddedK
 _NO_KAFKA = "none"
 _TOPIC = re.compile(r"(?P<name>[^:]+)(:(?P<partitions>[1-9]\d{0,4}))?")
 _MOST_REPLICAS = 3
+_HIGHEST_PORT = 65_535
 
 
 class _StopRequested(BaseException):
@@ -54,13 +55,13 @@ def embedded() -> None:
 @click.option("--brokers", type=click.IntRange(1, 9), default=1, show_default=True, help="How many brokers.")
 @click.option(
     "--zookeeper-port",
-    type=click.IntRange(0, 65_535),
+    type=click.IntRange(0, _HIGHEST_PORT),
     default=0,
     help="The port of ZooKeeper; 0 or nothing for any free one. With --ensemble, that of the first server.",
 )
 @click.option(
     "--kafka-port",
-    type=click.IntRange(0, 65_535),
+    type=click.IntRange(0, _HIGHEST_PORT),
     default=0,
     help="The port of the first broker, the others follow; 0 or nothing for any free ones.",
 )
@@ -103,6 +104,66 @@ def up(
                     kafka.create_topic(name, partitions, min(_MOST_REPLICAS, brokers))
             _show(zookeeper, kafka, topics, as_json=as_json)
             stop.wait()
+    except (KeyboardInterrupt, _StopRequested):
+        if not as_json:
+            click.echo("stopped")
+
+
+class _AddressType(click.ParamType[tuple[str, int]]):
+    name = "HOST:PORT"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        host, _, port = value.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
+            self.fail(f"{value!r} is not HOST:PORT", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@embedded.command()
+@click.option(
+    "--port", type=click.IntRange(0, _HIGHEST_PORT), default=0, help="Where it listens; 0 or nothing for any free port."
+)
+@click.option("--broker", type=_AddressType(), help="A broker that gets everything but group requests.")
+@click.option(
+    "--initial-rebalance-delay-ms",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="How long an empty group waits for more members.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it listens.")
+def coordinator(port: int, broker: tuple[str, int] | None, initial_rebalance_delay_ms: int, *, as_json: bool) -> None:
+    """Serve Kafka's group requests from memory, on 127.0.0.1, until Ctrl-C or SIGTERM. For tests.
+
+    Clients that bootstrap from it join groups here and read and write through it at the broker (0.10 or newer, without
+    TLS and SASL). Without --broker it answers group requests alone.
+
+    \b
+    Example:
+      legacy-consumer embedded coordinator --port 9192 --broker 127.0.0.1:9092
+    """  # noqa: D301  (the escape is click's mark for lines that keep their breaks)
+    import asyncio
+
+    from legacy_consumer.embedded.coordinator import CoordinatorServer
+    from rebalance.coordination import Settings
+
+    async def serve() -> None:
+        settings = Settings(group_initial_rebalance_delay_ms=initial_rebalance_delay_ms)
+        async with CoordinatorServer(port, broker, settings) as server:
+            if as_json:
+                click.echo(json.dumps({"bootstrap_servers": server.address, "port": server.port}))
+            else:
+                click.echo(f"coordinator bootstrap.servers={server.address}")
+                click.echo("Ctrl-C ends it")
+            await asyncio.get_running_loop().create_future()
+
+    try:
+        with _ended_by_sigterm():
+            asyncio.run(serve())
     except (KeyboardInterrupt, _StopRequested):
         if not as_json:
             click.echo("stopped")

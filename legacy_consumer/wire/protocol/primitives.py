@@ -79,10 +79,14 @@ class Reader:
 
     def count(self, entry_bytes: int) -> int:
         """int32 number of an array's entries, each at least so long; null counts as none."""
+        return self.nullable_count(entry_bytes) or 0
+
+    def nullable_count(self, entry_bytes: int) -> int | None:
+        """As count; None for null."""
         number = self.int32()
         if number < -1 or number * entry_bytes > self.left:
             raise self.malformed(f"an array of {number} entries does not fit into the {self.left} bytes that are left")
-        return max(number, 0)
+        return None if number == -1 else number
 
     def malformed(self, reason: str) -> MalformedResponseError:
         """The error to raise."""

@@ -1,0 +1,127 @@
+"""Kafka's own clients judge the group coordinator: three members of each join, leave and are killed."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from legacy_consumer.librdkafka import Record
+from tests.support import confluent_member
+from tests.support.jvm_member import LineProcess
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.kafka
+
+JAVA_MEMBER = Path(__file__).parent / "java" / "GroupMember.java"
+PARTITIONS = 6
+EACH = 5
+"""Messages in each partition, each time that some are produced."""
+
+
+@pytest.fixture
+def coordinator(cluster):
+    """host:port of a coordinator before the cluster's broker, started as a user starts it."""
+    command = "from legacy_consumer.cli.embedded import embedded; embedded()"
+    arguments = ["coordinator", "--json", "--broker", cluster.kafka.bootstrap_servers]
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    yield json.loads(process.stdout.readline())["bootstrap_servers"]
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == ("", "")
+    assert process.returncode == 0
+
+
+class Member(LineProcess):
+    """A consumer process of either kind."""
+
+    @property
+    def partitions(self):
+        """What it was assigned last; None while it has nothing."""
+        last = next((line for line in reversed(self.lines) if line.startswith(("assigned", "revoked"))), "revoked")
+        return None if last == "revoked" else {int(number) for number in last.split()[1:]}
+
+    def end_input(self):
+        self._process.stdin.close()
+
+    @property
+    def messages(self):
+        return [tuple(map(int, line.split()[1:])) for line in self.lines if line.startswith("message")]
+
+
+def command_of(kind, cluster, topic, properties):
+    arguments = [topic, *(f"{name}={value}" for name, value in properties.items())]
+    if kind == "java":
+        return cluster.kafka.java_command(os.fspath(JAVA_MEMBER), *arguments, flags=("-XX:TieredStopAtLevel=1",))
+    return [sys.executable, confluent_member.__file__, *arguments]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("broker_version", "kind"),
+    [
+        pytest.param("1.1.1", "java", marks=pytest.mark.long),
+        ("1.1.1", "confluent-kafka"),
+        ("2.8.2", "java"),
+        pytest.param("2.8.2", "confluent-kafka", marks=pytest.mark.long),
+    ],
+)
+def test_three_members_of_kafkas_own_clients_share_a_group_join_leave_and_are_killed(
+    cluster, coordinator, kind, broker_version, tmp_path
+):
+    topic = cluster.new_topic(PARTITIONS)
+    properties = {
+        "bootstrap.servers": coordinator,
+        "group.id": "judged",
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": "false",
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "500",
+    }
+    if kind == "java":
+        properties |= {"metadata.max.age.ms": "5000"}
+    names = itertools.count()
+    with ExitStack() as running:
+        members = []
+
+        def start():
+            member = Member(f"m{next(names)}", command_of(kind, cluster, topic, properties), tmp_path)
+            running.callback(member.kill)
+            members.append(member)
+            return member
+
+        def share(alive):
+            eventually(lambda: all(member.partitions for member in alive))
+            eventually(
+                lambda: sorted(p for member in alive for p in member.partitions or ()) == list(range(PARTITIONS))
+            )
+
+        produced = itertools.count()
+
+        def everything_arrives():
+            number = next(produced)
+            cluster.produce(topic, [Record(None, b"%d" % p, p) for p in range(PARTITIONS) for _ in range(EACH)])
+            wanted = {(p, offset) for p in range(PARTITIONS) for offset in range(EACH * (number + 1))}
+            eventually(lambda: {message for member in members for message in member.messages} == wanted)
+
+        first, second, third = start(), start(), start()
+        share([first, second, third])
+        everything_arrives()
+        second.end_input()
+        eventually(lambda: "closed" in second.lines)
+        share([first, third])
+        everything_arrives()
+        first.kill()
+        share([third])
+        everything_arrives()
+        fourth = start()
+        share([third, fourth])
+        everything_arrives()
+        arrived = [message for member in members for message in member.messages]
+        assert len(arrived) == len(set(arrived)), "every message was committed before its partition went on"

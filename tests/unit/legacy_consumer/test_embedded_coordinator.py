@@ -1,0 +1,190 @@
+"""The coordinator's server without a broker behind, and the bytes of group requests."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+from click.testing import CliRunner
+
+from legacy_consumer.cli.embedded import embedded
+from legacy_consumer.embedded.coordinator import CoordinatorServer
+from legacy_consumer.embedded.coordinator.behind import framed, read_frame, with_other_addresses
+from legacy_consumer.embedded.coordinator.translation import read_request
+from legacy_consumer.embedded.coordinator.versions import VersionRange, offered_versions, read_versions
+from legacy_consumer.embedded.ports import free_port
+from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, PortInUseError
+from legacy_consumer.wire.protocol.framing import Api, frame_request
+from legacy_consumer.wire.protocol.group_messages import GROUP_EXCHANGES, Kind, read_message, write_message
+from rebalance.coordination import Code
+
+VERSIONS = [(api, version) for api, exchange in GROUP_EXCHANGES.items() for version in range(exchange.newest + 1)]
+
+
+def filled(fields, version):
+    """A message with something in each field that the version has, and the defaults of the others."""
+    example = {Kind.STRING: "text", Kind.NULLABLE_STRING: "some", Kind.BYTES: b"bytes"}
+    some = {
+        field.name: [filled(field.rows, version)] * 2 if field.rows else example.get(field.kind, 7) for field in fields
+    }
+    return {field.name: some[field.name] if field.is_in(version) else field.default for field in fields}
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_every_version_of_every_group_message_is_read_as_it_was_written(api, version):
+    for fields in (GROUP_EXCHANGES[api].request, GROUP_EXCHANGES[api].response):
+        row = filled(fields, version)
+        body = write_message(fields, version, row)
+        read = read_message(fields, version, body, api.name)
+        assert read == row
+        for end in range(len(body)):
+            with pytest.raises(MalformedResponseError):
+                read_message(fields, version, body[:end], api.name)
+        with pytest.raises(MalformedResponseError):
+            read_message(fields, version, body + b"x", api.name)
+
+
+def test_a_join_of_version_0_has_its_session_timeout_as_rebalance_timeout():
+    row = {"group": "g", "session_timeout_ms": 7_000, "member_id": "", "protocol_type": "consumer", "protocols": []}
+    body = write_message(GROUP_EXCHANGES[Api.JOIN_GROUP].request, 0, row)
+    request = read_request(Api.JOIN_GROUP, 0, body, 1, "client")
+    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (7_000, 7_000)
+
+
+class Client:
+    def __init__(self, port):
+        self.port = port
+
+    async def __aenter__(self):
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+        return self
+
+    async def __aexit__(self, *_):
+        self.writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self.writer.wait_closed()
+
+    async def ask(self, api, version, row):
+        body = row if isinstance(row, bytes) else write_message(GROUP_EXCHANGES[api].request, version, row)
+        self.writer.write(frame_request(api, version, 77, "client", body))
+        response = await asyncio.wait_for(read_frame(self.reader), 30)
+        assert int.from_bytes(response[:4], "big") == 77
+        if isinstance(row, bytes):
+            return response[4:]
+        return read_message(GROUP_EXCHANGES[api].response, version, response[4:], api.name)
+
+    async def is_hung_up_on(self):
+        return await asyncio.wait_for(self.reader.read(1), 30) == b""
+
+
+def with_server(play):
+    async def run():
+        async with CoordinatorServer() as server, Client(server.port) as client:
+            await play(server, client)
+
+    asyncio.run(run())
+
+
+def joining(member_id=""):
+    protocols = [{"name": "range", "metadata": b"m"}]
+    return {
+        "group": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "member_id": member_id,
+        "protocol_type": "consumer", "protocols": protocols,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_a_member_joins_and_syncs_in_every_version_without_a_broker(version):
+    async def play(server, client):
+        found = await client.ask(Api.FIND_COORDINATOR, min(version, 2), {"key": "g", "key_type": 0})
+        assert (found["error"], found["host"], found["port"]) == (0, "127.0.0.1", server.port)
+        joined = await client.ask(Api.JOIN_GROUP, version, joining())
+        if version >= 4:
+            assert joined["error"] == Code.MEMBER_ID_REQUIRED
+            joined = await client.ask(Api.JOIN_GROUP, version, joining(joined["member_id"]))
+        assert (joined["error"], joined["generation"], joined["protocol"]) == (0, 1, "range")
+        assert joined["leader"] == joined["member_id"]
+        me = {"group": "g", "generation": 1, "member_id": joined["member_id"]}
+        assigned = [{"member_id": joined["member_id"], "assignment": b"all"}]
+        synced = await client.ask(Api.SYNC_GROUP, min(version, 3), {**me, "assignments": assigned})
+        assert synced["assignment"] == b"all"
+        left = await client.ask(Api.LEAVE_GROUP, min(version, 3), {**me, "members": [me]})
+        assert left["error"] == 0
+
+    with_server(play)
+
+
+def test_clients_are_told_the_versions_and_one_that_asks_in_a_newer_version_is_told_to_ask_again():
+    async def play(_, client):
+        offered = read_versions(await client.ask(Api.API_VERSIONS, 0, b""))
+        assert VersionRange(Api.JOIN_GROUP, 0, 5) in offered
+        again = await client.ask(Api.API_VERSIONS, 3, b"\x00\x00\x00\x00")
+        assert int.from_bytes(again[:2], "big") == 35
+        assert read_versions(again) == [VersionRange(Api.API_VERSIONS, 0, 2)]
+
+    with_server(play)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        frame_request(Api.METADATA, 0, 1, "client", bytes(4)),
+        frame_request(Api.JOIN_GROUP, 6, 1, "client", b""),
+        frame_request(Api.JOIN_GROUP, 2, 1, "client", b"\x00\x05gr"),
+        b"GET / HTTP/1.1\r\n\r\n",
+        framed(b"\x00"),
+        b"\xff\xff\xff\xff",
+    ],
+    ids=["needs a broker", "not offered", "ends too early", "another protocol", "no head", "size -1"],
+)
+def test_a_client_that_cannot_be_answered_is_hung_up_on_and_the_next_one_is_served(sent):
+    async def play(server, client):
+        client.writer.write(sent)
+        assert await client.is_hung_up_on()
+        async with Client(server.port) as another:
+            assert (await another.ask(Api.JOIN_GROUP, 2, joining()))["error"] == 0
+
+    with_server(play)
+
+
+def test_what_a_broker_offers_is_offered_as_far_as_its_bytes_are_understood_here():
+    behind = [VersionRange(0, 3, 13), VersionRange(1, 4, 18), VersionRange(3, 0, 13), VersionRange(11, 2, 9)]
+    offered = {one.key: one for one in offered_versions(behind)}
+    assert offered[0] == (0, 3, 8)
+    assert offered[1] == (1, 4, 18)
+    assert offered[3] == (3, 0, 8)
+    assert offered[11] == (11, 0, 5)
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_brokers_in_metadata_get_other_addresses_and_nothing_else_changes(version):
+    throttle = b"\x00\x00\x00\x09" if version >= 3 else b""
+    rack = b"\xff\xff" if version >= 1 else b""
+
+    def response(host, port):
+        broker = b"\x00\x00\x00\x05" + len(host).to_bytes(2, "big") + host + port.to_bytes(4, "big") + rack
+        return b"\x00\x00\x00\x4d" + throttle + b"\x00\x00\x00\x01" + broker + b"the rest"
+
+    async def address_of(node_id, host, port):
+        assert (node_id, host, port) == (5, "broker.example", 9092)
+        return "127.0.0.1", 1234
+
+    changed = asyncio.run(with_other_addresses(version, response(b"broker.example", 9092), address_of))
+    assert changed == response(b"127.0.0.1", 1234)
+
+
+def test_a_port_in_use_and_a_broker_that_does_not_answer_are_errors_of_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = CliRunner().invoke(embedded, ["coordinator", "--port", str(port)])
+    assert isinstance(result.exception, PortInUseError)
+    result = CliRunner().invoke(embedded, ["coordinator", "--broker", f"127.0.0.1:{free_port()}"])
+    assert isinstance(result.exception, BrokersUnavailableError)
+    assert "does not answer as a broker of 0.10 or newer" in str(result.exception)
+
+
+@pytest.mark.parametrize("address", ["broker", "broker:", ":9092", "broker:0", "broker:70000", "broker:x"])
+def test_an_address_that_is_none_is_refused(address):
+    result = CliRunner().invoke(embedded, ["coordinator", "--broker", address])
+    assert result.exit_code == 2
+    assert "is not HOST:PORT" in result.output
