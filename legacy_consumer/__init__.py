@@ -24,10 +24,11 @@ if TYPE_CHECKING:
         FetchError,
         MessageStreamsExistError,
         MissingListenerError,
+        NotAssignedError,
         OffsetOutOfRangeError,
         StreamInUseError,
     )
-    from legacy_consumer.fetcher import Message
+    from legacy_consumer.fetcher import EARLIEST, LATEST, Message
     from legacy_consumer.kafka_stream import KafkaStream
     from legacy_consumer.listener import RebalanceListener
     from legacy_consumer.offsets import CommitResult
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from zk_layout.model import ConsumerThreadId, TopicPartition
 
 __all__ = [
+    "EARLIEST",
+    "LATEST",
     "Blacklist",
     "BrokersUnavailableError",
     "ClusterConfig",
@@ -58,6 +61,7 @@ __all__ = [
     "Message",
     "MessageStreamsExistError",
     "MissingListenerError",
+    "NotAssignedError",
     "OffsetOutOfRangeError",
     "PartitionProgress",
     "Phase",

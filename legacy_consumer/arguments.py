@@ -5,11 +5,12 @@ A value that looks right is not guessed at: 3.7 is no offset, True is no number 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from legacy_consumer.admin.topic_partitions import is_topic_name
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import OffsetError
+from legacy_consumer.fetcher import EARLIEST
 from rebalance.subscription import TopicFilter
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
@@ -17,6 +18,7 @@ from zk_layout.model import TopicPartition
 _LARGEST_OFFSET = 2**63 - 1
 _LARGEST_PARTITION = 2**31 - 1
 _HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
+_OPTIONAL_HOOKS = ("on_partitions_lost", "starting_offsets")
 
 
 def check_config(config: object, kind: type[ClusterConfig] = ConsumerConfig) -> None:
@@ -56,6 +58,9 @@ def check_listener(listener: object) -> None:
     missing = [hook for hook in _HOOKS if listener is not None and not callable(getattr(listener, hook, None))]
     if missing:
         raise ConfigError("listener", repr(listener), f"has no method {missing[0]}")
+    for hook in _OPTIONAL_HOOKS:
+        if not callable(getattr(listener, hook, check_listener)):
+            raise ConfigError("listener", repr(listener), f"{hook} is no method")
 
 
 def check_offsets(offsets: object) -> None:
@@ -65,9 +70,31 @@ def check_offsets(offsets: object) -> None:
         raise OffsetError(msg)
     for tp, offset in offsets.items():
         check_partition(tp)
-        if not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= _LARGEST_OFFSET:
+        if not is_position(offset) or offset < 0:
             msg = f"{tp}: {offset!r} is no offset to commit: give the next one to read, a whole number from 0 on"
             raise OffsetError(msg)
+
+
+def is_position(offset: object) -> bool:
+    """Whether a partition can be read from there: an offset, EARLIEST or LATEST."""
+    return isinstance(offset, int) and not isinstance(offset, bool) and EARLIEST <= offset <= _LARGEST_OFFSET
+
+
+def check_position(tp: object, offset: object) -> None:
+    """Raises: OffsetError for what is no place to read a partition from."""
+    check_partition(tp)
+    if not is_position(offset):
+        msg = f"{tp}: {offset!r} is no offset to seek: give a whole number from 0 on, EARLIEST or LATEST"
+        raise OffsetError(msg)
+
+
+def check_partitions(partitions: object) -> None:
+    """Raises: OffsetError for anything but a list, a set, ... of partitions."""
+    if isinstance(partitions, TopicPartition | str | bytes) or not isinstance(partitions, Collection):
+        msg = f"partitions must be a list of TopicPartition, not {partitions!r}"
+        raise OffsetError(msg)
+    for tp in partitions:
+        check_partition(tp)
 
 
 def check_partition(tp: object) -> None:

@@ -135,7 +135,8 @@ class Committer:
 
     def _commit_given(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool) -> CommitResult:
         with self._lock:
-            mine = {tp: known.committed for tp, known in self._progress.snapshot().items() if tp in offsets}
+            known = {tp: known for tp, known in self._progress.snapshot().items() if tp in offsets}
+            mine = {tp: of.committed for tp, of in known.items()}
             others = self.offsets.read(sorted(offsets.keys() - mine.keys())) if offsets.keys() - mine.keys() else {}
             reasons = {
                 tp: _BACKWARDS.format(seen.offset)
@@ -144,7 +145,9 @@ class Committer:
             }
             owned = {tp: (offsets[tp], seen) for tp, seen in mine.items()}
             result = self._write(owned, consumer_id=self._settings.consumer_id)
-            self._progress.note_done({tp: offsets[tp] for tp in result.committed})
+            self._progress.note_done(
+                {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
+            )
             theirs = {tp: (offsets[tp], seen) for tp, seen in others.items() if tp not in reasons}
             more = self._write(theirs, consumer_id=None, unfenced=unfenced)
         failure = result.failure or more.failure

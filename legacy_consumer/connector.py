@@ -24,6 +24,8 @@ from legacy_consumer.arguments import (
     check_listener,
     check_offsets,
     check_partition,
+    check_partitions,
+    check_position,
     check_topic_counts,
 )
 from legacy_consumer.closing import Closing, Inside, leaving_time
@@ -37,6 +39,7 @@ from legacy_consumer.errors import (
     MessageStreamsExistError,
     NoSuchPartitionError,
     NoSuchTopicError,
+    NotAssignedError,
     NotJoinedError,
 )
 from legacy_consumer.fetcher import FetcherFactory
@@ -54,6 +57,7 @@ from legacy_consumer.offsets import (
     ZooKeeperOffsetStore,
 )
 from legacy_consumer.offsets.retries import coordinator_answer
+from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.owning_process import OwningProcess
 from legacy_consumer.progress import PartitionProgress, Progress
 from legacy_consumer.reset_requests import ResetFollower
@@ -253,6 +257,100 @@ class ConsumerConnector:
             check_offsets(offsets)
             self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
             return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
+
+    # Where partitions are read.
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Hand out a partition of this member from another offset on: the next to read, EARLIEST or LATEST.
+
+        Nothing that was fetched from elsewhere is handed out any more, and what users have in hand of it does not
+        count. The next commit, an auto commit too, writes the position that was sought or what was consumed from there
+        on, also if that moves the group back: a seek is its user's word. Nothing is committed by the seek itself. A
+        paused partition stays paused.
+
+        Raises: NotAssignedError if the partition is not this member's; OffsetError for what is no offset;
+        NotJoinedError, ConsumerClosedError.
+        """
+        with self._inside:
+            check_position(tp, offset)
+            self._check_has_joined()
+            self._delivery.stream_with(tp).seek(tp, offset)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing more of these until they are resumed, or come anew with a rebalance.
+
+        They stay this member's, and nothing moves. What users have in hand counts as ever. A stream of which all
+        partitions are paused waits, as for messages (consumer.timeout.ms). KafkaStream.pause pauses a whole stream.
+        Raises: NotAssignedError, and nothing is paused; OffsetError, NotJoinedError, ConsumerClosedError.
+        """
+        with self._inside:
+            for stream, own in self._by_stream(partitions).items():
+                stream.pause_partitions(own)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo pause for these: they go on where they stood. Raises: as pause."""
+        with self._inside:
+            for stream, own in self._by_stream(partitions).items():
+                stream.resume_partitions(own)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused, by name or with their stream."""
+        with self._inside:
+            return frozenset().union(*(stream.paused() for stream in self._streams.all()))
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset of what is handed out next; None while that is not known (EARLIEST, LATEST).
+
+        What is in hand lies before it, and is not consumed yet: see progress. Raises: as seek.
+        """
+        with self._inside:
+            check_partition(tp)
+            self._check_has_joined()
+            return self._delivery.stream_with(tp).position(tp)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """What the group has committed of these, whoever owns them: the next offset to read, None where there is none.
+
+        It is read now, from where the group keeps its offsets (offsets.storage). Raises: OffsetError, also for a
+        committed offset that cannot be read; ZooKeeperError, GroupOffsetsUnavailableError; NotJoinedError,
+        ConsumerClosedError.
+        """
+        with self._inside:
+            check_partitions(partitions)
+            self._check_has_joined()
+            found = self._offsets.read(list(partitions))
+            refuse_unreadable(found)
+            return {tp: seen.offset for tp, seen in found.items()}
+
+    def lag(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """How many messages come after the position of each of this member's partitions, all by default.
+
+        Asks the brokers, for up to 5 s; where none answers, or no position is known yet, the partition is missing.
+        Raises: NotAssignedError; as log_ends.
+        """
+        with self._inside:
+            self._check_has_joined()
+            check_partitions(() if partitions is None else partitions)
+            # before the ends, so that a lag is rather too large than too small
+            positions: dict[TopicPartition, int | None] = {}
+            for tp in self._progress.snapshot() if partitions is None else partitions:
+                try:
+                    positions[tp] = self._delivery.stream_with(tp).position(tp)
+                except NotAssignedError:
+                    # of all that are mine one may just have gone
+                    if partitions is not None:
+                        raise
+        ends = self.log_ends(positions)
+        return {tp: max(0, ends[tp] - start) for tp, start in positions.items() if start is not None and tp in ends}
+
+    def _by_stream(self, partitions: Collection[TopicPartition]) -> dict[GatedStream, list[TopicPartition]]:
+        """Raises: NotAssignedError if one of them is not this member's; OffsetError, NotJoinedError."""
+        check_partitions(partitions)
+        self._check_has_joined()
+        grouped: dict[GatedStream, list[TopicPartition]] = {}
+        for tp in partitions:
+            grouped.setdefault(self._delivery.stream_with(tp), []).append(tp)
+        return grouped
 
     # Looking.
 

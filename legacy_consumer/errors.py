@@ -8,6 +8,7 @@ LegacyConsumerError (zk_layout.errors)
     NotJoinedError                  no message streams were created yet
     ForkedConsumerError             the consumer was made in another process, which forked this one
     StreamInUseError                another thread waits for messages of this stream
+    NotAssignedError                the partition is not this member's, or not any more
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
       BrokerRefusedError            the brokers do not let us in with these credentials or certificates
@@ -100,6 +101,17 @@ class StreamInUseError(StreamError):
             f"thread {self.thread!r} uses this stream at the same time: let one thread take the messages, or join with "
             "a stream for each thread"
         )
+
+
+class NotAssignedError(StreamError):
+    """The partition is not this member's, or not this stream's, or not any more."""
+
+    def __init__(self, partition: TopicPartition) -> None:
+        super().__init__(partition)
+        self.partition = partition
+
+    def __str__(self) -> str:
+        return f"{self.partition} is not assigned here, or not any more: see the connector's status.owned"
 
 
 class KafkaError(LegacyConsumerError):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from legacy_consumer.arguments import check_position
 from legacy_consumer.arrow_batches import COLUMNS
 from legacy_consumer.fetcher import Message
+from legacy_consumer.stream import GatedStream, Pause
+from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from legacy_consumer.stream import GatedStream
 
 
 class KafkaStream:
@@ -70,3 +71,19 @@ class KafkaStream:
         Raises: as batches; ValueError for an unknown column; ConfigError if pyarrow is not installed.
         """
         return self._stream.arrow_batches(max_messages, timeout, columns)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Hand out a partition of this stream from another offset on: see ConsumerConnector.seek."""
+        check_position(tp, offset)
+        self._stream.seek(tp, offset)
+
+    def pause(self) -> None:
+        """Hand out nothing of any partition, those that come later too, until resume(); from any thread.
+
+        What is in hand counts as ever. A thread that asks for messages waits (consumer.timeout.ms).
+        """
+        self._stream.pause(Pause.USER)
+
+    def resume(self) -> None:
+        """Undo pause; partitions that the connector has paused stay so."""
+        self._stream.resume(Pause.USER)

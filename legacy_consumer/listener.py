@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -15,16 +15,51 @@ class RebalanceListener(Protocol):
     The rebalance goes on when a hook returns, or after drain.timeout.ms. A hook may shut the connector down; then no
     other is called.
 
+    Two more hooks are called if the listener has them: starting_offsets (StartListener) and on_partitions_lost
+    (LossListener).
+
     Source: Scala consumer 0.9 to 1.1.1, ConsumerRebalanceListener. There the hooks name everything the member owns,
     because it gives up everything; here they name what really goes and comes.
     """
 
     def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are about to go: delivery has stopped, what was consumed is committed, the owner znodes still stand."""
+        """These are about to go: delivery has stopped, what was consumed is committed, the owner znodes still stand.
+
+        So their offsets can be committed here. A listener without on_partitions_lost is told here of what is lost too.
+        """
         ...
 
     def before_starting_fetchers(
         self, partitions: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment
     ) -> None:
-        """These are mine now and will flow when this returns; assignment is the whole group's."""
+        """These are mine now and will flow when this returns; assignment is the whole group's.
+
+        The connector's seek and pause may be called here, and nothing is handed out before they count.
+        """
+        ...
+
+
+@runtime_checkable
+class StartListener(RebalanceListener, Protocol):
+    """A listener that says where partitions start, as for offsets that are kept with the results."""
+
+    def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
+        """Where each partition starts that has just become mine: the next offset to read, EARLIEST or LATEST.
+
+        partitions: with the group's committed offsets, None where there is none. What the answer leaves out, or says
+        None of, starts there, or by auto.offset.reset; partitions that were not asked for are ignored. Partitions for
+        which this raises, answers no offset or does not return within drain.timeout.ms do not start elsewhere: it is
+        asked again, and the member is DEGRADED meanwhile.
+        """
+        ...
+
+
+@runtime_checkable
+class LossListener(RebalanceListener, Protocol):
+    """A listener that tells what is lost from what is released."""
+
+    def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """These are gone, and others may own them already: the session ended, somebody took or deleted the owner
+        znodes, or the topic was deleted. Nothing was committed, and no commit of them is accepted.
+        """
         ...

@@ -90,6 +90,11 @@ class ListenerCalls:
             done.wait(min(left_s, _SLICE_S))
         return True
 
+    @property
+    def is_late(self) -> bool:
+        """Whether a hook has not returned in time, and still has not."""
+        return self._late
+
     def is_on_this_thread(self) -> bool:
         """Whether the caller is a hook."""
         return threading.current_thread() is self._thread

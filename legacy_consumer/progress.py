@@ -68,13 +68,27 @@ class Progress:
     def begin(self, tp: TopicPartition, position: int | None, committed: Committed, *, done: int | None = None) -> int:
         """A partition is mine from now on, to be read from position; returns its epoch. done: see PartitionProgress."""
         with self._lock:
-            self._epoch += 1
-            self._partitions[tp] = PartitionProgress(self._epoch, position, committed, done)
-            self._counted[tp] = position
-            # there from the start, so that a rate sees the first messages
-            self._consumed[tp.topic] += 0
-            self._committed[tp.topic] += 0
-            return self._epoch
+            return self._begin(tp, position, committed, done)
+
+    def move(self, tp: TopicPartition, epoch: int, position: int | None, committed: Committed | None) -> int | None:
+        """Read a partition from another position on: its new epoch, None if that one of it is over.
+
+        committed: what is stored, if that is news. What its user said by name to be done is forgotten.
+        """
+        with self._lock:
+            known = self._partitions.get(tp)
+            if known is None or known.epoch != epoch:
+                return None
+            return self._begin(tp, position, committed or known.committed, None)
+
+    def _begin(self, tp: TopicPartition, position: int | None, committed: Committed, done: int | None) -> int:
+        self._epoch += 1
+        self._partitions[tp] = PartitionProgress(self._epoch, position, committed, done)
+        self._counted[tp] = position
+        # there from the start, so that a rate sees the first messages
+        self._consumed[tp.topic] += 0
+        self._committed[tp.topic] += 0
+        return self._epoch
 
     def note_consumed(
         self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, placed: bool = False
@@ -105,12 +119,12 @@ class Progress:
                     self._counted[tp] = committed.offset
                     self._partitions[tp] = replace(known, committed=committed)
 
-    def note_done(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def note_done(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Users committed these by name, whatever of them was consumed by then."""
         with self._lock:
             for tp, offset in offsets.items():
                 known = self._partitions.get(tp)
-                if known is not None:
+                if known is not None and known.epoch == epochs.get(tp):
                     self._partitions[tp] = replace(known, done=offset)
 
     def uncommitted(

@@ -22,17 +22,18 @@ import math
 import operator
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
 from legacy_consumer.closing import Inside
-from legacy_consumer.errors import ConsumerTimeoutError, StreamInUseError
+from legacy_consumer.errors import ConsumerTimeoutError, NotAssignedError, StreamInUseError
 from legacy_consumer.fetcher import Fetcher, Message
 from legacy_consumer.hand import Chunk, Hand, Ledger, Life
 from legacy_consumer.message_batch import MessageBatch
 from legacy_consumer.portions import ListPortion
-from legacy_consumer.progress import Progress
+from legacy_consumer.progress import Committed, PartitionProgress, Progress
 from rebalance.clock import Clock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
@@ -63,6 +64,13 @@ def this_thread() -> object:
     except AttributeError:
         _tokens.mine = object()
         return _tokens.mine
+
+
+class Pause(Enum):
+    """Why a whole stream hands out nothing."""
+
+    SUSPENDED = "the connection to ZooKeeper is suspended"
+    USER = "the user has paused it"
 
 
 class GatedStream:
@@ -96,6 +104,10 @@ class GatedStream:
         self._never = threading.Event()
         # replaced, never changed: a poll notes the one that stood as it began
         self._live: Mapping[TopicPartition, Life] = {}
+        self._wanted: set[TopicPartition] = set()
+        """What the coordinator lets flow; it does unless its user pauses it."""
+        self._paused: set[TopicPartition] = set()
+        """What the user has paused by name."""
         self._lives: dict[TopicPartition, Life] = {}
         """The last life of each partition that the fetcher was ever told of."""
         self._ledger = Ledger()
@@ -104,7 +116,7 @@ class GatedStream:
         self._least = 1
         self._interrupted = False
         self._gate: list[object] = []
-        self._paused = False
+        self._pauses: frozenset[Pause] = frozenset()
         self._ended = False
         self._inside = Inside()
         self._user: threading.Thread | None = None
@@ -192,29 +204,117 @@ class GatedStream:
         """Load what fetching needs: some seconds at the first use on a machine."""
         self._fetcher.prepare()
 
-    def begin(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
-        """Hand out messages of these partitions from their positions on."""
+    def begin(
+        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, shut: bool = False
+    ) -> None:
+        """Hand out messages of these partitions from their positions on; if shut, when they go on. They are not paused.
+
+        Until they go on their user may seek and pause.
+        """
         with self._lock:
-            self._open({tp: Life(epochs[tp], position) for tp, position in positions.items()})
+            lives = {tp: Life(epochs[tp], position) for tp, position in positions.items()}
+            self._lives.update(lives)
+            self._paused -= lives.keys()
+            if not shut:
+                self._wanted |= lives.keys()
+                self._open(lives)
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
         """Take a stop back: hand out again, from behind what is in hand, which counts as if nothing had been."""
         with self._lock:
-            self._fetch_again(self._lives.keys() & partitions)
+            going = self._lives.keys() & partitions
+            self._wanted |= going
+            self._fetch_again(going - self._paused)
 
-    def restart(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
-        """Hand out from elsewhere; what is stopped stays so, and what is in hand does not count any more."""
+    def restart(
+        self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed] | None = None
+    ) -> Collection[TopicPartition]:
+        """Hand out from elsewhere; what is stopped or paused stays so, and what is in hand does not count any more.
+
+        committed: what is stored of them, if that is news. Returns: those that this stream has.
+        """
         with self._lock:
-            lives = {tp: Life(epochs[tp], position) for tp, position in positions.items()}
+            lives: dict[TopicPartition, Life] = {}
+            for tp, position in positions.items():
+                life = self._lives.get(tp)
+                # an end of the log that no broker told us yet is no position to commit
+                start = position if position >= 0 else None
+                stored = committed[tp] if committed is not None else None
+                epoch = None if life is None else self._progress.move(tp, life.epoch, start, stored)
+                if epoch is not None:
+                    lives[tp] = Life(epoch, position)
             self._lives.update(lives)
             flowing = self._live.keys() & lives.keys()
             self._shut(flowing)
             self._open({tp: lives[tp] for tp in flowing})
+            return lives.keys()
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing more of these; see undrained for what is in hand."""
         with self._lock:
+            self._wanted.difference_update(partitions)
             self._shut(self._live.keys() & partitions)
+
+    # For users, from any thread.
+
+    def seek(self, tp: TopicPartition, position: int) -> None:
+        """Hand out from there. Raises: NotAssignedError."""
+        if tp not in self.restart({tp: position}):
+            raise NotAssignedError(tp)
+
+    def pause_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these until they are resumed. Raises: NotAssignedError, and nothing is paused."""
+        with self._lock:
+            for tp in partitions:
+                self._known(tp)
+            self._paused.update(partitions)
+            self._shut(self._live.keys() & partitions)
+
+    def resume_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo pause_partitions. Raises: NotAssignedError, and nothing is resumed."""
+        with self._lock:
+            for tp in partitions:
+                self._known(tp)
+            going = self._paused & set(partitions)
+            self._paused -= going
+            self._fetch_again(going & self._wanted)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Which of its partitions the user has paused, by name or as a whole."""
+        with self._lock:
+            paused = self._lives.keys() if Pause.USER in self._pauses else self._paused
+            return frozenset(tp for tp in paused if self._has(tp))
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """What is handed out next of it; None while that is not known. Raises: NotAssignedError."""
+        with self._lock:
+            known = self._known(tp)
+            self.note_progress()
+            start = self._next(tp, known, self._in_hand())
+            return start if start >= 0 else None
+
+    def _has(self, tp: TopicPartition) -> bool:
+        life, known = self._lives.get(tp), self._progress.get(tp)
+        return life is not None and known is not None and life.epoch == known.epoch
+
+    def _known(self, tp: TopicPartition) -> PartitionProgress:
+        known = self._progress.get(tp)
+        if known is None or not self._has(tp):
+            raise NotAssignedError(tp)
+        return known
+
+    def _in_hand(self) -> Mapping[TopicPartition, int]:
+        """The positions behind what is in hand and not noted yet."""
+        hand = self._ledger.hand
+        return hand.chunk.offsets(hand.noted, hand.pulled()) if hand is not None else {}
+
+    def _next(self, tp: TopicPartition, known: PartitionProgress, in_hand: Mapping[TopicPartition, int]) -> int:
+        hand = self._ledger.hand
+        if hand is not None and tp in in_hand and hand.chunk.lives[tp].epoch == known.epoch:
+            return in_hand[tp]
+        return self._lives[tp].start if known.consumed is None else known.consumed
+
+    # Inside.
 
     # A poll applies what the fetcher was told before it began, and its messages belong to the lives that stood then. So
     # the fetcher is told of an end before the life is over, and of a beginning when the life is there: what is polled
@@ -241,17 +341,15 @@ class GatedStream:
         if hand is not None:
             self._interrupt()
             self._note(hand, hand.given())
-        in_hand = hand.chunk.offsets(hand.noted, hand.pulled()) if hand is not None else {}
+        in_hand = self._in_hand()
         lives: dict[TopicPartition, Life] = {}
         for tp in partitions:
             known = self._progress.get(tp)
             if known is None:
                 continue
-            start = self._lives[tp].start if known.consumed is None else known.consumed
             if hand is not None and tp in in_hand and hand.chunk.lives[tp].epoch == known.epoch:
-                start = in_hand[tp]
                 hand.barred.discard(tp)
-            lives[tp] = Life(known.epoch, start)
+            lives[tp] = Life(known.epoch, self._next(tp, known, in_hand))
         self._fetcher.unassign(lives.keys())
         self._open(lives)
 
@@ -293,18 +391,19 @@ class GatedStream:
                 self._put_back(hand, hand.pulled() if self._at_next else hand.given())
         self._tell_drained()
 
-    def pause(self) -> None:
-        """Hand out nothing until resume."""
+    def pause(self, by: Pause) -> None:
+        """Hand out nothing until each pause is resumed."""
         with self._lock:
-            self._paused = True
+            self._pauses |= {by}
             self._interrupt()
             self._opened.clear()
 
-    def resume(self) -> None:
-        """Undo pause."""
+    def resume(self, by: Pause) -> None:
+        """Undo that pause."""
         with self._lock:
-            self._paused = False
-            self._opened.set()
+            self._pauses -= {by}
+            if not self._pauses:
+                self._opened.set()
 
     def end(self) -> None:
         """Hand out nothing any more; the consuming thread's loop ends when it comes back, or within a poll's slice.
@@ -362,7 +461,7 @@ class GatedStream:
         limit = self._patience(timeout)
         slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit)
         while not self._ended:
-            if self._paused:
+            if self._pauses:
                 self._clock.wait(self._opened, slice_s)
             elif not self._may_hand_out():
                 self._clock.wait(self._never, min(slice_s, _LEASE_SLICE_S))
@@ -462,7 +561,7 @@ class GatedStream:
             # before the look at what an interruption leaves, so that none which comes meanwhile is undone
             self._interrupted = False
             while self._ledger.waiting:
-                if self._paused or self._ended or not self._may_hand_out():
+                if self._pauses or self._ended or not self._may_hand_out():
                     # neither handed out nor thrown away while ZooKeeper is out of sight
                     return None
                 chunk, *behind = self._ledger.waiting

@@ -9,16 +9,17 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
+from legacy_consumer.arguments import is_position
 from legacy_consumer.committer import CommitSettings, Committer
-from legacy_consumer.errors import KafkaError
+from legacy_consumer.errors import KafkaError, NotAssignedError
 from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
-from legacy_consumer.listener import RebalanceListener
+from legacy_consumer.listener import LossListener, RebalanceListener, StartListener
 from legacy_consumer.listener_calls import BoundedCall, Hook, ListenerCalls
 from legacy_consumer.offsets import OffsetStore, RetrySettings
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream
+from legacy_consumer.stream import GatedStream, Pause
 from rebalance.errors import PartlyBegunError
 from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -103,8 +104,11 @@ class StreamDelivery:
         committed = self._offsets.read(list(claimed))
         held = {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
         claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
+        chosen, unsaid = self._ask_for_starts({tp: committed[tp].offset for tp in claimed})
+        held.update(unsaid)
+        claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
         if claimed or not held:
-            self._begin(claimed, assignment, {tp: committed[tp] for tp in claimed})
+            self._begin(claimed, assignment, {tp: committed[tp] for tp in claimed}, chosen)
         if held:
             raise PartlyBegunError(held)
 
@@ -113,8 +117,9 @@ class StreamDelivery:
         claimed: Mapping[TopicPartition, ConsumerThreadId],
         assignment: Assignment,
         committed: Mapping[TopicPartition, Committed],
+        chosen: Mapping[TopicPartition, int],
     ) -> None:
-        starts = self._starting_positions(committed)
+        starts = {**chosen, **self._starting_positions({tp: s for tp, s in committed.items() if tp not in chosen})}
         by_stream: dict[GatedStream, dict[TopicPartition, int]] = {}
         epochs: dict[TopicPartition, int] = {}
         for tp, thread in claimed.items():
@@ -122,11 +127,15 @@ class StreamDelivery:
             # an end of the log that no broker told us yet is no position to commit
             epochs[tp] = self._progress.begin(tp, position if position >= 0 else None, committed[tp])
             by_stream.setdefault(self._streams.stream_of(tp, thread), {})[tp] = position
-        if self.listener is not None:
-            self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
+        listened = self.listener is not None
         for stream, positions in by_stream.items():
-            stream.begin(positions, {tp: epochs[tp] for tp in positions})
+            # a hook may seek in them, and pause them
+            stream.begin(positions, {tp: epochs[tp] for tp in positions}, shut=listened)
             self._running.update(dict.fromkeys(positions, stream))
+        if listened:
+            self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
+            for stream, positions in by_stream.items():
+                stream.go_on(positions)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Shut the gate."""
@@ -157,8 +166,11 @@ class StreamDelivery:
     def drop(self, partitions: Collection[TopicPartition]) -> None:
         """Lost with the session: no commit."""
         self.stop(partitions)
-        if self.listener is not None and partitions:
-            self._tell(lambda listener: listener.before_releasing_partitions(frozenset(partitions)))
+        lost = frozenset(partitions)
+        if isinstance(self.listener, LossListener) and lost:
+            self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
+        elif self.listener is not None and lost:
+            self._tell(lambda listener: listener.before_releasing_partitions(lost))
         self._forget(partitions)
 
     def bury(self, partitions: Collection[TopicPartition]) -> None:
@@ -173,18 +185,17 @@ class StreamDelivery:
             if stream is None:
                 continue
             position = theirs.offset if theirs.offset is not None else self._reset_position
-            epoch = self._progress.begin(tp, theirs.offset, theirs)
-            stream.restart({tp: position}, {tp: epoch})
+            stream.restart({tp: position}, {tp: theirs})
 
     def pause(self) -> None:
         """Hand out nothing for now."""
         for stream in self._streams.all():
-            stream.pause()
+            stream.pause(Pause.SUSPENDED)
 
     def resume(self) -> None:
         """Undo pause."""
         for stream in self._streams.all():
-            stream.resume()
+            stream.resume(Pause.SUSPENDED)
 
     def commit(self) -> None:
         """The auto commit."""
@@ -229,7 +240,37 @@ class StreamDelivery:
     def adopts_foreign_commits(self, adopts: bool) -> None:
         self.committer.adopts_foreign_commits = adopts
 
+    def stream_with(self, tp: TopicPartition) -> GatedStream:
+        """The stream that hands a partition out. Raises: NotAssignedError."""
+        stream = self._running.get(tp)
+        if stream is None:
+            raise NotAssignedError(tp)
+        return stream
+
     # Inside.
+
+    def _ask_for_starts(
+        self, committed: Mapping[TopicPartition, int | None]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        """Where the listener has partitions start, and of which it does not say: those must not start elsewhere."""
+        if not isinstance(self.listener, StartListener) or not committed:
+            return {}, {}
+        answers: list[object] = []
+        if self._calls is None or not self._calls.is_late:
+            self._tell(lambda listener: answers.append(cast(StartListener, listener).starting_offsets(dict(committed))))
+        if not answers:
+            why = "the listener's starting_offsets raised, or has not returned yet: see the log"
+            return {}, dict.fromkeys(committed, why)
+        if not isinstance(answers[0], Mapping):
+            why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answers[0]!r:.100}"
+            return {}, dict.fromkeys(committed, why)
+        given = {tp: answers[0][tp] for tp in committed if answers[0].get(tp) is not None}
+        wrong = {
+            tp: f"the listener's starting_offsets says {offset!r:.100}, which is no offset"
+            for tp, offset in given.items()
+            if not is_position(offset)
+        }
+        return {tp: offset for tp, offset in given.items() if tp not in wrong}, wrong
 
     @property
     def _reset_position(self) -> int:

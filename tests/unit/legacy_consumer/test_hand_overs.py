@@ -1,10 +1,11 @@
 """Delivery and commits of one member around a hand-over: what is in hand, what counts, what is committed."""
 
 import contextlib
+from functools import partial
 
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
-from legacy_consumer.stream import GatedStream
+from legacy_consumer.stream import GatedStream, Pause
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.clock import SystemClock
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
@@ -127,10 +128,10 @@ def test_a_member_robbed_of_its_owner_znode_does_not_overwrite_the_new_owners_co
 def test_a_smaller_hand_loses_nothing_of_what_a_bigger_poll_brought():
     s = Setup()
     s.kafka.produce(TP, 2990)
-    s.stream._fetcher.before_poll_returns = s.stream.pause
+    s.stream._fetcher.before_poll_returns = partial(s.stream.pause, Pause.SUSPENDED)
     assert list(next(s.stream.batches(3000, 0.0))) == []
     s.stream._fetcher.before_poll_returns = lambda: None
-    s.stream.resume()
+    s.stream.resume(Pause.SUSPENDED)
     assert next(s.stream).offset() == 0
     s.stream.come_back()
     assert next(s.stream).offset() == 1

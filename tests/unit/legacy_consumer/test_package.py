@@ -10,7 +10,8 @@ import legacy_consumer
 
 @pytest.mark.parametrize("name", legacy_consumer.__all__)
 def test_every_public_name_is_there(name):
-    assert getattr(legacy_consumer, name).__name__ == name
+    found = getattr(legacy_consumer, name)
+    assert isinstance(found, int) or found.__name__ == name
     assert name in dir(legacy_consumer)
 
 

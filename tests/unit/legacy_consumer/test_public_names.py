@@ -4,10 +4,11 @@ from legacy_consumer import ConsumerConnector, KafkaStream
 
 CONNECTOR = {
     *("create_message_streams", "create_message_streams_by_filter", "set_rebalance_listener"),
+    *("seek", "pause", "resume", "paused", "position", "committed", "lag"),
     *("commit_offsets", "config", "fetcher_choice", "status", "progress", "vitals", "counters"),
     *("log_ends", "at_shutdown", "wait_until", "end_streams", "shutdown"),
 }
-STREAM = {"batches", "arrow_batches"}
+STREAM = {"batches", "arrow_batches", "seek", "pause", "resume"}
 
 
 def public(kind):

@@ -4,7 +4,7 @@ import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream
+from legacy_consumer.stream import GatedStream, Pause
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -241,10 +241,10 @@ def test_a_paused_stream_hands_out_nothing_and_loses_nothing(rig):
     rig.begin(P0)
     messages = iter(rig.stream)
     assert next(messages).offset() == 0
-    rig.stream.pause()
+    rig.stream.pause(Pause.SUSPENDED)
     with pytest.raises(ConsumerTimeoutError):
         next(messages)
-    rig.stream.resume()
+    rig.stream.resume(Pause.SUSPENDED)
     assert offsets([next(rig.stream), next(rig.stream), next(rig.stream)]) == [1, 2, 3]
 
 

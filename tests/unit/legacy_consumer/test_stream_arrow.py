@@ -7,7 +7,7 @@ from legacy_consumer.arrow_batches import COLUMNS, HEADERS, LazyMessages, record
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.portions import all_of, left
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream
+from legacy_consumer.stream import GatedStream, Pause
 from legacy_consumer.wire.batch import ColumnarBatch
 from legacy_consumer.wire.records import decode_records
 from legacy_consumer.wire.records.arrow import TYPES
@@ -112,10 +112,10 @@ def test_nothing_is_handed_out_while_paused(rig):
     rig.begin(P0)
     batches = rig.stream.arrow_batches(max_messages=4, timeout=0.05)
     assert len(next(batches)) == 4
-    rig.stream.pause()
+    rig.stream.pause(Pause.SUSPENDED)
     empty = next(batches)
     assert (len(empty), empty.schema.names) == (0, list(COLUMNS))
-    rig.stream.resume()
+    rig.stream.resume(Pause.SUSPENDED)
     assert rows(next(batches))[0] == ("t", 0, 4)
 
 

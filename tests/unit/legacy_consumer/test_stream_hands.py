@@ -135,8 +135,11 @@ def test_a_poll_between_any_two_steps_of_a_change_brings_nothing_that_is_handed_
     elif change == "go_on":
         rig.stream.go_on([P0])
         expected = list(range(4, 10))
+    elif change == "restart":
+        rig.stream.restart({P0: 7})
+        expected = [7, 8, 9]
     else:
-        getattr(rig.stream, change)({P0: 7}, {P0: rig.progress.begin(P0, 7, Committed(None, None))})
+        rig.stream.begin({P0: 7}, {P0: rig.progress.begin(P0, 7, Committed(None, None))})
         expected = [7, 8, 9]
     setattr(rig.fetcher, call, tell)
     assert [offset for partition, offset in rig.rest() if partition == 0] == expected

@@ -3,14 +3,15 @@
 import contextlib
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from legacy_consumer import ConsumerTimeoutError, FetchError
+from legacy_consumer import ConsumerTimeoutError, FetchError, NotAssignedError
 from legacy_consumer import stream as stream_module
 from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream
+from legacy_consumer.stream import GatedStream, Pause
 from tests.support.at_line import AtLine, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
@@ -41,6 +42,8 @@ class Model:
         self.live = set()
         self.hand = []
         self.flows = True
+        self.paused = set()
+        self.is_paused = False
 
     def come_back(self):
         for tp, offset, epoch in self.hand:
@@ -52,6 +55,8 @@ class Model:
         for tp, offset in messages:
             assert self.flows, "nothing is handed out"
             assert tp in self.live, f"{tp}: the gate is shut"
+            assert not self.is_paused, "the stream is paused"
+            assert tp not in self.paused, f"{tp} is paused"
             assert offset == self.next[tp], f"{tp}: {self.next[tp]} is next"
             self.next[tp] += 1
         self.hand = [(tp, offset, self.epochs[tp]) for tp, offset in messages]
@@ -66,7 +71,12 @@ class Model:
         return {tp for tp, _, _ in self.hand}
 
     def waits(self):
-        return self.flows and any(self.next[tp] < self.ends[tp] for tp in self.live)
+        flows = self.flows and not self.is_paused
+        return flows and any(self.next[tp] < self.ends[tp] for tp in self.live - self.paused)
+
+    def go_from(self, tp, offset, epoch):
+        self.epochs[tp] = epoch
+        self.next[tp] = self.consumed[tp] = offset
 
 
 class StreamMachine(RuleBasedStateMachine):
@@ -222,6 +232,43 @@ class StreamMachine(RuleBasedStateMachine):
         self.stream.let_go()
         self.model.let_go()
 
+    @rule(tp=partitions, data=st.data())
+    def seek(self, tp, data):
+        offset = data.draw(st.integers(0, self.model.ends[tp]))
+        if tp in self.model.epochs:
+            self.stream.seek(tp, offset)
+            self.model.go_from(tp, offset, self.progress.get(tp).epoch)
+        else:
+            with pytest.raises(NotAssignedError):
+                self.stream.seek(tp, offset)
+
+    @rule(some=st.sets(partitions, min_size=1))
+    def pause_some(self, some):
+        self.change_pauses(some, self.stream.pause_partitions, self.model.paused | some)
+
+    @rule(some=st.sets(partitions, min_size=1))
+    def resume_some(self, some):
+        self.change_pauses(some, self.stream.resume_partitions, self.model.paused - some)
+
+    def change_pauses(self, some, change, after):
+        if some <= self.model.epochs.keys():
+            change(some)
+            self.model.paused = after
+        else:
+            with pytest.raises(NotAssignedError):
+                change(some)
+
+    @rule()
+    def pause_all(self):
+        self.stream.pause(Pause.USER)
+        self.model.is_paused = True
+
+    @precondition(lambda self: self.model.is_paused)
+    @rule()
+    def resume_all(self):
+        self.stream.resume(Pause.USER)
+        self.model.is_paused = False
+
     # The brokers, the coordinator
 
     @rule(tp=partitions, count=sizes)
@@ -236,7 +283,22 @@ class StreamMachine(RuleBasedStateMachine):
             self.model.epochs[tp] = self.progress.begin(tp, position, Committed(None, None))
             self.model.next[tp] = position
             self.model.live.add(tp)
+            self.model.paused.discard(tp)
             self.stream.begin({tp: position}, {tp: self.model.epochs[tp]})
+
+    @rule(tp=partitions, paused=st.booleans(), data=st.data())
+    def claim_with_a_listener(self, tp, paused, data):
+        """A hook seeks, and perhaps pauses, before anything flows."""
+        if tp not in self.model.epochs:
+            epoch = self.progress.begin(tp, self.model.consumed[tp], Committed(None, None))
+            self.stream.begin({tp: self.model.consumed[tp]}, {tp: epoch}, shut=True)
+            self.model.paused.discard(tp)
+            self.model.epochs[tp] = epoch
+            self.seek(tp, data)
+            if paused:
+                self.pause_some({tp})
+            self.stream.go_on([tp])
+            self.model.live.add(tp)
 
     @rule(some=st.sets(partitions, min_size=1))
     def stop(self, some):
@@ -263,13 +325,12 @@ class StreamMachine(RuleBasedStateMachine):
     def adopt(self, tp, data):
         if tp in self.model.epochs:
             offset = data.draw(st.integers(0, self.model.ends[tp]))
-            self.model.epochs[tp] = self.progress.begin(tp, offset, Committed(None, None))
-            self.model.next[tp] = self.model.consumed[tp] = offset
-            self.stream.restart({tp: offset}, {tp: self.model.epochs[tp]})
+            self.stream.restart({tp: offset}, {tp: Committed(offset, 1)})
+            self.model.go_from(tp, offset, self.progress.get(tp).epoch)
 
     @rule()
     def pause(self):
-        self.stream.pause()
+        self.stream.pause(Pause.SUSPENDED)
         self.model.flows = False
 
     @rule()
@@ -280,7 +341,7 @@ class StreamMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.model.flows)
     @rule()
     def go_on(self):
-        self.stream.resume()
+        self.stream.resume(Pause.SUSPENDED)
         self.leased = self.model.flows = True
 
     @invariant()
@@ -288,6 +349,20 @@ class StreamMachine(RuleBasedStateMachine):
         self.stream.note_progress()
         for tp, known in self.progress.snapshot().items():
             assert known.consumed == self.model.consumed[tp]
+
+    @invariant()
+    def the_position_is_what_comes_next(self):
+        for tp in TPS:
+            if tp in self.model.epochs:
+                assert self.stream.position(tp) == self.model.next[tp]
+            else:
+                with pytest.raises(NotAssignedError):
+                    self.stream.position(tp)
+
+    @invariant()
+    def what_is_paused_is_told(self):
+        owned = self.model.epochs.keys()
+        assert self.stream.paused() == (owned if self.model.is_paused else self.model.paused & owned)
 
     @invariant()
     def what_is_in_hand_is_known_by_partition(self):

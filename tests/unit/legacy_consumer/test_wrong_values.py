@@ -13,6 +13,7 @@ from legacy_consumer.errors import (
     MessageStreamsExistError,
     NoSuchPartitionError,
     NoSuchTopicError,
+    NotAssignedError,
     NotJoinedError,
     OffsetError,
 )
@@ -25,6 +26,8 @@ from zk_layout.model import TopicAssignment, TopicPartition
 P0 = TopicPartition("t", 0)
 NO_COUNTS = [True, False, 0, -1, 2.5, "1", None, math.inf, [1]]
 NO_OFFSETS = [-1, -(10**30), 2**63, 3.7, 2.0, math.nan, "5", b"5", None, True, [5]]
+NO_POSITIONS = [-3, -(10**30), 2**63, 3.7, 2.0, math.nan, "5", b"5", None, True, [5]]
+NO_LISTS = ["t", b"t", P0, 7, None, P0.partition, iter([P0])]
 NO_TOPICS = ["", ".", "..", "a/b", "/", "ü", "a b", "a\n", "a\0", 7, None, b"t"]
 NO_PARTITIONS = [-1, 2**31, None, "0", 1.0, True]
 
@@ -57,6 +60,29 @@ class World:
         return self.zookeeper.tree.zxid
 
 
+class Wrong(Listener):
+    """Has both hooks, and a third that is none."""
+
+    starting_offsets = "no method"
+
+    def before_starting_fetchers(self, partitions, assignment):
+        pass
+
+
+POSITIONS = {
+    "seek": lambda c: c.seek(P0, 1),
+    "pause": lambda c: c.pause([P0]),
+    "resume": lambda c: c.resume([P0]),
+    "position": lambda c: c.position(P0),
+    "committed": lambda c: c.committed([P0]),
+    "lag": lambda c: c.lag(),
+}
+OF_LISTS = {
+    "pause": lambda c, v: c.pause(v),
+    "resume": lambda c, v: c.resume(v),
+    "committed": lambda c, v: c.committed(v),
+    "lag": lambda c, v: c.lag(v),
+}
 BEFORE = {
     **{f"streams={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams({"t": v})) for v in NO_COUNTS},
     **{f"topic={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams({v: 1})) for v in NO_TOPICS},
@@ -69,11 +95,12 @@ BEFORE = {
     },
     **{
         f"listener={v!r}": (ConfigError, lambda c, v=v: c.set_rebalance_listener(v))
-        for v in (Listener(), object(), print, "listener")
+        for v in (Listener(), Wrong(), object(), print, "listener")
     },
     "commit": (NotJoinedError, lambda c: c.commit_offsets()),
     "commit of offsets": (NotJoinedError, lambda c: c.commit_offsets({P0: 1})),
     "log ends": (NotJoinedError, lambda c: c.log_ends([P0])),
+    **{name: (NotJoinedError, call) for name, call in POSITIONS.items()},
 }
 DURING = {
     **{f"offset={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({P0: v})) for v in NO_OFFSETS},
@@ -96,6 +123,22 @@ DURING = {
     "unknown partition": (NoSuchPartitionError, lambda c: c.commit_offsets({TopicPartition("t", 99): 1})),
     "one of two": (OffsetError, lambda c: c.commit_offsets({P0: 1, TopicPartition("t", 1): "x"})),
     **{f"log end of {v!r}": (OffsetError, lambda c, v=v: c.log_ends([v])) for v in ("t", ("t", 0), None)},
+    **{f"seek {v!r}": (OffsetError, lambda c, v=v: c.seek(P0, v)) for v in NO_POSITIONS},
+    **{f"seek in {v!r}": (OffsetError, lambda c, v=v: c.seek(v, 0)) for v in ("t", ("t", 0), None, 7)},
+    **{f"position of {v!r}": (OffsetError, lambda c, v=v: c.position(v)) for v in ("t", ("t", 0), None, 7)},
+    **{
+        f"{name} of {v!r}": (OffsetError, lambda c, v=v, call=call: call(c, v))
+        for name, call in OF_LISTS.items()
+        for v in [*NO_LISTS, ["t"], [None], [P0, ("t", 1)]]
+        if (name, v) != ("lag", None)
+    },
+    **{
+        f"{name} of another's": (NotAssignedError, lambda c, call=call: call(c, [P0, TopicPartition("t", 99)]))
+        for name, call in OF_LISTS.items()
+        if name != "committed"
+    },
+    "seek in another's": (NotAssignedError, lambda c: c.seek(TopicPartition("t", 99), 0)),
+    "position in another's": (NotAssignedError, lambda c: c.position(TopicPartition("t", 99))),
     "streams again": (MessageStreamsExistError, lambda c: c.create_message_streams({"t": 1})),
     "listener": (MessageStreamsExistError, lambda c: c.set_rebalance_listener(None)),
 }
@@ -105,6 +148,7 @@ AFTER = {
     "commit": lambda c: c.commit_offsets(),
     "commit of offsets": lambda c: c.commit_offsets({P0: 1}),
     "log ends": lambda c: c.log_ends([P0]),
+    **POSITIONS,
 }
 
 
@@ -121,6 +165,7 @@ def joined():
         (stream,) = connector.create_message_streams({"t": 1})["t"]
         assert next(stream).offset() == 0
         yield world, connector
+        assert (connector.paused(), connector.position(P0)) == (frozenset(), 1)
         connector.commit_offsets({P0: 1})
         assert world.admin.get_data("/consumers/g/offsets/t/0").data == b"1", "it does its work all the same"
 

@@ -1,0 +1,349 @@
+"""Whole connectors whose users say where partitions are read: a listener, seek, pause; and where they look."""
+
+import threading
+
+import pytest
+
+from legacy_consumer import EARLIEST, LATEST, ConsumerConnector, NotAssignedError, Phase
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+P0, P1 = TPS = [TopicPartition("t", n) for n in range(2)]
+
+
+class Cluster:
+    """Ten messages in each partition; 4 is committed of the first."""
+
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        for tp in TPS:
+            self.kafka.produce(tp, 10)
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
+        self.admin.create("/brokers/topics/t", data, make_parents=True)
+        self.admin.create("/consumers/g/offsets/t/0", b"4", make_parents=True)
+        self.connectors = []
+
+    def join(self, listener=None, **properties):
+        connector = ConsumerConnector(
+            store=MemoryStore(self.zookeeper),
+            fetchers=FakeFetchers(self.kafka),
+            zookeeper_connect="memory",
+            group_id="g",
+            **{
+                "auto_offset_reset": "smallest",
+                "auto_commit_enable": False,
+                "consumer_timeout_ms": 20_000,
+                "drain_timeout_ms": 2000,
+                "rebalance_backoff_ms": 20,
+                **properties,
+            },
+        )
+        self.connectors.append(connector)
+        if listener is not None:
+            connector.set_rebalance_listener(listener)
+        return connector, connector.create_message_streams({"t": 1})["t"][0]
+
+    def committed(self, tp=P0):
+        return int(self.admin.get_data(f"/consumers/g/offsets/{tp.topic}/{tp.partition}").data)
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    for connector in cluster.connectors:
+        connector.shutdown()
+
+
+class Listener:
+    """Notes what it is told."""
+
+    def __init__(self):
+        self.told = []
+
+    def before_releasing_partitions(self, partitions):
+        self.told.append(("release", partitions))
+
+    def before_starting_fetchers(self, partitions, assignment):
+        if partitions:
+            self.told.append(("start", frozenset(partitions)))
+
+
+class Starts(Listener):
+    """Answers what it is given, or raises it."""
+
+    def __init__(self, *answers):
+        super().__init__()
+        self.answers = list(answers)
+
+    def starting_offsets(self, partitions):
+        self.told.append(("asked", dict(partitions)))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def take(stream, count):
+    """The next so many, in order by partition."""
+    taken = {}
+    for _ in range(count):
+        message = next(stream)
+        taken.setdefault(TopicPartition(message.topic(), message.partition()), []).append(message.offset())
+    return taken
+
+
+# Start positions
+
+
+def test_a_listener_is_asked_where_partitions_start_before_any_message(cluster):
+    listener = Starts({P0: 8, P1: 9})
+    _, stream = cluster.join(listener)
+    assert take(stream, 3) == {P0: [8, 9], P1: [9]}
+    assert listener.told == [("asked", {P0: 4, P1: None}), ("start", frozenset(TPS))]
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({}, {P0: 4, P1: 0}),
+        ({P0: None}, {P0: 4, P1: 0}),
+        ({P0: EARLIEST, P1: LATEST}, {P0: 0, P1: None}),
+        ({P1: 3, TopicPartition("other", 5): 7}, {P0: 4, P1: 3}),
+    ],
+)
+def test_what_the_listener_does_not_say_starts_as_ever(cluster, answer, expected):
+    connector, stream = cluster.join(Starts(answer))
+    count = sum(10 - start for start in expected.values() if start is not None)
+    taken = take(stream, count)
+    assert {tp: offsets[0] for tp, offsets in taken.items()} == {tp: n for tp, n in expected.items() if n is not None}
+    assert set(connector.lag().values()) == {0}
+
+
+@pytest.mark.parametrize(
+    "first", [RuntimeError("no database"), None, [P0], {P0: -3, P1: 0}, {P0: "8", P1: 0}, {P0: True}]
+)
+def test_partitions_wait_for_a_listener_that_does_not_say_where_they_start(cluster, caplog, first):
+    """From the committed offset they would be read twice, or not at all."""
+    listener = Starts(first, {P0: 8, P1: 9})
+    connector, stream = cluster.join(listener)
+    assert connector.wait_until(lambda status: status.phase is Phase.STABLE, 60)
+    taken = take(stream, 3)
+    assert taken[P0] == [8, 9]
+    assert "where to begin is not known: t/0: the listener's starting_offsets" in caplog.text
+
+
+def test_one_partition_without_a_start_does_not_keep_the_others(cluster):
+    connector, stream = cluster.join(Starts({P0: -7, P1: 9}))
+    assert take(stream, 1) == {P1: [9]}
+    assert connector.status.phase is not Phase.STABLE
+    assert "t/0: the listener's starting_offsets says -7, which is no offset" in str(connector.status.error)
+
+
+def test_a_listener_that_is_slow_to_say_is_not_asked_again_before_it_has_answered(cluster):
+    answered = threading.Event()
+
+    class Slow(Starts):
+        def starting_offsets(self, partitions):
+            super().starting_offsets(partitions)
+            answered.wait(60)
+            return {P0: 9, P1: 9}
+
+    listener = Slow({})
+    connector, stream = cluster.join(listener, drain_timeout_ms=50, rebalance_backoff_ms=5, rebalance_max_retries=3)
+    assert connector.status.phase is Phase.DEGRADED
+    assert len(listener.told) == 1
+    answered.set()
+    assert take(stream, 2) == {P0: [9], P1: [9]}
+    assert [what for what, _ in listener.told] == ["asked", "asked", "start"]
+
+
+def test_a_hook_may_seek_and_pause_before_anything_is_handed_out(cluster):
+    class Seeks(Listener):
+        def before_starting_fetchers(self, partitions, assignment):
+            connector = cluster.connectors[0]
+            if partitions:
+                connector.seek(P0, 9)
+                connector.pause([P1])
+
+    connector, stream = cluster.join(Seeks())
+    assert take(stream, 1) == {P0: [9]}
+    assert connector.paused() == {P1}
+    connector.resume([P1])
+    assert take(stream, 2) == {P1: [0, 1]}
+
+
+# Seek
+
+
+def test_a_seek_in_the_middle_of_a_loop_moves_what_comes_next(cluster):
+    connector, stream = cluster.join(Starts({P1: LATEST}))
+    taken = []
+    for message in stream:
+        taken.append(message.offset())
+        if taken == [4, 5]:
+            connector.seek(P0, 8)
+        if len(taken) == 4:
+            break
+    assert taken == [4, 5, 8, 9]
+    stream.seek(P0, 7)
+    assert take(stream, 3) == {P0: [7, 8, 9]}
+
+
+@pytest.mark.parametrize("auto", [True, False])
+def test_a_commit_after_a_seek_moves_the_group_back_and_the_seek_alone_does_not(cluster, auto):
+    connector, stream = cluster.join(Starts({P1: LATEST}), auto_commit_enable=auto, auto_commit_interval_ms=3_600_000)
+    take(stream, 6)
+    connector.commit_offsets()
+    assert cluster.committed() == 10
+    connector.seek(P0, 2)
+    assert (cluster.committed(), connector.position(P0)) == (10, 2)
+    if auto:
+        connector.shutdown()
+    else:
+        connector.commit_offsets()
+    assert cluster.committed() == 2
+
+
+def test_what_is_in_hand_at_a_seek_does_not_count(cluster):
+    connector, stream = cluster.join(Starts({P1: LATEST}))
+    batches = stream.batches(3)
+    assert [message.offset() for message in next(batches)] == [4, 5, 6]
+    connector.seek(P0, 1)
+    connector.commit_offsets()
+    assert cluster.committed() == 1
+    assert next(batches)[0].offset() == 1
+
+
+def test_what_was_committed_by_name_does_not_stand_against_a_seek(cluster):
+    connector, _ = cluster.join()
+    connector.commit_offsets({P0: 9})
+    connector.seek(P0, 3)
+    connector.commit_offsets()
+    assert cluster.committed() == 3
+
+
+def test_a_partition_of_another_member_is_not_moved(cluster):
+    first, _ = cluster.join()
+    second, _ = cluster.join()
+    for connector in (first, second):
+        assert connector.wait_until(lambda status: len(status.owned) == 1 and status.phase is Phase.STABLE, 60)
+        (theirs,) = set(TPS) - connector.status.owned.keys()
+        for call in (
+            lambda connector=connector, tp=theirs: connector.seek(tp, 0),
+            lambda connector=connector, tp=theirs: connector.pause([tp]),
+            lambda connector=connector: connector.resume(TPS),
+            lambda connector=connector, tp=theirs: connector.position(tp),
+            lambda connector=connector: connector.lag(TPS),
+        ):
+            with pytest.raises(NotAssignedError, match=f"{theirs} is not assigned"):
+                call()
+        assert connector.paused() == frozenset()
+
+
+# Pause
+
+
+def test_a_paused_partition_stays_its_members_and_goes_on_where_it_stood(cluster):
+    connector, stream = cluster.join(Starts({P0: 0, P1: 0}))
+    taken = take(stream, 1)
+    (tp,) = taken
+    (other,) = set(TPS) - {tp}
+    connector.pause([tp])
+    assert take(stream, 10) == {other: list(range(10))}
+    assert connector.status.owned.keys() == set(TPS)
+    connector.resume([tp])
+    assert take(stream, 9) == {tp: list(range(1, 10))}
+
+
+def test_a_paused_stream_waits_and_its_commits_go_on(cluster):
+    connector, stream = cluster.join(Starts({P1: LATEST}))
+    batches = stream.batches(2, timeout=0.01)
+    assert len(next(batches)) == 2
+    stream.pause()
+    assert len(next(batches)) == 0
+    assert connector.paused() == set(TPS)
+    connector.commit_offsets()
+    assert cluster.committed() == 6
+    stream.resume()
+    assert [message.offset() for message in next(batches)] == [6, 7]
+
+
+def test_a_pause_ends_with_the_ownership(cluster):
+    connector, _ = cluster.join()
+    connector.pause(TPS)
+    other, _ = cluster.join()
+    assert other.wait_until(lambda status: len(status.owned) == 1, 60)
+    other.shutdown()
+    assert connector.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 60)
+    assert len(connector.paused()) == 1, "what came back flows"
+
+
+# Looking
+
+
+def test_position_committed_and_lag_are_three_things(cluster):
+    connector, stream = cluster.join(Starts({P1: 7}))
+    connector.pause([P1])
+    assert take(stream, 2) == {P0: [4, 5]}
+    assert (connector.position(P0), connector.progress[P0].consumed) == (6, 5)
+    assert connector.committed([P0, P1]) == {P0: 4, P1: None}
+    assert connector.lag() == {P0: 4, P1: 3}
+    assert connector.lag([P1]) == {P1: 3}
+
+
+def test_a_position_that_no_broker_has_told_is_none_and_has_no_lag(cluster):
+    connector, _ = cluster.join(Starts({P0: 3, P1: EARLIEST}))
+    assert connector.position(P1) is None
+    assert connector.lag() == {P0: 7}
+
+
+# Lost is not revoked
+
+
+class Losing(Listener):
+    """Tries to commit in each hook."""
+
+    def __init__(self):
+        super().__init__()
+        self.connector = None
+
+    def before_releasing_partitions(self, partitions):
+        super().before_releasing_partitions(partitions)
+        self.connector.commit_offsets(dict.fromkeys(partitions, 6))
+
+    def on_partitions_lost(self, partitions):
+        self.told.append(("lost", partitions))
+
+
+def test_partitions_of_a_session_that_ended_are_lost_and_those_that_are_released_are_not(cluster):
+    listener = Losing()
+    connector, _ = cluster.join(listener)
+    listener.connector = connector
+    cluster.zookeeper.expire(connector._store.session_id)
+    eventually(lambda: ("lost", frozenset(TPS)) in listener.told)
+    assert connector.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 60)
+    connector.shutdown()
+    assert [what for what, _ in listener.told] == ["start", "lost", "start", "release"]
+    assert cluster.committed() == 6, "what is released can be committed in the hook"
+
+
+def test_partitions_of_a_deleted_topic_are_lost(cluster):
+    listener = Losing()
+    connector, _ = cluster.join(listener)
+    listener.connector = connector
+    cluster.admin.delete("/brokers/topics/t")
+    eventually(lambda: listener.told[-1] == ("lost", frozenset(TPS)))
+
+
+def test_a_listener_without_that_hook_is_told_of_a_release(cluster):
+    listener = Listener()
+    cluster.join(listener)
+    cluster.admin.delete("/brokers/topics/t")
+    eventually(lambda: listener.told[-1] == ("release", frozenset(TPS)))
