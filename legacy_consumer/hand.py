@@ -43,8 +43,7 @@ class Chunk:
         """The positions after the messages from start to before stop."""
         if stop == len(self.messages):
             return self.next_offsets
-        some = self.messages[start:stop]
-        return some.next_offsets if isinstance(some, LazyMessages) else _next_offsets(some)
+        return _next_offsets(self.messages[start:stop])
 
     def first(self, count: int) -> Chunk:
         """The first messages of it."""
@@ -117,7 +116,10 @@ class Hand:
         pulled = self.pulled()
         if not pulled:
             return ()
-        return self.chunk.next_offsets.keys() if self.whole else (partition_of(self.chunk.messages[pulled - 1]),)
+        if self.whole:
+            # the chunk's own also name partitions whose last message an earlier hand had
+            return _next_offsets(self.chunk.messages).keys()
+        return (partition_of(self.chunk.messages[pulled - 1]),)
 
     def run(self, most: int) -> tuple[list[object], Iterator[Message]] | None:
         """A gate, and the next messages, at most so many, as far as it lets them through; None if none is left."""
@@ -148,4 +150,6 @@ def partition_of(message: Message) -> TopicPartition:
 
 
 def _next_offsets(messages: Sequence[Message]) -> Mapping[TopicPartition, int]:
+    if isinstance(messages, LazyMessages):
+        return messages.next_offsets
     return {partition_of(message): message.offset() + 1 for message in messages}

@@ -288,9 +288,8 @@ class GatedStream:
     def position(self, tp: TopicPartition) -> int | None:
         """What is handed out next of it; None while that is not known. Raises: NotAssignedError."""
         with self._lock:
-            known = self._known(tp)
             self.note_progress()
-            start = self._next(tp, known, self._in_hand())
+            start = self._next(tp, self._known(tp), self._in_hand())
             return start if start >= 0 else None
 
     def _has(self, tp: TopicPartition) -> bool:
