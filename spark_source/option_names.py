@@ -49,7 +49,9 @@ _KAFKA_PREFIX = "kafka."
 HIDDEN_OPTIONS = "(?i)auth[.]digest|[.]pem$|oauthbearer[.]config|private[.]key"
 """Names of options that are secrets; those with password, secret or token in them Spark hides by itself."""
 _TABLE_PREFIX = "option."
-"""Of options when a table is created with them."""
+"""Of options when a table is created with them; read or written later, it has none at all."""
+_TABLE_OWNER = "owner"
+"""What Spark says itself of a table that is created."""
 _PROPERTY_NAMES = {known.name for known in PROPERTIES}
 
 
@@ -72,11 +74,14 @@ def sort_options(
 
     Raises: ConfigError naming the first that is neither, with what was probably meant.
     """
-    if any(key.lower().startswith(_TABLE_PREFIX) for key in given):
-        advice = f"use CREATE TEMPORARY VIEW ... USING {form} OPTIONS (...)"
+    advice = f"use CREATE TEMPORARY VIEW ... USING {form} OPTIONS (...)"
+    if any(key.lower() == _TABLE_OWNER or key.lower().startswith(_TABLE_PREFIX) for key in given):
         raise ConfigError(
             "CREATE TABLE", None, f"Spark does not hand a table's options to a Python source again: {advice}"
         )
+    if not given:
+        reason = f"is required: give host:port[,host:port...][/chroot]; a table has lost its options: {advice}"
+        raise ConfigError("zookeeper.connect", None, reason)
     own_names = {option.name.lower(): option.name for option in own}
     names = {**own_names, **{option.name.lower(): option.name for option in properties}}
     found = SortedOptions({}, {})

@@ -5,8 +5,9 @@ import pytest
 
 from legacy_consumer.config import PROPERTIES
 from legacy_consumer.config.properties import Kind
+from spark_source.messages.options import parse_message_options
 from spark_source.option_names import HIDDEN_OPTIONS
-from spark_source.options import OPTIONS, OWN_OPTIONS, MissingGroups, parse_options
+from spark_source.options import OPTIONS, OWN_OPTIONS, MissingGroups, parse_options, parse_write_options
 from zk_layout.errors import ConfigError
 
 CONNECT = {"zookeeper.connect": "h:2181/kafka"}
@@ -135,6 +136,9 @@ def test_every_secret_is_hidden_by_its_name():
     assert not hidden.search("zookeeper.connect")
 
 
-def test_a_table_in_the_catalog_is_refused_with_what_works():
+@pytest.mark.parametrize("parse", [parse_options, parse_write_options, parse_message_options])
+@pytest.mark.parametrize("given", [{"owner": "me", "option.zookeeper.connect": "h:1"}, {"owner": "me"}, {}])
+def test_a_table_in_the_catalog_is_refused_with_what_works(parse, given):
+    """When it is created with options or without, and when one that was created with columns is read or written."""
     with pytest.raises(ConfigError, match="use CREATE TEMPORARY VIEW"):
-        parse_options({"owner": "me", "option.zookeeper.connect": "h:1"})
+        parse(given)

@@ -1,0 +1,120 @@
+"""Both formats under the settings of Spark SQL that users change, and in its statements."""
+
+import uuid
+from contextlib import contextmanager
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from legacy_consumer.librdkafka import Record, produce_all
+from spark_source.errors import reason_of
+from tests.spark.conftest import Tree, store_of
+
+pytestmark = pytest.mark.kafka
+
+START_MS = 1_700_000_000_001
+COUNT = 3
+SETTINGS = [
+    ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
+    ("spark.sql.session.timeZone", "Asia/Kolkata"),
+    ("spark.sql.session.timeZone", "America/New_York"),
+    ("spark.sql.ansi.enabled", "false"),
+    ("spark.sql.caseSensitive", "true"),
+    ("spark.sql.adaptive.enabled", "false"),
+    ("spark.sql.codegen.wholeStage", "false"),
+    ("spark.sql.python.filterPushdown.enabled", "true"),
+    ("spark.sql.execution.pyspark.binaryAsBytes", "false"),
+    ("spark.sql.execution.arrow.maxRecordsPerBatch", "1"),
+    ("spark.sql.execution.arrow.maxBytesPerBatch", "64"),
+    ("spark.sql.execution.arrow.useLargeVarTypes", "true"),
+]
+
+
+@pytest.fixture(scope="module")
+def told(kafka):
+    """Messages of one partition, offsets of a group in it; what each format has to give, times in ms."""
+    topic = f"t-{uuid.uuid4().hex[:8]}"
+    kafka.create_topic(topic, partitions=1)
+    records = [Record(b"k", b"%d" % n, 0, START_MS + n) for n in range(COUNT)]
+    produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
+    with store_of(kafka.zookeeper_connect) as store:
+        tree = Tree(kafka.zookeeper_connect, store)
+        tree.commit(topic, topic, 0, 1)
+        written_ms = store.get_data(f"/consumers/{topic}/offsets/{topic}/0").stat.mtime_ms
+    return Told(kafka.zookeeper_connect, topic, written_ms)
+
+
+class Told:
+    def __init__(self, connect, topic, written_ms):
+        self.topic = topic
+        self.options = {
+            "zk_messages": {"zookeeper.connect": connect, "topics": topic, "includeHeaders": "true"},
+            "zk_offsets": {"zookeeper.connect": connect, "groups": topic},
+        }
+        self.columns = {
+            "zk_messages": ["cast(value as string)", "topic", "offset", "unix_millis(timestamp)", "headers"],
+            "zk_offsets": ["group", "topic", "committed_offset", "unix_millis(commit_time)", "lag"],
+        }
+        self.rows = {
+            "zk_messages": [(str(n), topic, n, START_MS + n, None) for n in range(COUNT)],
+            "zk_offsets": [(topic, topic, 1, written_ms, COUNT - 1)],
+        }
+
+
+@contextmanager
+def changed(spark, settings):
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+@pytest.mark.parametrize(("name", "value"), SETTINGS)
+def test_no_setting_of_sql_changes_what_is_read(spark, told, name, value):
+    with changed(spark, {name: value}):
+        for form, options in told.options.items():
+            frame = spark.read.format(form).options(**options).load().selectExpr(*told.columns[form])
+            assert sorted(tuple(row) for row in frame.collect()) == told.rows[form]
+
+
+def test_a_stream_reads_the_same_with_all_settings_changed_at_once(spark, told, tmp_path):
+    with changed(spark, dict(SETTINGS)):
+        for form, options in told.options.items():
+            frame = spark.readStream.format(form).options(**options).load().selectExpr(*told.columns[form])
+            frame = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
+            place = {"path": str(tmp_path / form), "checkpointLocation": str(tmp_path / f"{form}-checkpoint")}
+            query = frame.writeStream.format("parquet").options(**place).trigger(availableNow=True).start()
+            assert query.awaitTermination(90)
+            rows = spark.read.parquet(place["path"]).collect()
+            assert sorted(tuple(row) for row in rows) == told.rows[form]
+
+
+@pytest.mark.parametrize(
+    ("form", "option"), [("zk_messages", "`{}` '{}'"), ("zk_offsets", "'{}' '{}'"), ("zk_messages", "{} = '{}'")]
+)
+def test_a_view_takes_options_in_each_way_of_writing_them_and_a_table_is_refused(spark, told, form, option):
+    options = ", ".join(option.format(name, value) for name, value in told.options[form].items())
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW written USING {form} OPTIONS ({options})")
+    assert spark.sql("SELECT * FROM written").count() == len(told.rows[form])
+    with pytest.raises(AnalysisException) as caught:
+        spark.sql(f"CREATE TABLE refused USING {form} OPTIONS ({options})")
+    assert reason_of(caught.value) == (
+        "CREATE TABLE: Spark does not hand a table's options to a Python source again: "
+        f"use CREATE TEMPORARY VIEW ... USING {form} OPTIONS (...)"
+    )
+
+
+def test_a_table_that_was_created_with_columns_says_what_to_use_instead(spark, told):
+    connect = told.options["zk_offsets"]["zookeeper.connect"]
+    spark.sql(f"CREATE TABLE useless (partition int) USING zk_offsets OPTIONS ('zookeeper.connect' '{connect}')")
+    try:
+        for statement in ("SELECT * FROM useless", "INSERT INTO useless VALUES (1)"):
+            with pytest.raises(AnalysisException) as caught:
+                spark.sql(statement).collect()
+            assert "a table has lost its options: use CREATE TEMPORARY VIEW" in reason_of(caught.value)
+    finally:
+        spark.sql("DROP TABLE useless")
