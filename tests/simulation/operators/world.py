@@ -23,6 +23,12 @@ PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u"
 BROKER = '{"version":4,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","endpoints":["PLAINTEXT://h:9092"]}'
 
 
+A_RESET = '{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}'
+OF_NOBODY = f"{A_RESET} "
+ASKED = (None, None, None, A_RESET, OF_NOBODY, "nonsense")
+"""What stands as a request for a reset."""
+
+
 class KilledError(BaseException):
     """The command's process is gone."""
 
@@ -60,6 +66,7 @@ class OperatorsWorld(MemoryCluster):
         self.kafka = {group: FakeGroupOffsets() for group in GROUPS}
         self.newer = dict.fromkeys(GROUPS, ())
         self.members = {}
+        self.other_operator = self.new_store()
         self.consumed, self.consumed_by_newer = {}, {}
         self.store.set_data("/brokers/ids/0", BROKER.encode())
         self.put("/brokers/topics/__consumer_offsets", '{"version":1,"partitions":{"0":[0]}}')
@@ -129,11 +136,19 @@ class OperatorsWorld(MemoryCluster):
 
     def member_comes(self, group):
         if group not in self.members and not self.newer[group]:
-            self.members[group] = self.join(group, f"{group}_m", '{"t":1,"u":1}')
+            self.members[group] = self.join(group, f"{group}_m", '{"t":1,"u":1}', *PARTITIONS)
 
     def member_goes(self, group):
         if group in self.members:
             self.members.pop(group).close()
+
+    def ask_for_reset(self, group, data):
+        """Somebody else's `offsets reset --live` stands, or one that nobody ends; None ends it."""
+        path = f"/consumers/{group}/requests/reset"
+        if self.store.exists(path) is not None:
+            self.store.delete(path)
+        if data is not None and self.store.exists(f"/consumers/{group}") is not None:
+            self.put(path, data, store=self.other_operator, ephemeral=data != OF_NOBODY)
 
     def make_anew(self, topic):
         self.drop(topic)
