@@ -16,8 +16,10 @@ from rebalance.coordination.effects import (
     JoinAnswer,
     LeaveAnswer,
     OffsetsAnswer,
+    Reply,
     StoredGroup,
     SyncAnswer,
+    refused,
 )
 from rebalance.coordination.group import Group
 from rebalance.coordination.joining import join, refusal_of
@@ -102,12 +104,18 @@ class Coordinator:
             if group.state is GroupState.EMPTY:
                 self._remember(turn, group)
 
-    def resign(self, now: int) -> tuple[Effect, ...]:
-        """Another one is the coordinator, or a write was refused: whatever waits is sent to look for the other one."""
+    def resign(self, now: int, undone: Iterable[Effect] = ()) -> tuple[Effect, ...]:
+        """Another one is the coordinator, or a write was refused: whatever waits is sent to look for the other one.
+
+        undone: the effects behind the refused write. Their answers are not true, and they are still waited for.
+        """
         if self.state is CoordinatorState.DOWN:
             return ()
         self._move(CoordinatorEvent.DEPOSED)
         turn = self._turn(now)
+        for effect in undone:
+            if isinstance(effect, Reply):
+                turn.reply(effect.to, refused(effect.answer, Code.NOT_COORDINATOR))
         for group in self._groups.values():
             drop_group(turn, group, Code.NOT_COORDINATOR)
         self._groups = {}

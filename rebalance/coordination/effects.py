@@ -1,7 +1,7 @@
 """What follows from a request or from the time: answers and writes, in the order in which the shell carries them out.
 
 A write stands before the answers that depend on it. If a write is refused, because another coordinator has written
-meanwhile, the shell drops the effects behind it and calls Coordinator.resign().
+meanwhile, the shell carries nothing out of what is behind it and gives that to Coordinator.resign().
 """
 
 from __future__ import annotations
@@ -86,6 +86,25 @@ class OffsetsAnswer:
 Answer: TypeAlias = (
     FoundCoordinator | JoinAnswer | SyncAnswer | HeartbeatAnswer | LeaveAnswer | CommitAnswer | OffsetsAnswer
 )
+
+
+def refused(answer: Answer, code: Code) -> Answer:
+    """The code instead of this answer."""
+    match answer:
+        case FoundCoordinator():
+            return FoundCoordinator(code)
+        case JoinAnswer():
+            return JoinAnswer(code, answer.member_id)
+        case SyncAnswer():
+            return SyncAnswer(code)
+        case HeartbeatAnswer():
+            return HeartbeatAnswer(code)
+        case LeaveAnswer():
+            return LeaveAnswer(code, tuple((leaving, code) for leaving, _ in answer.left))
+        case CommitAnswer():
+            return CommitAnswer(dict.fromkeys(answer.codes, code))
+        case OffsetsAnswer():
+            return OffsetsAnswer(code, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,18 @@ def test_a_coordinator_that_resigns_answers_all_that_waits_and_knows_nothing_any
     assert desk.coordinator.next_deadline() is None
 
 
+def test_a_coordinator_whose_write_is_refused_sends_those_away_whom_it_would_have_answered(desk):
+    a = desk.stable()
+    waits = desk.join()
+    a = desk.join(a.member_id)
+    b = desk.answers[waits]
+    follower = desk.sync(b)
+    effects = desk.coordinator.handle(SyncGroup(99, "g", a.member_id, a.generation, {}), desk.now)
+    [place] = [place for place, effect in enumerate(effects) if isinstance(effect, StoreGroup)]
+    desk.take(desk.coordinator.resign(desk.now, effects[place + 1 :]))
+    assert desk.answers[99].code is desk.answers[follower].code is Code.NOT_COORDINATOR
+
+
 def test_generation_and_assignment_are_written_in_one_piece_before_the_first_reply(desk):
     joined = desk.join()
     desk.effects.clear()
