@@ -1,6 +1,6 @@
-"""Seeded storms over a coordinated group: late and lost replies, members that die, coordinators lost between two effects.
+"""Seeded storms over a coordinated group: late and lost replies, deaths, coordinators lost between two effects.
 
-`python -m tests.simulation.coordination [FIRST [COUNT]]` runs seeds and prints those that fail. World checks all the time
+`python -m tests.simulation.coordination [FIRST [COUNT]]` runs seeds and prints those that fail. World checks always
 that the stored generations rise and that no two members have one partition in one generation. After the storm every
 member that lives has to become a member of one generation that has all partitions: none waits for ever.
 """
