@@ -62,14 +62,17 @@ from zk_layout.kazoo_client import (
     Write,
     stop_client,
 )
-from zk_layout.kazoo_translation import decode_children, encode_acl, failure_of, stat_of, translated
+from zk_layout.kazoo_translation import decode_children, encode_acl, entries_of, failure_of, stat_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
+from zk_layout.paths import acl_models
 from zk_layout.settings import ZkSettings
 from zk_layout.sockets import make_tls_context
 from zk_layout.store import (
+    EVERYBODY,
     Acl,
+    AclEntries,
     Children,
     CreateOp,
     DeleteOp,
@@ -97,6 +100,13 @@ _CLOSED = "this ZooKeeper store is closed"
 _NOT_STARTED = "this ZooKeeper store was not started"
 
 
+class _EncodedAcls(dict[Acl | AclEntries, bytes]):
+    """As they stand in requests; entries are encoded when they are asked for."""
+
+    def __missing__(self, entries: AclEntries) -> bytes:
+        return encode_acl(entries)
+
+
 class KazooStore(ReadsMany):
     """ZooKeeper through kazoo. See zk_layout.store for what the methods promise.
 
@@ -113,7 +123,7 @@ class KazooStore(ReadsMany):
         self._chroot = settings.chroot
         self._tls = None if settings.tls is None else make_tls_context(settings.tls)
         secure = CREATOR_ALL_ACL + READ_ACL_UNSAFE if settings.secure_acl else OPEN_ACL_UNSAFE
-        self._acls = {Acl.OPEN: encode_acl(OPEN_ACL_UNSAFE), Acl.SECURE: encode_acl(secure)}
+        self._acls = _EncodedAcls({Acl.OPEN: encode_acl(EVERYBODY), Acl.SECURE: encode_acl(entries_of(secure))})
         self._lifecycle = threading.Lock()
         self._changed = threading.Condition()
         self._listeners: tuple[SessionListener, ...] = ()
@@ -352,6 +362,11 @@ class KazooStore(ReadsMany):
         finally:
             probe.close()
 
+    def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
+        """The ACL of each znode, pipelined; None where there is no znode, or where these credentials may not see it."""
+        replies = self._pipeline(((GetACL(self._full(path)), path) for path in paths), (NoNodeError, NotPermittedError))
+        return [None if reply is None else entries_of(reply[0]) for reply in replies]
+
     # ------------------------------------------------------------------ writes
 
     def create(
@@ -361,7 +376,7 @@ class KazooStore(ReadsMany):
         *,
         ephemeral: bool = False,
         make_parents: bool = False,
-        acl: Acl = Acl.SECURE,
+        acl: Acl | AclEntries = Acl.SECURE,
     ) -> Stat:
         """Create a znode; make_parents creates missing persistent parents, without data, before it."""
         op = CreateOp(path, data, ephemeral, acl)
@@ -385,7 +400,7 @@ class KazooStore(ReadsMany):
             raise ZooKeeperError(f"{op.path} was deleted as soon as it was created")
         return stat_of(stat)
 
-    def ensure_path(self, path: str, *, acl: Acl = Acl.SECURE) -> None:
+    def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
         names = [name for name in path.split("/") if name]
         prefixes = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
@@ -427,27 +442,35 @@ class KazooStore(ReadsMany):
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
         for op in ops:
             _check_absolute(op.path)
-        own = self._kept_acls(ops) if self._settings.keep_acl and not self._settings.secure_acl else None
-        return Write(encode_multi(ops, self._chroot, self._acls, own), session_id)
+        kept = self._kept_acls(ops) if self._settings.keep_acl else None
+        return Write(encode_multi(ops, self._chroot, self._acls, kept), session_id)
 
     def _kept_acls(self, ops: Sequence[Op]) -> dict[str, bytes]:
-        """{path: the ACL of the nearest folder above that exists} of what is created without a wish of its own."""
-        created = [op.path for op in ops if isinstance(op, CreateOp) and op.acl is Acl.SECURE]
-        parents = {path: path.rpartition("/")[0] for path in created}
-        found = {parent: self._acl_above(parent) for parent in dict.fromkeys(parents.values())}
-        return {path: found[parent] for path, parent in parents.items()}
-
-    def _acl_above(self, folder: str) -> bytes:
-        while True:
-            path = folder or "/"
-            try:
-                entries, _ = self._ask(GetACL(self._full(path)), path)
-            except NoNodeError:
-                folder = folder.rpartition("/")[0]
+        """{path: ACL} of what is created as open as what stood there, or else as what is beside it or above it."""
+        kept: dict[str, bytes] = {}
+        found: dict[tuple[str, ...], bytes] = {}
+        again = {op.path for op in ops if isinstance(op, DeleteOp)}
+        for op in ops:
+            if not isinstance(op, CreateOp):
                 continue
-            if any(entry.id.scheme == "digest" and entry.id.id.endswith(":x") for entry in entries):
-                raise NotPermittedError(path)  # the server tells its entries only to whoever may change them
-            return encode_acl(entries)
+            if op.path in again and (stood := self._acl_of(op.path)) is not None:
+                kept[op.path] = stood
+            elif op.acl is Acl.SECURE and not self._settings.secure_acl:
+                models = acl_models(op.path)
+                if models not in found:
+                    found[models] = next(acl for path in models if (acl := self._acl_of(path)) is not None)
+                kept[op.path] = found[models]
+        return kept
+
+    def _acl_of(self, path: str) -> bytes | None:
+        """None where there is no znode. Raises: NotPermittedError if the server does not tell all of it."""
+        try:
+            entries = entries_of(self._ask(GetACL(self._full(path)), path)[0])
+        except NoNodeError:
+            return None
+        if not all(entry.is_told for entry in entries):
+            raise NotPermittedError(path)
+        return encode_acl(entries)
 
     def _write_one(self, op: Op) -> Stat | None:
         deadline = self._deadline()
@@ -498,7 +521,9 @@ class KazooStore(ReadsMany):
         deadline = self._deadline()
         return self._take(self._send(request, deadline), path, deadline)
 
-    def _pipeline(self, requests: Iterable[tuple[Any, str]]) -> list[Any]:
+    def _pipeline(
+        self, requests: Iterable[tuple[Any, str]], as_none: tuple[type[ZooKeeperError], ...] = (NoNodeError,)
+    ) -> list[Any]:
         """The replies in order, None for a missing znode; the deadline counts for each request."""
         replies: list[Any] = []
         in_flight: deque[tuple[Any, str, float]] = deque()
@@ -506,7 +531,7 @@ class KazooStore(ReadsMany):
         def take_oldest() -> None:
             try:
                 replies.append(self._take(*in_flight.popleft()))
-            except NoNodeError:
+            except as_none:
                 replies.append(None)
 
         for request, path in requests:

@@ -22,7 +22,7 @@ from zk_layout.errors import (
     UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.store import Children, Stat
+from zk_layout.store import AclEntries, AclEntry, Children, Stat
 
 _BY_PATH = {
     kazoo_errors.NoNodeError: NoNodeError,
@@ -63,9 +63,14 @@ def failure_of(code: int, path: str) -> ZooKeeperError:
     return translated(kazoo_errors.EXCEPTIONS[code](), path)
 
 
-def encode_acl(entries: Sequence[ACL]) -> bytes:
+def entries_of(acl: Sequence[ACL]) -> AclEntries:
+    """Our entries of kazoo's."""
+    return tuple(AclEntry(entry.perms, entry.id.scheme, entry.id.id) for entry in acl)
+
+
+def encode_acl(entries: AclEntries) -> bytes:
     """A list of ACL entries as it stands in requests."""
-    encoded = [int_struct.pack(e.perms) + write_string(e.id.scheme) + write_string(e.id.id) for e in entries]
+    encoded = [int_struct.pack(e.permissions) + write_string(e.scheme) + write_string(e.id) for e in entries]
     return bytes(int_struct.pack(len(encoded)) + b"".join(encoded))
 
 

@@ -33,7 +33,9 @@ from zk_layout.errors import (
 )
 from zk_layout.memory_tree import Change, MemoryTree, WatchOn
 from zk_layout.store import (
+    EVERYBODY,
     Acl,
+    AclEntries,
     Children,
     CreateOp,
     DeleteOp,
@@ -471,6 +473,11 @@ class MemoryStore:
         if watcher is not None:
             self.watches.setdefault((on, full), {})[watcher] = None
 
+    def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
+        """Those that were given; nobody has credentials here, so SECURE is the same as OPEN."""
+        found = [self._request("get_acl", partial(_or_none, self._server.tree.acl, self._full(p))) for p in paths]
+        return [EVERYBODY if isinstance(acl, Acl) else acl for acl in found]
+
     # ------------------------------------------------------------------ writes
 
     def create(
@@ -480,7 +487,7 @@ class MemoryStore:
         *,
         ephemeral: bool = False,
         make_parents: bool = False,
-        acl: Acl = Acl.SECURE,
+        acl: Acl | AclEntries = Acl.SECURE,
     ) -> Stat:
         """Create a znode; make_parents creates missing persistent parents, without data, before it."""
         op = CreateOp(path, data, ephemeral, acl)
@@ -497,7 +504,7 @@ class MemoryStore:
         assert stat is not None
         return stat
 
-    def ensure_path(self, path: str, *, acl: Acl = Acl.SECURE) -> None:
+    def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
         names = [name for name in path.split("/") if name]
         for depth in range(len(names)):

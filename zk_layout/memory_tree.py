@@ -14,7 +14,7 @@ from zk_layout.errors import (
     NotEmptyError,
     ZooKeeperError,
 )
-from zk_layout.store import Acl, CheckOp, Children, CreateOp, DeleteOp, Op, SetOp, Stat, WatchKind, Znode
+from zk_layout.store import Acl, AclEntries, CheckOp, Children, CreateOp, DeleteOp, Op, SetOp, Stat, WatchKind, Znode
 
 
 class WatchOn(Enum):
@@ -40,7 +40,7 @@ class _Node:
     mzxid: int
     ctime_ms: int
     mtime_ms: int
-    acl: Acl = Acl.OPEN
+    acl: Acl | AclEntries = Acl.OPEN
     version: int = 0
     ephemeral_owner: int = 0
     child_changes: int = 0
@@ -83,7 +83,7 @@ class MemoryTree:
         node = self._node(path)
         return Children(tuple(sorted(self._children[path])), node.child_changes, node.czxid)
 
-    def acl(self, path: str) -> Acl:
+    def acl(self, path: str) -> Acl | AclEntries:
         """What the znode was created with. Raises: NoNodeError."""
         return self._node(path).acl
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from zk_layout.errors import ZooKeeperError
 from zk_layout.multi_read import STAT_BYTES, read_stat
-from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, Op, SetOp, Stat
+from zk_layout.store import Acl, AclEntries, CheckOp, CreateOp, DeleteOp, Op, SetOp, Stat
 
 MULTI_WRITE = 14
 
@@ -48,7 +48,7 @@ class FailedWrite:
 
 
 def encode_multi(
-    ops: Sequence[Op], chroot: str, acls: Mapping[Acl, bytes], own_acls: Mapping[str, bytes] | None = None
+    ops: Sequence[Op], chroot: str, acls: Mapping[Acl | AclEntries, bytes], own_acls: Mapping[str, bytes] | None = None
 ) -> bytes:
     """The body of a request.
 

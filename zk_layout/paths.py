@@ -459,3 +459,19 @@ def _shape(path: str) -> tuple[str, int]:
 _CLASSES_BY_SHAPE: dict[tuple[str, int], list[type[ZnodePath]]] = defaultdict(list)
 for _path_class in PATH_CLASSES:
     _CLASSES_BY_SHAPE[_shape(_path_class.template)].append(_path_class)
+
+
+def acl_models(path: str) -> tuple[str, ...]:
+    """Whose ACL a new znode should have, the best first: the folders above it that there may be.
+
+    A group's own folder and its `ids` are open to members of the JVM even where the rest is not: what is created beside
+    them is like what else the group has.
+    """
+    parts = path.strip("/").split("/")
+    above = ["/" + "/".join(parts[:depth]) for depth in range(len(parts) - 1, -1, -1)]
+    if parts[0] != "consumers" or len(parts) < 3:
+        return tuple(above)
+    group = f"/consumers/{parts[1]}"
+    inside = [folder for folder in above if folder.startswith(f"{group}/")]
+    beside = [f"{group}/{name}" for name in ("offsets", "owners", "requests", "migration")]
+    return tuple(dict.fromkeys([*inside, *(one for one in beside if one != path), *above]))

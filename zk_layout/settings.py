@@ -48,7 +48,7 @@ class ZkSettings:
     timeout, but at least 10 s.
     auth: (scheme, credential) pairs, such as ("digest", "user:password").
     secure_acl: Acl.SECURE then means creator all and world read, as zookeeper.set.acl does in Kafka.
-    keep_acl: without secure_acl it means what the nearest folder above has, as a tool wants it in others' groups.
+    keep_acl: without secure_acl it means what is beside or above it has, as a tool wants it in others' groups.
 
     Raises: ConfigError for what can never work.
     """

@@ -28,6 +28,33 @@ class Acl(Enum):
     """What zookeeper.set.acl asks for; the same as OPEN without it."""
 
 
+class AclEntry(NamedTuple):
+    """Whom an ACL lets do what. permissions: the sum of 1 read, 2 write, 4 create, 8 delete, 16 administer.
+
+    The server tells the id of a digest only to clients that may administer the znode; the others see "user:x".
+    """
+
+    permissions: int
+    scheme: str
+    id: str
+
+    @property
+    def lets_everybody_write(self) -> bool:
+        """Whether anybody may change, create or delete."""
+        return self.scheme == "world" and bool(self.permissions & 0b1110)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the server told the whole of it."""
+        return not (self.scheme == "digest" and self.id.endswith(":x"))
+
+
+AclEntries: TypeAlias = tuple[AclEntry, ...]
+"""A whole ACL."""
+
+EVERYBODY: AclEntries = (AclEntry(0b11111, "world", "anyone"),)
+
+
 class Stat(NamedTuple):
     """What ZooKeeper keeps about a znode. Times in ms since 1970, by the server's clock.
 
@@ -117,7 +144,7 @@ class CreateOp:
     path: str
     data: bytes | None
     ephemeral: bool = False
-    acl: Acl = Acl.SECURE
+    acl: Acl | AclEntries = Acl.SECURE
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +248,10 @@ class ZkStore(Protocol):
         """As exists, for many paths; pipelined when watched."""
         ...
 
+    def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
+        """The ACL of each znode, pipelined; None where there is no znode, or where these credentials may not see it."""
+        ...
+
     def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
         """Watch the data of many existing znodes without reading them, in as few requests as they fit in.
 
@@ -235,7 +266,7 @@ class ZkStore(Protocol):
         *,
         ephemeral: bool = False,
         make_parents: bool = False,
-        acl: Acl = Acl.SECURE,
+        acl: Acl | AclEntries = Acl.SECURE,
     ) -> Stat:
         """Create a znode; make_parents creates missing persistent parents, without data, before it.
 
@@ -243,7 +274,7 @@ class ZkStore(Protocol):
         """
         ...
 
-    def ensure_path(self, path: str, *, acl: Acl = Acl.SECURE) -> None:
+    def ensure_path(self, path: str, *, acl: Acl | AclEntries = Acl.SECURE) -> None:
         """Create a persistent znode without data, and its parents; existing ones are left as they are."""
         ...
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from legacy_consumer.admin.errors import BackupError
+from legacy_consumer.admin.group_acls import GroupAcls
 from legacy_consumer.admin.offset_files import OffsetFormat, Offsets, Unreadable, write_offsets
 from legacy_consumer.admin.whole_files import create_whole
 
@@ -25,11 +26,12 @@ def write_backups(
     groups: Mapping[str, Offsets],
     unreadable: Mapping[str, Unreadable] | None = None,
     *,
+    acls: Mapping[str, GroupAcls] | None = None,
     now_s: float | None = None,
 ) -> Path:
     """As write_backup, for several groups in one file."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
-    text = write_offsets(groups, OffsetFormat.JSON, unreadable)
+    text = write_offsets(groups, OffsetFormat.JSON, unreadable, acls=acls)
     # any name is a group's, and not every one is a file's
     stem = f"{quote(name, safe=' ')[:150]}-offsets-{stamp}"
     for attempt in range(_TRIES):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from legacy_consumer.admin.doctor_leftovers import DAY_MS, foreign_names, migrating, unused_groups
 from legacy_consumer.admin.doctor_offsets import offsets_of_group, silent_logs, stalled
 from legacy_consumer.admin.findings import Finding, Severity, about_group, some
+from legacy_consumer.admin.group_acls import mixed_acls
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.groups import (
@@ -26,6 +27,7 @@ from legacy_consumer.admin.topic_partitions import list_topic_names
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets.judgement import Verdict
 from rebalance.group_warnings import GroupWarning
+from zk_layout.model import TopicPartition
 from zk_layout.paths import (
     ConsumerIdPath,
     OwnerPath,
@@ -87,6 +89,12 @@ def examine_groups(
         if times is not None:
             yield from stalled(found, times, now_ms)
     yield from silent_logs(groups, topics)
+    with_offsets = {
+        found.group: [TopicPartition(row.topic, row.partition) for row in found.partitions if row.committed is not None]
+        for found in groups
+        if found.problem is None
+    }
+    yield from mixed_acls(store, with_offsets)
     yield from foreign
     yield from unused_groups(unused, now_ms, stale_after_ms)
 

@@ -16,6 +16,8 @@ held that nobody can read stands beside it, for people; it is not put back:
     {"version": 1, "offsets": {"billing": {"orders": {"0": 286894308, "1": null}}},
      "unreadable": {"billing": {"orders": {"2": "12345\\n"}}}}
 
+A backup of a secured group also says who may write it, in "acls" (see group_acls), so that it comes back secured.
+
 Unlike Kafka's ImportZkOffsets, which takes whatever stands there for a path and stops at an empty line, a file is read
 as a whole or not at all: each bad line is named with its number.
 """
@@ -30,6 +32,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from legacy_consumer.admin.errors import BadOffsetFileError
+from legacy_consumer.admin.group_acls import GroupAcls
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetPath
 
@@ -59,10 +62,12 @@ class OffsetFile(NamedTuple):
     """What a file says: {group: {partition: offset}}; the group is "" where the file names none.
 
     unreadable: how many offsets of each group were no offsets when it was written, and are not in the file.
+    acls: of the groups that were secured when it was written.
     """
 
     groups: Mapping[str, Offsets]
     unreadable: Mapping[str, int]
+    acls: Mapping[str, GroupAcls]
 
     def of_group(self, group: str) -> Offsets:
         """The offsets of this group: its own, or those without a group."""
@@ -74,10 +79,11 @@ def write_offsets(
     form: OffsetFormat,
     unreadable: Mapping[str, Unreadable] | None = None,
     more: Mapping[str, object] | None = None,
+    acls: Mapping[str, GroupAcls] | None = None,
 ) -> str:
     """The text of a file. Lines leave out partitions without an offset, which they cannot express.
 
-    unreadable, more: only JSON can tell those.
+    unreadable, more, acls: only JSON can tell those.
     """
     if form is OffsetFormat.ZK:
         return "".join(
@@ -95,6 +101,8 @@ def write_offsets(
     }
     if texts:
         document["unreadable"] = texts
+    if acls:
+        document["acls"] = {group: found.document() for group, found in sorted(acls.items()) if group in groups}
     return json.dumps(document, indent=2) + "\n"
 
 
@@ -135,7 +143,7 @@ def _read_lines(lines: Sequence[str], name: str) -> OffsetFile:
         groups.setdefault(group, {})[tp] = offset
     if bad:
         raise BadOffsetFileError(name, tuple(bad))
-    return OffsetFile(groups, {})
+    return OffsetFile(groups, {}, {})
 
 
 def _parse_line(line: str) -> tuple[str, TopicPartition, int] | str:
@@ -204,9 +212,16 @@ def _read_json(text: str, name: str) -> OffsetFile:
                     bad.append(((group, topic, number), f"{topic}/{number}: {json.dumps(offset)[:40]} is no offset"))
                 else:
                     own[TopicPartition(path.topic, path.partition)] = offset
+    acls: dict[str, GroupAcls] = {}
+    noted = document.get("acls", {})
+    for group, acl in noted.items() if isinstance(noted, dict) else ():
+        try:
+            acls[group] = GroupAcls.parse(acl)
+        except ValueError as error:
+            bad.append((("acls", group), f"group {group!r}: {error}"))
     if bad:
         raise BadOffsetFileError(name, tuple((_line_of(text, keys), reason) for keys, reason in bad))
-    return OffsetFile(groups, _count_unreadable(document.get("unreadable")))
+    return OffsetFile(groups, _count_unreadable(document.get("unreadable")), acls)
 
 
 def _count_unreadable(noted: object) -> dict[str, int]:
@@ -223,7 +238,7 @@ def _line_of(text: str, keys: Sequence[str]) -> int:
     """Where these keys stand, one inside the other. json tells no lines; this finds them if each has one of its own."""
     lines = text.splitlines()
     number = 0
-    for key in ("offsets", *keys):
+    for key in keys if keys[0] == "acls" else ("offsets", *keys):
         quoted = json.dumps(key)
         number = next((n for n in range(number, len(lines)) if quoted in lines[n]), number)
     return number + 1

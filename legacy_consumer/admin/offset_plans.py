@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from legacy_consumer.admin.errors import UnreadableOffsetsError
+from legacy_consumer.admin.group_acls import GroupAcls
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
@@ -66,12 +67,13 @@ class OffsetChange:
 class OffsetPlan:
     """What is to be written for one group; all of it, or nothing.
 
-    members: who was registered when the plan was made.
+    members: who was registered when the plan was made. acls: who may write the group, if it is made by this.
     """
 
     group: str
     changes: tuple[OffsetChange, ...]
     members: tuple[RegisteredMember, ...] = ()
+    acls: GroupAcls | None = None
 
     @property
     def to_write(self) -> tuple[OffsetChange, ...]:
@@ -139,10 +141,11 @@ def make_plan(
     group: str,
     standings: Mapping[TopicPartition, Standing],
     after: Mapping[TopicPartition, int | None],
+    acls: GroupAcls | None = None,
 ) -> OffsetPlan:
-    """The plan that puts the group at `after`. Raises: ZooKeeperError."""
+    """The plan that puts the group at `after`. acls: of the folders, where there are none. Raises: ZooKeeperError."""
     changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))
-    return OffsetPlan(group, changes, tuple(read_members(store, [group])))
+    return OffsetPlan(group, changes, tuple(read_members(store, [group])), acls)
 
 
 def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:

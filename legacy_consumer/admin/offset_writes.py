@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.admin.errors import OffsetsChangedError, OffsetsHalfWrittenError
+from legacy_consumer.admin.group_acls import make_group
 from legacy_consumer.admin.member_fence import FENCE_FAILURES, ids_back_op, no_members_ops, read_ids
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.errors import ActiveGroupError
@@ -61,6 +62,8 @@ def write_plan(
     """
     before = () if not force else read_ids(store, plan.group) or ()
     todo = plan.to_write
+    if plan.acls is not None and todo:
+        make_group(store, plan.group, plan.acls)
     for topic in sorted({change.partition.topic for change in todo if change.before.version is None}):
         store.ensure_path(TopicOffsetsPath(plan.group, topic).path)
     done: list[TopicPartition] = []

@@ -11,6 +11,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import click
 
 from legacy_consumer.admin.backups import write_backups
+from legacy_consumer.admin.group_acls import read_group_acls
 from legacy_consumer.admin.live_resets import write_live
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.admin.offset_writes import write_plan
@@ -134,7 +135,7 @@ def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, outpu
 def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done: _Done, name: str) -> None:
     wanted = [plan for plan in plans if plan.to_write]
     if wanted and safety.backup_dir is not None and not safety.live:
-        _back_up(done, safety.backup_dir, name, wanted)
+        _back_up(store, done, safety.backup_dir, name, wanted)
     total = sum(len(plan.to_write) for plan in wanted)
     try:
         with progress_bar("writing offsets", total) as advance:
@@ -144,7 +145,7 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
                     advance(len(plan.to_write))
                 else:
                     if safety.live and safety.backup_dir is not None:
-                        _back_up(done, safety.backup_dir, plan.group, [plan])
+                        _back_up(store, done, safety.backup_dir, plan.group, [plan])
                     start = done.partitions
                     written = write_plan(
                         store, plan, force=safety.force, on_progress=functools.partial(_advance, done, start, advance)
@@ -174,7 +175,7 @@ def _advance(done: _Done, start: int, advance: Callable[[int], None], written: i
 def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -> None:
     def back_up(now: OffsetPlan) -> None:
         if safety.backup_dir is not None:
-            _back_up(done, safety.backup_dir, plan.group, [now])
+            _back_up(store, done, safety.backup_dir, plan.group, [now])
 
     followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=back_up)
     done.partitions += len(followed.written.partitions)
@@ -185,9 +186,10 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -
         )
 
 
-def _back_up(done: _Done, folder: Path, name: str, plans: Sequence[OffsetPlan]) -> None:
+def _back_up(store: ZkStore, done: _Done, folder: Path, name: str, plans: Sequence[OffsetPlan]) -> None:
     unreadable = {plan.group: plan.unreadable for plan in plans}
-    done.backup = write_backups(folder, name, {plan.group: plan.backup for plan in plans}, unreadable)
+    acls = read_group_acls(store, [plan.group for plan in plans])
+    done.backup = write_backups(folder, name, {plan.group: plan.backup for plan in plans}, unreadable, acls=acls)
     say_error(f"Backup: {done.backup} (legacy-consumer offsets import puts it back)")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from legacy_consumer.admin.group_acls import read_group_acls
 from legacy_consumer.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
@@ -45,7 +46,8 @@ def copy(
 ) -> None:
     """Give the group TARGET the offsets of the group SOURCE, which may be running.
 
-    TARGET is made if it is not there. Shows the plan and carries it out with --execute; see `offsets reset`.
+    TARGET is made if it is not there, with the ACLs of SOURCE. Shows the plan and carries it out with --execute; see
+    `offsets reset`.
     """
     check_group(source)
     check_group(target)
@@ -66,5 +68,6 @@ def copy(
                 f"Warning: {source} is ahead in Kafka ({shown_offsets(ahead)}): its members with offsets.storage=kafka "
                 "go on from there; the offsets in ZooKeeper are copied"
             )
-        plan = make_plan(store, target, standings_or_none(store, target), after)
+        acls = read_group_acls(store, [source]).get(source)
+        plan = make_plan(store, target, standings_or_none(store, target), after, acls)
         carry_out(store, [plan], safety, output, name=target)

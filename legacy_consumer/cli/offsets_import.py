@@ -67,7 +67,7 @@ def import_command(
     topic that does not exist are put back too, and said: no broker can tell whether they are right.
 
     Shows the plan and carries it out with --execute, a transaction for each group; see `offsets reset`. Groups that are
-    not there are made.
+    not there are made, and from a backup of a secured group with the ACLs that it had.
     """
     given = load_offsets(file)
     names = [group] if group is not None else sorted(given.groups)
@@ -94,7 +94,7 @@ def import_command(
             current = {tp: standings.get(tp, Standing()).offset for tp in offsets.keys() - gone.keys()}
             after = {**gone, **resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)}
             _say_gone(name, gone)
-            plans.append(make_plan(store, name, standings, after))
+            plans.append(make_plan(store, name, standings, after, given.acls.get(name)))
         carry_out(store, plans, safety, output, name=names[0] if len(names) == 1 else "groups")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from legacy_consumer.admin.backups import write_backups
 from legacy_consumer.admin.deletion import delete_tree
 from legacy_consumer.admin.errors import GroupChangedError, GroupHeldError
+from legacy_consumer.admin.group_acls import GroupAcls, read_group_acls
 from legacy_consumer.admin.offset_files import OffsetFormat, write_offsets
 from legacy_consumer.admin.pruning import GroupUse
 from legacy_consumer.admin.whole_files import replace_whole
@@ -30,10 +31,12 @@ def delete_all(
     leave_used: a group that somebody uses by now is left alone and out of the backup, and the others go.
     """
     file = None
+    acls: dict[str, GroupAcls] = {}
     if backup_dir is not None and use:
         name = use[0].group if len(use) == 1 else "groups"
         offsets, unreadable = _offsets(use, topic)
-        file = write_backups(backup_dir, name, offsets, unreadable)
+        acls = read_group_acls(store, [one.group for one in use])
+        file = write_backups(backup_dir, name, offsets, unreadable, acls=acls)
         say_error(f"Backup: {file} (legacy-consumer offsets import puts it back)")
         _say_unreadable(unreadable)
     gone: list[GroupUse] = []
@@ -59,7 +62,7 @@ def delete_all(
         raise
     if left and file is not None:
         offsets, unreadable = _offsets(gone, topic)
-        replace_whole(file, write_offsets(offsets, OffsetFormat.JSON, unreadable))
+        replace_whole(file, write_offsets(offsets, OffsetFormat.JSON, unreadable, acls=acls))
     what = "" if topic is None else f" topic {topic} of"
     say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
 

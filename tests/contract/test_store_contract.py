@@ -25,6 +25,9 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.store import (
+    EVERYBODY,
+    Acl,
+    AclEntry,
     CheckOp,
     CreateOp,
     DeleteOp,
@@ -755,3 +758,11 @@ def test_a_missing_chroot_is_an_error_and_leaves_nothing(backend: Backend, store
     assert caught.value.path == f"{root}/nowhere"
     assert lost.session_id == 0
     assert store.exists(f"{root}/nowhere") is None
+
+
+def test_an_acl_is_as_it_was_given(store: ZkStore, root: str):
+    acl = (AclEntry(31, "digest", "alice:abc="), AclEntry(31, "world", "anyone"))
+    store.ensure_path(f"{root}/a", acl=acl)
+    store.create(f"{root}/b", b"", acl=Acl.OPEN)
+    store.multi([CreateOp(f"{root}/c", b"", acl=acl)])
+    assert store.read_acls([f"{root}/{name}" for name in ("a", "b", "missing", "c")]) == [acl, EVERYBODY, None, acl]

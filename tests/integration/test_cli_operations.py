@@ -20,7 +20,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_acl
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
 
 from legacy_consumer import ConsumerConnector
 from legacy_consumer.admin.deletion import delete_group
@@ -602,6 +602,66 @@ def test_what_an_acl_forbids_changes_nothing(kafka, cluster, store, stopped, tmp
         client.set_acls(path, [make_acl("world", "anyone", all=True)])
         client.stop()
         client.close()
+
+
+SECRET = ["--property", "zookeeper.auth.digest=alice:secret"]
+
+
+def test_what_an_operator_with_credentials_leaves_is_as_secured_as_the_group_was(kafka, cluster, tmp_path):
+    """Every command that creates znodes, without zookeeper.set.acl."""
+    alice = KazooClient(kafka.zookeeper_connect, auth_data=[("digest", "alice:secret")])
+    alice.start()
+    secured = [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE]
+    name, copied = "secured", "secured-copy"
+    backup = ["--backup-dir", str(tmp_path)]
+
+    def run(*words):
+        done = run_program(*words, "--execute", *SECRET, *cluster)
+        assert done.code == 0, done.err
+
+    def opened(path):
+        """Who anybody may change, but the folder and the ids, which members of the JVM have to."""
+        acl, _ = alice.get_acls(path)
+        found = {path} if any(entry.id.scheme == "world" and entry.perms & 0b1110 for entry in acl) else set()
+        return found.union(*(opened(f"{path}/{child}") for child in alice.get_children(path)))
+
+    def check(group):
+        folder = f"/consumers/{group}"
+        assert opened(folder) <= {folder, f"{folder}/ids"}
+        assert alice.exists(f"{folder}/offsets/orders/0") is not None
+
+    def doctor():
+        found = json.loads(run_program("doctor", "--json", *SECRET, *cluster).out)
+        return [one["subject"] for one in found if one["code"] == "mixed_acls"]
+
+    try:
+        alice.create(f"/consumers/{name}/ids", makepath=True)
+        alice.create(f"/consumers/{name}/owners", acl=secured)
+        run("offsets", "reset", name, "--topic", "orders", "--to-earliest", *backup)  # like its owners
+        check(name)
+        run("offsets", "reset", name, "--topic", "clicks", "--to-latest", *backup)
+        check(name)
+        alice.set_acls(f"/consumers/{name}/ids", secured)
+        run("offsets", "reset", name, "--topic", "orders", "--to-latest", *backup)
+        assert opened(f"/consumers/{name}/ids") == set(), "a reset takes the folder away and puts it back"
+        run("offsets", "copy", name, copied, *backup)
+        check(copied)
+        for step in ("apply", "rollback", "apply", "finish"):
+            run("migrate", step, copied, "--backup", str(tmp_path / f"{step}-{len(list(tmp_path.iterdir()))}"))
+        check(copied)
+        before = set(tmp_path.iterdir())
+        run("groups", "delete", name, *backup)
+        (file,) = set(tmp_path.iterdir()) - before
+        run("offsets", "import", str(file), *backup)
+        check(name)
+        assert doctor() == []
+        alice.set_acls(f"/consumers/{name}/offsets/orders/1", OPEN_ACL_UNSAFE)
+        assert doctor() == [name]
+    finally:
+        for group in (name, copied):
+            alice.delete(f"/consumers/{group}", recursive=True)
+        alice.stop()
+        alice.close()
 
 
 def test_without_its_broker_nothing_is_reset_and_the_doctor_says_why(tmp_path):

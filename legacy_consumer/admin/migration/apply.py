@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from legacy_consumer.admin.group_acls import read_group_acls
 from legacy_consumer.admin.migration.backup import write_backup
 from legacy_consumer.admin.migration.picture import ANSWER_WITHIN_S, PartitionLook, Sides, read_kafka
 from legacy_consumer.admin.migration.plan import Action, Direction, MigrationPlan, Move
@@ -89,7 +90,7 @@ def refuse(plan: MigrationPlan, direction: Direction) -> None:
 def begin_step(sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path) -> MigrationRecord:
     """The backup, then the record: from here on everybody sees that something is under way."""
     at_ms = sides.clock.wall_ms()
-    write_backup(plan.look, phase.value, at_ms, backup)
+    write_backup(plan.look, phase.value, at_ms, backup, read_group_acls(sides.store, [plan.group]))
     logger.info("group %s: migration %s, backup in %s", plan.group, phase.value, backup)
     return write_record(
         sides.store, plan.group, plan.look.record, phase, at_ms=at_ms, backup=str(backup), left_out=_left_out(plan)

@@ -8,10 +8,12 @@ offsets are ZooKeeper's, which is what an import puts back; null stands for a pa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from urllib.parse import quote
 
+from legacy_consumer.admin.group_acls import GroupAcls
 from legacy_consumer.admin.migration.picture import Look
 from legacy_consumer.admin.offset_files import OffsetFormat, by_topic, write_offsets
 from legacy_consumer.admin.whole_files import create_whole
@@ -26,7 +28,7 @@ def backup_name(group: str, at_ms: int) -> str:
     return f"migration-{quote(group, safe=' ')[:150]}-{at:%Y%m%dT%H%M%SZ}.json"
 
 
-def write_backup(look: Look, step: str, at_ms: int, file: Path) -> None:
+def write_backup(look: Look, step: str, at_ms: int, file: Path, acls: Mapping[str, GroupAcls]) -> None:
     """Write the offsets of both sides, to the disk. Raises: MigrationRefusedError if that is not possible."""
     zookeeper: dict[TopicPartition, int | None] = {}
     kafka: dict[TopicPartition, int | None] = {}
@@ -38,7 +40,7 @@ def write_backup(look: Look, step: str, at_ms: int, file: Path) -> None:
         else:
             zookeeper[one.tp] = written_elsewhere(one.zookeeper.offset, one.zookeeper.outlived)
     more = {"before": step, "at_ms": at_ms, "kafka": {look.group: by_topic(kafka)}}
-    text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more)
+    text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more, acls)
     try:
         create_whole(file, text)
     except FileExistsError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from legacy_consumer.admin.deletion import delete_tree
+from legacy_consumer.admin.group_acls import read_group_acls
 from legacy_consumer.admin.group_trees import GroupTree
 from legacy_consumer.admin.migration.apply import Outcome, begin_step
 from legacy_consumer.admin.migration.backup import write_backup
@@ -38,7 +39,8 @@ def finish_migration(
         raise MigrationRefusedError(look.group, refusals)
     outcome = Outcome(Phase.FINISHED, backup=backup)
     if delete is not None:
-        write_backup(look, Phase.FINISHED.value, sides.clock.wall_ms(), backup)
+        acls = read_group_acls(sides.store, [look.group])
+        write_backup(look, Phase.FINISHED.value, sides.clock.wall_ms(), backup, acls)
         delete_tree(sides.store, delete)
         return outcome
     plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=accept_ahead))

@@ -7,7 +7,7 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, 
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from zk_layout.errors import ZooKeeperError
-from zk_layout.kazoo_translation import encode_acl
+from zk_layout.kazoo_translation import encode_acl, entries_of
 from zk_layout.multi_read import STAT_BYTES
 from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
 from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, SetOp, Stat
@@ -34,7 +34,7 @@ def test_the_request_is_what_kazoo_sends():
             Delete("/chroot/d", -1),
         ]
     )
-    open_acl = encode_acl(OPEN_ACL_UNSAFE)
+    open_acl = encode_acl(entries_of(OPEN_ACL_UNSAFE))
     assert encode_multi(ops, "/chroot", {Acl.OPEN: open_acl, Acl.SECURE: open_acl}) == bytes(kazoo.serialize())
 
 
