@@ -10,6 +10,7 @@ from testcontainers.core.network import Network
 
 from legacy_consumer.config import ClusterConfig
 from legacy_consumer.nodes import await_cluster
+from tests.containers.confinement import confinement
 from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore
 
@@ -52,13 +53,17 @@ class ContainerCluster:
         self._stack.close()
 
     def _start(self, name: str, health: str, network: Network, *command: str) -> None:
+        confined = confinement(name)
+        assert not confined.pop("volumes")  # the image's own, for /data
+        tmpfs = confined.pop("tmpfs")
         container = (
-            DockerContainer(self.image)
+            DockerContainer(self.image, **confined)
             .with_command(list(command))
             .with_network(network)
             .with_network_aliases(name)
             .with_env("HEALTH", health)
         )
+        container.tmpfs.update(tmpfs)
         self.nodes[name] = self._stack.enter_context(container)
 
     def connect_broker(self, name: str) -> None:
@@ -108,7 +113,8 @@ class ContainerCluster:
 
     def command(self, *command: str, **kwargs: object) -> DockerContainer:
         """A container on both networks; not started yet."""
-        return _OnBothNetworks(self, self.image).with_command(list(command)).with_kwargs(**kwargs)
+        confined = {**confinement("consumer"), **kwargs}
+        return _OnBothNetworks(self, self.image).with_command(list(command)).with_kwargs(**confined)
 
 
 class _OnBothNetworks(DockerContainer):

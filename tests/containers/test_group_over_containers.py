@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.containers.confinement import confinement, services
 from tests.containers.container_cluster import CONNECT
 from tests.support.waiting import eventually
 
@@ -155,3 +156,24 @@ def test_a_consumer_that_finds_an_ensemble_below_quorum_waits_with_a_bound(clust
     assert code == 1
     assert said.splitlines()[0] == f"waiting up to 5 s for ZooKeeper at {CONNECT}"
     assert said.splitlines()[-1].startswith(f"Error: waited 5 s in vain for ZooKeeper at {CONNECT}: look whether")
+
+
+def test_servers_run_without_rights_and_spark_reads_the_group_so(cluster, new_group):
+    group = new_group("confined", 2)
+    group.produce(rate=100)
+    member = group.join("c1")
+    group.await_settled("one joined")
+    status = ["sh", "-c", "grep -E '^(CapEff|NoNewPrivs)' /proc/1/status; touch /opt/x"]
+    for container in [member.container, *(node.get_wrapped_container() for node in cluster.nodes.values())]:
+        _, said = container.exec_run(status)
+        assert {b"CapEff:\t0000000000000000", b"NoNewPrivs:\t1"} <= set(said.splitlines())
+        assert b"Read-only file system" in said
+    service = services()["spark"]
+    arguments = ["--zookeeper", CONNECT, "--group", "confined"]
+    job = cluster.command(*arguments, entrypoint=service["entrypoint"], **confinement("spark"))
+    with job as running:
+        wrapped = running.get_wrapped_container()
+        code = wrapped.wait(timeout=180)["StatusCode"]
+        said = wrapped.logs().decode("utf-8", "replace")
+    assert code == 0, said
+    assert "confined" in said

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.containers.confinement import as_in_a_pod, confinement, pod_of, services
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
@@ -94,9 +96,71 @@ def test_compose_takes_the_file(image):
         assert all("127.0.0.1" in port for port in published)
 
 
+_WARM_UP = (
+    "import logging; logging.basicConfig(level=logging.INFO);"
+    "from legacy_consumer.wire.records import warm_up; warm_up()"
+)
+
+
 def test_a_consumer_does_not_compile_what_the_image_holds(image):
-    code = "from legacy_consumer.wire.records import warm_up; warm_up()"
-    logged = f"import logging; logging.basicConfig(level=logging.INFO); {code}"
-    told = docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", logged)
+    told = docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", _WARM_UP)
     assert told.returncode == 0, told.stderr
-    assert "compiling" not in told.stderr
+    assert told.stderr == ""
+
+
+def test_a_consumer_of_the_compose_file_does_not_compile_either(image):
+    confined = confinement("consumer")
+    (compiled,) = confined["volumes"]
+    (tmp, options), *_ = confined["tmpfs"].items()
+    told = docker(
+        "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--volume", compiled,
+        "--tmpfs", f"{tmp}:{options}", "--entrypoint", "python", image, "-c", _WARM_UP,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert told.stderr == ""
+
+
+@pytest.mark.parametrize("manifest", ["consumer.yaml", "consumer-rolling.yaml"])
+def test_a_consumer_in_a_pod_writes_nowhere_else_and_compiles_nothing(image, manifest, tmp_path):
+    pod = pod_of(manifest)
+    for first in pod["initContainers"]:
+        program, *arguments = first["command"]
+        told = docker("run", "--rm", *as_in_a_pod(pod, first, tmp_path), "--entrypoint", program, image, *arguments)
+        assert told.returncode == 0, told.stderr
+    (container,) = pod["containers"]
+    confined = as_in_a_pod(pod, container, tmp_path)
+    told = docker("run", "--rm", "--network", "none", *confined, "--entrypoint", "python", image, "-c", _WARM_UP)
+    assert told.returncode == 0, told.stderr
+    assert told.stderr == ""
+    assert told_rights(docker("run", "--rm", *confined, "--entrypoint", "sh", image, "-c", _RIGHTS)) == _NONE
+
+
+def test_the_exporter_in_a_pod_has_no_rights(image, tmp_path):
+    pod = pod_of("exporter.yaml")
+    (container,) = pod["containers"]
+    confined = as_in_a_pod(pod, container, tmp_path)
+    assert told_rights(docker("run", "--rm", *confined, "--entrypoint", "sh", image, "-c", _RIGHTS)) == _NONE
+    told = docker("run", "--rm", *confined, image, "exporter", "--help")
+    assert told.returncode == 0, told.stderr
+
+
+_RIGHTS = (
+    "id -u; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status; touch /opt/x /usr/x /var/lib/consumer/x; true"
+)
+_NONE = {"10001", "CapEff: 0000000000000000", "CapBnd: 0000000000000000", "NoNewPrivs: 1"}
+
+
+def told_rights(told):
+    """What it is and may do; nothing that it tried to write was written."""
+    assert told.stderr.count("Read-only file system") == 3, told.stderr
+    return {line.replace("\t", " ") for line in told.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("name", sorted(services()))
+def test_every_service_of_the_compose_file_is_confined(name):
+    confined = confinement(name)
+    assert confined["cap_drop"] == ["ALL"]
+    assert confined["security_opt"] == ["no-new-privileges:true"]
+    assert confined["read_only"] is True
+    assert services()[name].get("user") is None  # the image's own
+    assert not {"privileged", "cap_add", "network_mode", "pid", "devices"} & set(services()[name])
