@@ -22,8 +22,15 @@ class BatchOffsets:
     ending: ByPartition
 
     def options(self) -> dict[str, str]:
-        """The options that fix a read to these offsets, whenever a task of it runs and however often."""
-        return {"startingOffsets": json.dumps(self.starting), "endingOffsets": json.dumps(self.ending)}
+        """The options that fix a read to these offsets, whenever a task of it runs and however often.
+
+        They go over those that the offsets were found with, of which a time may have been one.
+        """
+        return {
+            "startingOffsets": json.dumps(self.starting),
+            "endingOffsets": json.dumps(self.ending),
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
 
 
 def batch_offsets(options: Mapping[str, str]) -> BatchOffsets:

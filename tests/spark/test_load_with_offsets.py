@@ -83,7 +83,7 @@ def test_where_a_batch_read_begins_and_ends_is_known_without_its_rows(kafka):
 
 
 @pytest.mark.kafka
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(500)
 def test_a_load_whose_task_fails_and_whose_driver_is_killed_has_each_message_once_when_it_is_run_again(
     spark, kafka, example, tmp_path
 ):
@@ -104,7 +104,7 @@ def test_a_load_whose_task_fails_and_whose_driver_is_killed_has_each_message_onc
         )
     try:
         there = (half, table / f"topic={topic}" / "partition=1" / f"{0:020}.parquet")
-        eventually(lambda: driver.poll() is not None or all(path.exists() for path in there), 180)
+        eventually(lambda: driver.poll() is not None or all(path.exists() for path in there), 300)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()
     finally:
         os.killpg(driver.pid, signal.SIGKILL)  # its JVM and its Python workers, too

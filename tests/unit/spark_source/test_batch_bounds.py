@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from spark_source.messages.batch import find_bounds
+from spark_source.messages.batch_offsets import BatchOffsets
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.positions import to_ranges
 from tests.support.planned_cluster import Reachable, Scene
@@ -67,3 +68,11 @@ def test_a_task_does_not_wait_for_what_another_one_reads(scene):
 
 def test_a_query_that_ends_before_the_end_of_the_log_does_not_wait_for_it(scene):
     assert read(scene, {A: 20_500}, endingOffsets='{"t":{"0":300}}') == ([(0, 300)], [], 0.0)
+
+
+def test_the_offsets_of_a_batch_fix_a_read_whatever_they_were_found_with():
+    fixed = BatchOffsets({"t": {"0": 5}}, {"t": {"0": 9}})
+    found_with = {"startingOffsets": "2013-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "error"}
+    parsed = parse_message_options({"zookeeper.connect": "m:1", "topics": "t", **found_with, **fixed.options()})
+    assert (parsed.starting.given, parsed.ending.given) == (((A, 5),), ((A, 9),))
+    assert not parsed.starting.must_have_message
