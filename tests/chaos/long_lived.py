@@ -6,6 +6,9 @@ ending their streams first, with a listener that raises, and with a session that
 when only the one that stays is left, everything that could have been left behind is counted: threads and file
 descriptors of this process, its memory, and the server's znodes, watches and connections.
 
+All the while the metrics of the one that stays and those of an exporter are scraped, and compared with what was
+produced.
+
     python -m tests.chaos.long_lived --minutes 30 --json long_lived.json
 """
 
@@ -34,6 +37,7 @@ from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.embedded.zookeeper import four_letter_word
+from tests.support.metrics_truth import MetricsTruth
 from tests.support.stopwatch import Stopwatch
 from tests.support.zk_wire import close_session
 from zk_layout.kazoo_store import KazooStore
@@ -100,6 +104,7 @@ class LongLived:
         self.consumed = 0
         self.longest_shutdown_s = 0.0
         self.ways = dict.fromkeys(WAYS, 0)
+        self._produced, self._acknowledged = (dict.fromkeys(range(PARTITIONS), 0) for _ in range(2))
         self._began = time.monotonic()
         self._lock = threading.Lock()
         self._zookeeper = EmbeddedZooKeeper()
@@ -138,13 +143,17 @@ class LongLived:
         stays, consuming = self._join_to_stay()
         deadline = time.monotonic() + 60 * minutes
         counts, rounds = [], 0
-        while time.monotonic() < deadline or rounds < WARM_UP_ROUNDS + 2:
-            self._round()
-            rounds += 1
-            if rounds >= WARM_UP_ROUNDS and (not counts or self._is_time_to_count(counts[-1], deadline)):
-                counts.append(self._count_at_rest(stays))
-                say(f"{counts[-1]}")
-        counts.append(self._count_at_rest(stays))
+        with MetricsTruth(self._config(), TOPIC, self._produced, self._acknowledged) as truth:
+            while time.monotonic() < deadline or rounds < WARM_UP_ROUNDS + 2:
+                self._round()
+                truth.scrape([stays])
+                rounds += 1
+                if rounds >= WARM_UP_ROUNDS and (not counts or self._is_time_to_count(counts[-1], deadline)):
+                    counts.append(self._count_at_rest(stays))
+                    truth.scrape([stays], rests=True)
+                    say(f"{counts[-1]}; {truth}")
+            counts.append(self._count_at_rest(stays))
+            truth.scrape([stays], rests=True)
         stays.shutdown()
         consuming.join(REST_TIMEOUT_S)
         after = self._wait_for_process(before)
@@ -157,6 +166,7 @@ class LongLived:
             "longest_shutdown_s": round(self.longest_shutdown_s, 3),
             "threads_and_descriptors": {"before": before, "after": after},
             "threads_left": sorted((thread_names() - names).elements()),
+            "metrics": truth.figures(),
             "counts": [asdict(count) for count in counts],
             "left_behind": judge(counts, before, after, self.longest_shutdown_s),
         }
@@ -200,10 +210,13 @@ class LongLived:
         list(self._pool.map(self._one_life, ways, streams))
 
     def _produce(self, count):
+        for partition in range(PARTITIONS):
+            self._produced[partition] += count
         for _ in range(count):
             for partition in range(PARTITIONS):
                 self._producer.produce(TOPIC, b"x" * 200, partition=partition)
         assert self._producer.flush(30) == 0
+        self._acknowledged.update(self._produced)
 
     def _one_life(self, way, streams):
         config = self._config()
@@ -250,11 +263,12 @@ class LongLived:
         return time.monotonic() - self._began - last.after_s > every_s
 
     def _count_at_rest(self, stays):
-        """When only the one that stays is left, and has everything."""
+        """When only the one that stays is left, has everything, and has consumed and committed all of it."""
 
         def rests():
             status = stays.status
-            return status.phase is Phase.STABLE and len(status.owned) == PARTITIONS
+            done = {tp.partition: known.committed.offset for tp, known in stays.progress.items()}
+            return status.phase is Phase.STABLE and len(status.owned) == PARTITIONS and done == self._produced
 
         wait_for(rests, REST_TIMEOUT_S, lambda: AssertionError(f"the one that stays does not rest: {stays.status}"))
         return self._count()
@@ -348,7 +362,7 @@ def main():
         given.json.parent.mkdir(parents=True, exist_ok=True)
         given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     print(json.dumps({name: value for name, value in figures.items() if name != "counts"}, indent=1))
-    return 1 if figures["left_behind"] else 0
+    return 1 if figures["left_behind"] or figures["metrics"]["wrong"] else 0
 
 
 if __name__ == "__main__":

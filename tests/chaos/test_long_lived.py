@@ -18,6 +18,8 @@ def test_connectors_that_come_and_go_in_one_process_leave_nothing_behind(caplog)
     with LongLived() as lived:
         figures = lived.run(MINUTES)
     assert figures["left_behind"] == []
+    assert figures["metrics"]["wrong"] == []
+    assert figures["metrics"]["scrapes"] > figures["rounds"]
     assert figures["rounds"] > WARM_UP_ROUNDS + 1, "too few rounds to show anything"
     assert figures["messages"] > 0
 

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from legacy_consumer import ConsumerConfig, ConsumerConnector
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.librdkafka import produce_all
 from tests.support.jvm_member import JvmMember, Subscription
+from tests.support.metrics_truth import MetricsTruth
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import eventually
 
@@ -200,3 +203,69 @@ def test_the_exporter_may_start_before_zookeeper():
         assert exporter.get("/healthz")[0] == 200
         assert exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 0
         assert exporter.end(signal.SIGTERM) == 0
+
+
+def test_members_and_exporter_tell_the_truth_while_a_member_is_cut_off_from_zookeeper(kafka):
+    kafka.create_topic("truth", 4)
+    produced, acknowledged = (dict.fromkeys(range(4), 0) for _ in range(2))
+
+    def produce():
+        for n in produced:
+            produced[n] += 25
+        produce_all("truth", [(None, b"x", n % 4) for n in range(100)], {"bootstrap.servers": kafka.bootstrap_servers})
+        acknowledged.update(produced)
+
+    def config(zookeeper_connect):
+        return ConsumerConfig.load(
+            zookeeper_connect=zookeeper_connect,
+            group_id="truth",
+            auto_offset_reset="smallest",
+            auto_commit_interval_ms=200,
+            zookeeper_session_timeout_ms=4000,
+        )
+
+    def consume(stream):
+        for _ in stream.batches(timeout=0.1):
+            pass
+
+    host, _, rest = kafka.zookeeper_connect.partition("/")
+    with (
+        proxy_to(int(host.rpartition(":")[2])) as proxy,
+        MetricsTruth(config(kafka.zookeeper_connect), "truth", produced, acknowledged) as truth,
+        ConsumerConnector(config(f"127.0.0.1:{proxy.port}/{rest}")) as cut,
+        ConsumerConnector(config(kafka.zookeeper_connect)) as other,
+    ):
+        members = [cut, other]
+        consumers = [
+            threading.Thread(target=consume, args=tuple(member.create_message_streams({"truth": 1})["truth"]))
+            for member in members
+        ]
+        for consumer in consumers:
+            consumer.start()
+
+        def owned(*counts):
+            # the pages are compared while everybody waits
+            truth.scrape(members)
+            return [len(member.status.owned) for member in members] == [*counts]
+
+        def all_is_committed():
+            committed = {tp.partition: p.committed.offset for m in members for tp, p in m.progress.items()}
+            return committed == produced
+
+        produce()
+        eventually(lambda: owned(2, 2) and all_is_committed(), timeout_s=40)
+        truth.scrape(members, rests=True)
+        proxy.pause()
+        produce()
+        eventually(lambda: owned(0, 4) or len(other.status.owned) == 4, timeout_s=40)
+        produce()
+        truth.scrape(members)
+        proxy.restore()
+        eventually(lambda: owned(2, 2) and all_is_committed(), timeout_s=40)
+        truth.scrape(members, rests=True)
+        assert truth.wrong == []
+        assert truth.samples > 500
+        cut.end_streams()
+        other.end_streams()
+        for consumer in consumers:
+            consumer.join()

@@ -6,7 +6,6 @@ produced, consumed, committed and owned, since it made or saw all of it; each sc
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 
 from legacy_consumer.admin.lag_verdict import Judging
@@ -16,6 +15,7 @@ from tests.simulation.metrics.brokers import ANSWER_S, BROKERS, Brokers, Client
 from tests.simulation.metrics.member import Member
 from tests.simulation.zookeeper import OFFSETS, SESSION_TIMEOUT_MS, SimulatedZooKeeper
 from tests.support.group_members import FakeClock
+from tests.support.metrics_pages import collected, exported
 from zk_layout.codecs import encode_offset, encode_topic
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.memory_store import MemoryStore
@@ -24,8 +24,6 @@ from zk_layout.model import TopicAssignment, TopicPartition
 SESSION_S = SESSION_TIMEOUT_MS / 1000
 NOTICE_S = SESSION_S * 2 / 3
 """A client notices by then that no packet comes back."""
-_SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
 REQUEST_S = 10.0
 """A request of the exporter to a ZooKeeper that does not answer ends so late."""
 
@@ -362,9 +360,9 @@ class Scene:
         for member in self.members:
             if not member.is_frozen:
                 member.clock._waited = 0.0
-                pages[member.name] = member_page(member)
+                pages[member.name] = collected(member.collector)
         if self.is_exporter_up:
-            pages["exporter"] = exporter_page(self.exporter)
+            pages["exporter"] = exported(self.exporter)
         for judge in self.judges:
             judge(self, look, pages)
 
@@ -391,20 +389,3 @@ class Scene:
         self.exporter_client.pass_time()
         for member in self.members:
             member.client.pass_time()
-
-
-def member_page(member):
-    """{(name, labels): value} of what the member's process tells."""
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in member.collector.collect()
-        for sample in family.samples
-    }
-
-
-def exporter_page(exporter):
-    """The same of the exporter, from the text that it serves; unit tests read that with the client library's parser."""
-    text = b"".join(exporter.page(False).parts).decode()
-    return {
-        (name, tuple(sorted(_LABEL.findall(labels)))): float(value) for name, labels, value in _SAMPLE.findall(text)
-    }
