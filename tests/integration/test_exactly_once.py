@@ -1,0 +1,75 @@
+"""examples/exactly_once_sqlite.py, killed again and again: each message is counted exactly once."""
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import eventually
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "exactly_once_sqlite.py"
+MESSAGES = 12_000
+KEYS = 5
+PARTITIONS = 3
+KILLS = 3
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("broker_version", ["2.8.2"])
+def test_totals_and_offsets_in_one_transaction_are_exact_though_members_are_killed(cluster, tmp_path):
+    topic = cluster.new_topic(PARTITIONS)
+    records = [(b"key-%d" % (n % KEYS), b"%d" % n, n % PARTITIONS) for n in range(MESSAGES)]
+    database = tmp_path / "totals.db"
+    running = []
+
+    def start():
+        command = [
+            *(sys.executable, str(EXAMPLE), "--zookeeper", cluster.kafka.zookeeper_connect, "--group", f"g-{topic}"),
+            *("--topic", topic, "--property", "zookeeper.session.timeout.ms=2000", str(database)),
+        ]
+        with (tmp_path / "log").open("ab") as log:
+            running.append(subprocess.Popen(command, stdout=log, stderr=log))
+
+    def counted():
+        if not database.exists():
+            return 0
+        with closing(sqlite3.connect(database, timeout=60)) as connection:
+            try:
+                return connection.execute("SELECT coalesce(sum(messages), 0) FROM totals").fetchone()[0]
+            except sqlite3.OperationalError:
+                return 0  # no table yet
+
+    try:
+        start()
+        start()
+        seen = 0
+        for kill in range(KILLS):
+            cluster.produce(topic, records[kill * MESSAGES // KILLS : (kill + 1) * MESSAGES // KILLS])
+            eventually(lambda seen=seen: counted() > seen)
+            seen = counted()
+            # wherever it stands: between two transactions, or in one
+            victim = running.pop(0)
+            victim.kill()
+            victim.wait(30)
+            start()
+        eventually(lambda: counted() >= MESSAGES)
+        for process in running:
+            process.send_signal(signal.SIGTERM)
+        # the youngest may not have come as far as its handler of the signal
+        first, youngest = [process.wait(60) for process in running]
+        assert first == 0, (tmp_path / "log").read_text()
+        assert youngest in {0, -signal.SIGTERM}, (tmp_path / "log").read_text()
+    finally:
+        for process in running:
+            process.kill()
+            process.wait(30)
+    with closing(sqlite3.connect(database)) as connection:
+        totals = {key: (count, total) for key, count, total in connection.execute("SELECT * FROM totals")}
+        offsets = dict(connection.execute("SELECT part, next FROM offsets"))
+    numbers = [range(key, MESSAGES, KEYS) for key in range(KEYS)]
+    assert totals == {f"key-{key}": (len(own), sum(own)) for key, own in enumerate(numbers)}
+    assert offsets == dict.fromkeys(range(PARTITIONS), MESSAGES // PARTITIONS)
