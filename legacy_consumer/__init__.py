@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from legacy_consumer.connector import ConsumerConnector
     from legacy_consumer.errors import (
         BrokersUnavailableError,
+        CallInProgressError,
         CommitFailedError,
         ConsumerClosedError,
         ConsumerTimeoutError,
@@ -45,6 +46,7 @@ __all__ = [
     "LATEST",
     "Blacklist",
     "BrokersUnavailableError",
+    "CallInProgressError",
     "ClusterConfig",
     "CommitFailedError",
     "CommitResult",

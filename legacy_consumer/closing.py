@@ -6,7 +6,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 
 logger = logging.getLogger(__name__)
 
@@ -23,23 +22,6 @@ def leaving_time(timeout: object) -> float:
         msg = f"timeout must be 0 s or more, not {timeout}"
         raise ValueError(msg)
     return float(min(timeout, _LONGEST_S))
-
-
-class Inside(threading.local):
-    """How deep the calling thread is in calls that may hold locks.
-
-    A signal handler that finds its thread inside must not wait: what it interrupted goes on only when it returns.
-    """
-
-    depth = 0
-
-    def __enter__(self) -> None:
-        self.depth += 1
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.depth -= 1
 
 
 class Closing:

@@ -28,7 +28,7 @@ from legacy_consumer.arguments import (
     check_position,
     check_topic_counts,
 )
-from legacy_consumer.closing import Closing, Inside, leaving_time
+from legacy_consumer.closing import Closing, leaving_time
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.consumer_id import make_consumer_id
@@ -44,6 +44,7 @@ from legacy_consumer.errors import (
 )
 from legacy_consumer.fetcher import FetcherFactory
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
+from legacy_consumer.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.kafka_stream import KafkaStream
 from legacy_consumer.librdkafka import open_group_offsets
 from legacy_consumer.listener import RebalanceListener
@@ -158,7 +159,8 @@ class ConsumerConnector:
         self._closers: list[Callable[[], None]] = []
         # a signal handler may find its own thread here
         self._lock = threading.RLock()
-        self._inside = Inside()
+        self._has_begun = False
+        """Whether somebody creates the streams, or has."""
         self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._offsets = self._make_offset_store(group_offsets)
@@ -209,8 +211,7 @@ class ConsumerConnector:
         """
         check_topic_counts(topic_counts)
         subscription = tuple(topic_counts.items())
-        with self._inside:
-            self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
+        self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
         return {topic: [self._face(topic, n) for n in range(count)] for topic, count in topic_counts.items()}
 
     def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[KafkaStream]:
@@ -220,15 +221,14 @@ class ConsumerConnector:
         """
         check_filter(topic_filter)
         check_count(streams, "streams")
-        with self._inside:
-            self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
+        self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
         return [self._face(None, n) for n in range(streams)]
 
     def set_rebalance_listener(self, listener: RebalanceListener) -> None:
         """Hook into rebalances. Raises: MessageStreamsExistError when the streams exist already; ConfigError."""
         self._check_open()
         check_listener(listener)
-        if self._coordinator is not None:
+        if self._has_begun:
             raise MessageStreamsExistError
         self._delivery.listener = listener
 
@@ -240,23 +240,22 @@ class ConsumerConnector:
         """Commit what was consumed, the messages in this thread's hands included; or the offsets given.
 
         It is accepted for as long as this member owns its partitions, so while shutdown() waits and in a listener's
-        hook too. Given offsets ({partition: next offset to read}) move no position, and say that all before them is
-        done. They may name partitions that nobody owns, to move them forward; with unfenced=True any partition,
-        anywhere, over its owner.
+        hook too; not in a signal handler that interrupts a call of this connector or of its streams. Given offsets
+        ({partition: next offset to read}) move no position, and say that all before them is done. They may name
+        partitions that nobody owns, to move them forward; with unfenced=True any partition, anywhere, over its owner.
 
         Returns: what became of each partition. Raises: OffsetsNotCommittedError naming the offsets that were not
         written, if any was given or nothing could be committed; OffsetError for what is no offset; NoSuchTopicError,
         NoSuchPartitionError; ZooKeeperError; with offsets.storage=kafka CommitFailedError after all tries. What was
         written before an error stands. NotJoinedError before the streams exist, ConsumerClosedError once the member has
-        left.
+        left; CallInProgressError in such a signal handler.
         """
-        with self._inside:
-            self._check_has_joined()
-            if offsets is None:
-                return self._delivery.committer.commit_consumed(this_thread())
-            check_offsets(offsets)
-            self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
-            return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
+        self._check_has_joined()
+        if offsets is None:
+            return self._delivery.committer.commit_consumed(this_thread())
+        check_offsets(offsets)
+        self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
+        return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
 
     # Where partitions are read.
 
@@ -271,10 +270,9 @@ class ConsumerConnector:
         Raises: NotAssignedError if the partition is not this member's; OffsetError for what is no offset;
         NotJoinedError, ConsumerClosedError.
         """
-        with self._inside:
-            check_position(tp, offset)
-            self._check_has_joined()
-            self._delivery.stream_with(tp).seek(tp, offset)
+        check_position(tp, offset)
+        self._check_has_joined()
+        self._delivery.stream_with(tp).seek(tp, offset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing more of these until they are resumed, or come anew with a rebalance.
@@ -283,30 +281,27 @@ class ConsumerConnector:
         partitions are paused waits, as for messages (consumer.timeout.ms). KafkaStream.pause pauses a whole stream.
         Raises: NotAssignedError, and nothing is paused; OffsetError, NotJoinedError, ConsumerClosedError.
         """
-        with self._inside:
-            for stream, own in self._by_stream(partitions).items():
-                stream.pause_partitions(own)
+        for stream, own in self._by_stream(partitions).items():
+            stream.pause_partitions(own)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo pause for these: they go on where they stood. Raises: as pause."""
-        with self._inside:
-            for stream, own in self._by_stream(partitions).items():
-                stream.resume_partitions(own)
+        for stream, own in self._by_stream(partitions).items():
+            stream.resume_partitions(own)
 
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused, by name or with their stream."""
-        with self._inside:
-            return frozenset().union(*(stream.paused() for stream in self._streams.all()))
+        self._check_not_inside()
+        return frozenset().union(*(stream.paused() for stream in self._streams.all()))
 
     def position(self, tp: TopicPartition) -> int | None:
         """The offset of what is handed out next; None while that is not known (EARLIEST, LATEST).
 
         What is in hand lies before it, and is not consumed yet: see progress. Raises: as seek.
         """
-        with self._inside:
-            check_partition(tp)
-            self._check_has_joined()
-            return self._delivery.stream_with(tp).position(tp)
+        check_partition(tp)
+        self._check_has_joined()
+        return self._delivery.stream_with(tp).position(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """What the group has committed of these, whoever owns them: the next offset to read, None where there is none.
@@ -315,12 +310,11 @@ class ConsumerConnector:
         committed offset that cannot be read; ZooKeeperError, GroupOffsetsUnavailableError; NotJoinedError,
         ConsumerClosedError.
         """
-        with self._inside:
-            check_partitions(partitions)
-            self._check_has_joined()
-            found = self._offsets.read(list(partitions))
-            refuse_unreadable(found)
-            return {tp: seen.offset for tp, seen in found.items()}
+        check_partitions(partitions)
+        self._check_has_joined()
+        found = self._offsets.read(list(partitions))
+        refuse_unreadable(found)
+        return {tp: seen.offset for tp, seen in found.items()}
 
     def lag(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """How many messages come after the position of each of this member's partitions, all by default.
@@ -328,18 +322,17 @@ class ConsumerConnector:
         Asks the brokers, for up to 5 s; where none answers, or no position is known yet, the partition is missing.
         Raises: NotAssignedError; as log_ends.
         """
-        with self._inside:
-            self._check_has_joined()
-            check_partitions(() if partitions is None else partitions)
-            # before the ends, so that a lag is rather too large than too small
-            positions: dict[TopicPartition, int | None] = {}
-            for tp in self._progress.snapshot() if partitions is None else partitions:
-                try:
-                    positions[tp] = self._delivery.stream_with(tp).position(tp)
-                except NotAssignedError:
-                    # of all that are mine one may just have gone
-                    if partitions is not None:
-                        raise
+        self._check_has_joined()
+        check_partitions(() if partitions is None else partitions)
+        # before the ends, so that a lag is rather too large than too small
+        positions: dict[TopicPartition, int | None] = {}
+        for tp in self._progress.snapshot() if partitions is None else partitions:
+            try:
+                positions[tp] = self._delivery.stream_with(tp).position(tp)
+            except NotAssignedError:
+                # of all that are mine one may just have gone
+                if partitions is not None:
+                    raise
         ends = self.log_ends(positions)
         return {tp: max(0, ends[tp] - start) for tp, start in positions.items() if start is not None and tp in ends}
 
@@ -375,10 +368,10 @@ class ConsumerConnector:
     @property
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
         """Consumed and committed offsets of the partitions that are mine."""
-        with self._inside:
+        if not is_inside(self, *self._streams.all(), but=ConsumerConnector.wait_until.__code__):
             for stream in self._streams.all():
                 stream.note_progress()
-            return self._progress.snapshot()
+        return self._progress.snapshot()
 
     @property
     def vitals(self) -> Vitals:
@@ -392,8 +385,7 @@ class ConsumerConnector:
     @property
     def counters(self) -> ConnectorCounters:
         """What this member has done so far."""
-        with self._inside:
-            consumed, committed = self._progress.totals()
+        consumed, committed = self._progress.totals()
         committer = self._delivery.committer
         return ConnectorCounters(
             self._coordinator.counters if self._coordinator is not None else MemberCounters(),
@@ -409,7 +401,7 @@ class ConsumerConnector:
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last message of each, as the brokers tell; takes up to 5 s, and some may be missing.
 
-        Raises: BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError.
+        Raises: BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError, CallInProgressError.
         """
         for tp in partitions:
             check_partition(tp)
@@ -426,8 +418,7 @@ class ConsumerConnector:
 
     def wait_until(self, reached: Callable[[Status], bool], timeout: float) -> bool:
         """Wait up to timeout seconds until the status is as wanted; True if it is."""
-        with self._inside:
-            return self._coordinator is not None and self._coordinator.wait_until(reached, timeout)
+        return self._coordinator is not None and self._coordinator.wait_until(reached, timeout)
 
     # Leaving.
 
@@ -460,25 +451,24 @@ class ConsumerConnector:
             return
         timeout_s = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else leaving_time(timeout)
         self._closed = True
-        if self._inside.depth or any(stream.is_inside() for stream in self._streams.all()):
+        if is_inside(self, *self._streams.all()):
             # what the signal interrupted may hold locks, and goes on only when this returns
             threading.Thread(target=self._leave_quietly, args=(timeout_s,), name=f"{self.consumer_id}-shutdown").start()
             return
         self._leave(timeout_s)
 
     def _leave(self, timeout_s: float) -> None:
-        with self._inside:
-            try:
-                self._precedence.end_arriving(self.consumer_id)
-                self._follower.close()
-                self._delivery.begin_closing(timeout_s)
-                self._delivery.let_go(this_thread())
-                with self._lock:
-                    coordinator = self._coordinator
-                if coordinator is not None:
-                    coordinator.close(timeout_s)
-            finally:
-                self._closing.run(_CLOSING_PATIENCE_S)
+        try:
+            self._precedence.end_arriving(self.consumer_id)
+            self._follower.close()
+            self._delivery.begin_closing(timeout_s)
+            self._delivery.let_go(this_thread())
+            with self._lock:
+                coordinator = self._coordinator
+            if coordinator is not None:
+                coordinator.close(timeout_s)
+        finally:
+            self._closing.run(_CLOSING_PATIENCE_S)
 
     def _leave_quietly(self, timeout_s: float) -> None:
         # what it raises was logged, and the next call tries it again
@@ -536,14 +526,17 @@ class ConsumerConnector:
         streams: list[tuple[str | None, int]],
     ) -> None:
         self._check_open()
-        if self._coordinator is not None:
-            raise MessageStreamsExistError
-        for warning in self._config.warnings:
-            logger.warning("%s: %s", self.consumer_id, warning)
-        for note in self._config.notes:
-            logger.info("%s: %s", self.consumer_id, note)
-        self._precedence.begin_arriving(self.consumer_id)
+        self._check_not_inside()
+        with self._lock:
+            if self._has_begun:
+                raise MessageStreamsExistError
+            self._has_begun = True
         try:
+            for warning in self._config.warnings:
+                logger.warning("%s: %s", self.consumer_id, warning)
+            for note in self._config.notes:
+                logger.info("%s: %s", self.consumer_id, note)
+            self._precedence.begin_arriving(self.consumer_id)
             self._store.start()
             self._fetchers.check_access()
             if pattern is SubscriptionPattern.STATIC:
@@ -571,6 +564,7 @@ class ConsumerConnector:
             if self._coordinator is None and error.retriable and not was_closed:
                 # nothing was written: as if it had not been tried, so it can be tried again
                 self._precedence.end_arriving(self.consumer_id)
+                self._has_begun = False
                 raise
             self._closed = True
             self._leave(_HASTE_S)
@@ -747,6 +741,11 @@ class ConsumerConnector:
             may_hand_out=self._may_hand_out,
         )
 
+    def _check_not_inside(self) -> None:
+        """Raises: CallInProgressError in a signal handler that interrupted a call of this connector or its streams."""
+        # what wait_until() is to look at may call anything
+        refuse_inside(self, *self._streams.all(), but=ConsumerConnector.wait_until.__code__)
+
     def _check_open(self) -> None:
         self._process.check()
         if self._closed:
@@ -760,6 +759,7 @@ class ConsumerConnector:
         self._process.check()
         if self._closed and self._coordinator.is_closed:
             raise ConsumerClosedError
+        self._check_not_inside()
 
     def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
         """An offset of what does not exist would stay for ever, and be some later topic's.

@@ -9,6 +9,7 @@ LegacyConsumerError (zk_layout.errors)
     ForkedConsumerError             the consumer was made in another process, which forked this one
     StreamInUseError                another thread waits for messages of this stream
     NotAssignedError                the partition is not this member's, or not any more
+    CallInProgressError             a signal handler interrupted a call of this consumer and makes another one
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
       BrokerRefusedError            the brokers do not let us in with these credentials or certificates
@@ -112,6 +113,16 @@ class NotAssignedError(StreamError):
 
     def __str__(self) -> str:
         return f"{self.partition} is not assigned here, or not any more: see the connector's status.owned"
+
+
+class CallInProgressError(StreamError):
+    """A signal handler interrupted a call of this consumer, and makes another one on its thread. Nothing is done."""
+
+    def __str__(self) -> str:
+        return (
+            "a signal handler interrupted another call of this consumer, which goes on only when the handler returns: "
+            "set a flag there, or call shutdown() or end_streams()"
+        )
 
 
 class KafkaError(LegacyConsumerError):

@@ -78,7 +78,7 @@ class Hand:
         self.chunk = chunk
         self.holder = holder
         self.whole = whole
-        self.portions: Sequence[Portion] | None = None
+        self.portions: Sequence[Portion] | None = None if whole else _portions(chunk.messages)
         self.portion = 0
         self.barred: set[TopicPartition] = set()
         self.noted = 0
@@ -123,16 +123,14 @@ class Hand:
 
     def run(self, most: int) -> tuple[list[object], Iterator[Message]] | None:
         """A gate, and the next messages, at most so many, as far as it lets them through; None if none is left."""
-        if self.portions is None:
-            messages = self.chunk.messages
-            self.portions = messages.portions() if isinstance(messages, LazyMessages) else (ListPortion(messages),)
-        while self.portion < len(self.portions):
-            portion = self.portions[self.portion]
+        portions = self.portions or ()
+        for number in range(self.portion, len(portions)):
+            portion = portions[number]
             count = left(portion)
             if count > 0:
+                self.portion = number
                 gate = [portion.token] * min(most, count)
                 return gate, portion.through(iter(gate))
-            self.portion += 1
         return None
 
 
@@ -142,6 +140,10 @@ class Ledger:
 
     hand: Hand | None = None
     waiting: tuple[Chunk, ...] = ()
+
+
+def _portions(messages: Sequence[Message]) -> Sequence[Portion]:
+    return messages.portions() if isinstance(messages, LazyMessages) else (ListPortion(messages),)
 
 
 def partition_of(message: Message) -> TopicPartition:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from legacy_consumer.arguments import check_position
 from legacy_consumer.arrow_batches import COLUMNS
 from legacy_consumer.fetcher import Message
+from legacy_consumer.interrupted_calls import refuse_inside
 from legacy_consumer.stream import GatedStream, Pause
 from zk_layout.model import TopicPartition
 
@@ -75,6 +76,7 @@ class KafkaStream:
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Hand out a partition of this stream from another offset on: see ConsumerConnector.seek."""
         check_position(tp, offset)
+        refuse_inside()
         self._stream.seek(tp, offset)
 
     def pause(self) -> None:
@@ -82,8 +84,10 @@ class KafkaStream:
 
         What is in hand counts as ever. A thread that asks for messages waits (consumer.timeout.ms).
         """
+        refuse_inside()
         self._stream.pause(Pause.USER)
 
     def resume(self) -> None:
         """Undo pause; partitions that the connector has paused stay so."""
+        refuse_inside()
         self._stream.resume(Pause.USER)

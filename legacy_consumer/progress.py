@@ -1,7 +1,10 @@
 """How far each partition that is mine has come: consumed, and committed.
 
-Pure bookkeeping, shared by the streams that consume and whoever commits; a lock makes each call whole. A partition that
-comes, goes and comes again has a new epoch each time, so that what a user acknowledges late cannot move its new life.
+Pure bookkeeping, shared by the streams that consume and whoever commits; a lock makes each change whole. A partition
+that comes, goes and comes again has a new epoch each time, so that what a user acknowledges late cannot move its new
+life.
+
+Looking takes no lock, because a signal handler may look whatever it interrupted.
 """
 
 from __future__ import annotations
@@ -153,15 +156,14 @@ class Progress:
 
     def get(self, tp: TopicPartition) -> PartitionProgress | None:
         """How far a partition is; None if it is not mine."""
-        with self._lock:
-            return self._partitions.get(tp)
+        return self._partitions.get(tp)
 
     def totals(self) -> tuple[dict[str, int], dict[str, int]]:
         """{topic: how far consumed, and how far committed offsets moved on while partitions were mine}, since ever."""
-        with self._lock:
-            return dict(self._consumed), dict(self._committed)
+        # in this order, so that never more is committed than consumed
+        committed = dict(self._committed)
+        return dict(self._consumed), committed
 
     def snapshot(self) -> dict[TopicPartition, PartitionProgress]:
         """All of them, as of now."""
-        with self._lock:
-            return dict(self._partitions)
+        return dict(self._partitions)

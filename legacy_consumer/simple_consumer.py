@@ -33,6 +33,7 @@ from legacy_consumer.errors import (
 )
 from legacy_consumer.fetcher import EARLIEST, LATEST, Fetcher, LogOffsets, Message
 from legacy_consumer.fetchers import open_fetcher, open_log_offsets
+from legacy_consumer.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.librdkafka import read_brokers
 from legacy_consumer.owning_process import OwningProcess
 from zk_layout.codecs import decode_partition_state, decode_topic
@@ -218,10 +219,18 @@ class SimpleConsumer:
     def close(self) -> None:
         """Free the connections; twice is harmless, any thread may call, and a fetch in another thread ends.
 
-        In a forked child it does nothing: the connections are the parent's.
+        In a signal handler that interrupts a call of this consumer it returns at once, a thread does the work, and the
+        interrupted call ends. In a forked child it does nothing: the connections are the parent's.
         """
         if self._process.is_elsewhere:
             return
+        if is_inside(self):
+            # what the signal interrupted may hold locks, and goes on only when this returns
+            threading.Thread(target=self._free, name=f"{_CLIENT}-close").start()
+            return
+        self._free()
+
+    def _free(self) -> None:
         self._closed.set()
         with ExitStack() as closing:
             # the last one first; an error of one leaves none of the others open
@@ -244,6 +253,7 @@ class SimpleConsumer:
         self._process.check()
         if self._closed.is_set():
             raise ConsumerClosedError
+        refuse_inside(self)
         if not self._started:
             for warning in self._warnings:
                 logger.warning("%s", warning)

@@ -27,10 +27,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
-from legacy_consumer.closing import Inside
-from legacy_consumer.errors import ConsumerTimeoutError, NotAssignedError, StreamInUseError
+from legacy_consumer.errors import CallInProgressError, ConsumerTimeoutError, NotAssignedError, StreamInUseError
 from legacy_consumer.fetcher import Fetcher, Message
 from legacy_consumer.hand import Chunk, Hand, Ledger, Life
+from legacy_consumer.interrupted_calls import is_inside
 from legacy_consumer.message_batch import MessageBatch
 from legacy_consumer.portions import ListPortion
 from legacy_consumer.progress import Committed, PartitionProgress, Progress
@@ -118,7 +118,6 @@ class GatedStream:
         self._gate: list[object] = []
         self._pauses: frozenset[Pause] = frozenset()
         self._ended = False
-        self._inside = Inside()
         self._user: threading.Thread | None = None
         self._rival: threading.Thread | None = None
         self.fetch_errors = 0
@@ -366,20 +365,15 @@ class GatedStream:
                 self._note(hand, hand.pulled() if self._at_next else hand.given())
 
     def in_hand_s(self) -> float:
-        """How long the user has had what is in hand, as far as looks at it tell; 0 if nothing is. From any thread."""
-        with self._lock:
-            hand = self._ledger.hand
-            now = self._clock.monotonic()
-            return now - hand.idle_since(now) if hand is not None and hand.pulled() else 0.0
+        """How long the user has had what is in hand, as far as looks at it tell; 0 if nothing is. Takes no lock."""
+        hand = self._ledger.hand
+        now = self._clock.monotonic()
+        return now - hand.idle_since(now) if hand is not None and hand.pulled() else 0.0
 
     def is_held_by(self, holder: object) -> bool:
         """Whether this is who took what is in hand."""
         hand = self._ledger.hand
         return hand is not None and hand.holder == holder
-
-    def is_inside(self) -> bool:
-        """Whether the calling thread waits for messages here: it is a signal handler that asks. Takes no lock."""
-        return self._inside.depth > 0
 
     def let_go(self) -> None:
         """Wait no longer for what is in hand, and do not count it as consumed: its user is the one who waits."""
@@ -431,13 +425,14 @@ class GatedStream:
     ) -> Hand | None:
         """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
         me = threading.current_thread()
-        with self._inside:
-            try:
-                self._enter(me)
-                return self._next_hand(most, timeout, whole=whole, as_columns=as_columns)
-            finally:
-                if self._user is me:
-                    self._user = None
+        if self._user is me and is_inside(self):
+            raise CallInProgressError
+        try:
+            self._enter(me)
+            return self._next_hand(most, timeout, whole=whole, as_columns=as_columns)
+        finally:
+            if self._user is me:
+                self._user = None
 
     def _enter(self, me: threading.Thread) -> None:
         with self._lock:
@@ -495,7 +490,8 @@ class GatedStream:
             return None
         # there to be emptied before the look at what would have emptied it
         self._gate, messages = taken
-        return None if self._interrupted else messages
+        # a signal handler that took messages meanwhile has undone the interruption, and left another hand
+        return None if self._interrupted or hand is not self._ledger.hand else messages
 
     def come_back(self) -> None:
         """What was in hand is consumed, for its user is back or says so; what was not handed out of it waits again."""

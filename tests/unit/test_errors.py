@@ -84,6 +84,7 @@ SAMPLES = [
     consumer.NotJoinedError(),
     consumer.ForkedConsumerError(),
     consumer.StreamInUseError("worker-1"),
+    consumer.CallInProgressError(),
     consumer.KafkaError("broker at fault"),
     consumer.ProduceError("t", 1, 2, "timed out"),
     consumer.BrokersUnavailableError("no broker is registered"),
