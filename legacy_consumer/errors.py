@@ -17,6 +17,7 @@ LegacyConsumerError (zk_layout.errors)
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
       CorruptRecordsError           what lies in the log is not what Kafka writes
+    CorruptSegmentError             a stored log segment is damaged from some byte on
     MalformedResponseError          retriable; a broker's answer is not what the protocol says
     ProduceError                    some records were not acknowledged
     OffsetOutOfRangeError           the position lies outside the log
@@ -227,6 +228,19 @@ class CorruptRecordsError(FetchError):
             f"{self.partition}: the records at offset {self.offset} are corrupt: {self.reason}; look at the segment "
             "on the brokers, or set the position behind it"
         )
+
+
+class CorruptSegmentError(KafkaError):
+    """A stored segment is not sound from this byte on; what lies before it is."""
+
+    def __init__(self, name: str, position: int, reason: str) -> None:
+        super().__init__(name, position, reason)
+        self.name = name
+        self.position = position
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.name}: damaged at byte {self.position}: {self.reason}"
 
 
 class OffsetOutOfRangeError(KafkaError):

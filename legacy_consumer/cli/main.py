@@ -43,6 +43,7 @@ _COMMANDS = {
     "embedded": Place("legacy_consumer.cli.embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
     "exporter": Place("legacy_consumer.cli.exporter", "exporter", "Serve all groups' lag to Prometheus."),
     "groups": Place("legacy_consumer.cli.groups", "groups", "Look at groups, check them, delete them."),
+    "log": Place("legacy_consumer.cli.log", "log", "Look into log segments, without a broker."),
     "migrate": Place("legacy_consumer.cli.migrate", "migrate", "Move a group's offsets into Kafka, and back."),
     "node": Place("legacy_consumer.cli.node", "node", "Be one server of a real cluster, as in a container."),
     "offsets": Place("legacy_consumer.cli.offsets", "offsets", "Reset, copy, save and restore groups' offsets."),

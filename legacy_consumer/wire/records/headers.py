@@ -13,7 +13,7 @@ def parse_headers(data: bytes) -> HeaderList:
     """
     if not data:
         return []
-    count, at = _varint(data, 0)
+    count, at = read_varint(data, 0)
     # a header has two bytes at least
     if not 0 <= count <= len(data) // 2:
         msg = f"{count} headers in {len(data)} bytes"
@@ -33,7 +33,7 @@ def parse_headers(data: bytes) -> HeaderList:
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
-    length, at = _varint(data, at)
+    length, at = read_varint(data, at)
     if length == -1:
         return None, at
     if not 0 <= length <= len(data) - at:
@@ -42,7 +42,7 @@ def _bytes(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at : at + length], at + length
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """(number, where it ends): 7 bits a byte, lowest first, zigzag, at most 32 bits in 5 bytes."""
     value = 0
     for shift in range(0, 35, 7):
