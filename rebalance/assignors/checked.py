@@ -17,6 +17,7 @@ from rebalance.assignors.seam import (
     MemberAssignment,
     RebalanceProtocol,
     Subscriptions,
+    given,
     sorted_subscriptions,
 )
 from rebalance.errors import AssignorFailedError
@@ -52,12 +53,15 @@ def divide_group(
 
 
 def keep_shares(
-    cluster: Cluster, subscriptions: Subscriptions, previous: Mapping[str, Sequence[TopicPartition]]
+    protocol: RebalanceProtocol,
+    cluster: Cluster,
+    subscriptions: Subscriptions,
+    previous: Mapping[str, Sequence[TopicPartition]],
 ) -> GroupAssignment:
     """An assignment without an assignor: each member that stays keeps what it had.
 
     What nobody has, because its member left or the topic grew, goes to the subscriber with the smallest share, the
-    first of those as Java sorts text.
+    first of those as Java sorts text; in a cooperative group not as long as another member says that it has it.
     """
     asked = sorted_subscriptions(subscriptions)
     shares: dict[str, list[TopicPartition]] = {member: [] for member in asked}
@@ -70,7 +74,8 @@ def keep_shares(
     for partition in sorted(_to_divide(cluster, asked) - kept):
         takers = [member for member, subscription in asked.items() if partition.topic in subscription.topics]
         shares[min(takers, key=lambda member: len(shares[member]))].append(partition)
-    return {member: MemberAssignment(tuple(sorted(share))) for member, share in shares.items()}
+    assignment = given(shares)
+    return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
 
 
 def _to_divide(cluster: Cluster, subscriptions: Subscriptions) -> set[TopicPartition]:

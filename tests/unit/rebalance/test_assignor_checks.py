@@ -121,14 +121,21 @@ def test_an_assignor_is_given_sorted_inputs():
 def test_nobody_loses_a_share_where_an_assignor_fails():
     cluster = Cluster.of_counts({"t": 5})
     previous = {"m1": tps("t/0", "t/3"), "m2": tps("t/1"), "gone": tps("t/2")}
-    assert holders(keep_shares(cluster, TWO, previous)) == {
+    assert holders(keep_shares(Protocol.EAGER, cluster, TWO, previous)) == {
         "t/0": "m1", "t/3": "m1", "t/1": "m2", "t/2": "m2", "t/4": "m1",
     }  # fmt: skip
 
 
 def test_what_two_members_had_or_what_is_gone_is_kept_once_or_not_at_all():
     previous = {"m1": tps("t/0", "t/9", "u/0"), "m2": tps("t/0", "t/1")}
-    assert holders(keep_shares(CLUSTER, TWO, previous)) == {"t/0": "m1", "t/1": "m2", "t/2": "m1"}
+    assert holders(keep_shares(Protocol.EAGER, CLUSTER, TWO, previous)) == {"t/0": "m1", "t/1": "m2", "t/2": "m1"}
+
+
+def test_a_cooperative_group_without_an_assignor_gives_nothing_to_two():
+    told = {"m1": Subscription(("t",)), "m2": Subscription(("t",), owned=tps("t/0", "t/1"), generation=3)}
+    previous = {"m2": tps("t/0")}
+    assert holders(keep_shares(Protocol.COOPERATIVE, CLUSTER, told, previous)) == {"t/0": "m2", "t/2": "m1"}
+    assert holders(keep_shares(Protocol.EAGER, CLUSTER, told, previous)) == {"t/0": "m2", "t/1": "m1", "t/2": "m1"}
 
 
 def test_huge_user_data_are_refused_with_the_members_name():
