@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,11 @@ from legacy_consumer.admin.offset_files import OffsetFormat, Offsets, Unreadable
 from legacy_consumer.admin.whole_files import create_whole
 
 _TRIES = 100
+
+
+def how_to_put_back(file: Path) -> str:
+    """The command, as it can be pasted into a shell; where the cluster is has to be added."""
+    return f"`{shlex.join(['legacy-consumer', 'offsets', 'import', '--', str(file)])}`"
 
 
 def write_backup(folder: Path, group: str, offsets: Offsets, *, now_s: float | None = None) -> Path:

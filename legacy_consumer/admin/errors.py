@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from legacy_consumer.admin.findings import shell_command
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
@@ -213,9 +214,10 @@ class OpenMigrationError(ChangeError):
         self.phase = phase
 
     def __str__(self) -> str:
+        finish, rollback = (shell_command(self.group, "migrate", verb) for verb in ("finish", "rollback"))
         return (
             f"nothing was deleted: the migration of group {self.group!r} is open ({self.phase}), and its way back "
-            "would go too; `legacy-consumer migrate finish` (with --delete) or `migrate rollback` closes it"
+            f"would go too; {finish} (with --delete) or {rollback} closes it"
         )
 
 

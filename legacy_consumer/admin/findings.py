@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -47,6 +48,12 @@ def some(things: Iterable[str], between: str = ", ") -> str:
     """A few of them, for a line."""
     names = list(things)
     return between.join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def shell_command(group: str, *words: str) -> str:
+    """A command about a group as it can be pasted into a shell; where the cluster is has to be added."""
+    typed = about_group(group, *words)
+    return f"`{shlex.join(['legacy-consumer', *typed[0]])}`" if typed else f"`legacy-consumer {' '.join(words)}`"
 
 
 def about_group(group: str, *words: str) -> tuple[tuple[str, ...], ...]:

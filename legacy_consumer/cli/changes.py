@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
-from legacy_consumer.admin.backups import write_backups
+from legacy_consumer.admin.backups import how_to_put_back, write_backups
 from legacy_consumer.admin.group_acls import read_group_acls
 from legacy_consumer.admin.live_resets import write_live
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
@@ -190,7 +190,7 @@ def _back_up(store: ZkStore, done: _Done, folder: Path, name: str, plans: Sequen
     unreadable = {plan.group: plan.unreadable for plan in plans}
     acls = read_group_acls(store, [plan.group for plan in plans])
     done.backup = write_backups(folder, name, {plan.group: plan.backup for plan in plans}, unreadable, acls=acls)
-    say_error(f"Backup: {done.backup} (legacy-consumer offsets import puts it back)")
+    say_error(f"Backup: {done.backup} ({how_to_put_back(done.backup)} puts it back)")
 
 
 def _show(plans: Sequence[OffsetPlan]) -> None:

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import click
 
+from legacy_consumer.admin.findings import shell_command
 from legacy_consumer.admin.migration import Action, Direction, MigrationPlan, MigrationRecord, Outcome, Verification
+from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.tables import Cell, Column, duration, number, print_table, say, say_error
 
 _MOVES = (
@@ -86,10 +88,11 @@ def say_outcome(group: str, direction: Direction, outcome: Outcome) -> None:
     say(f"{many} partition{'' if many == 1 else 's'} of group {group} written to {direction.target}.", "bold")
     if outcome.passed:
         say(f"{len(outcome.passed)} were left as they are: somebody else had moved on meanwhile.")
+    verify = shell_command(group, "migrate", "verify")
     if outcome.waiting:
-        say(f"{outcome.waiting} are left to the members that own them: `legacy-consumer migrate verify` tells when.")
+        say(f"{outcome.waiting} are left to the members that own them: {verify} tells when.")
     if outcome.left_out:
-        say(f"{outcome.left_out} blocked ones were left out: `legacy-consumer migrate verify` names them.", "yellow")
+        say(f"Left out, because blocked: {count(outcome.left_out, 'partition')}; {verify} names them.", "yellow")
     say(f"The migration is {outcome.phase.value}; the offsets of both sides before are in {outcome.backup}.")
 
 

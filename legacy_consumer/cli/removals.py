@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from legacy_consumer.admin.backups import write_backups
+from legacy_consumer.admin.backups import how_to_put_back, write_backups
 from legacy_consumer.admin.deletion import delete_tree
 from legacy_consumer.admin.errors import GroupChangedError, GroupHeldError
 from legacy_consumer.admin.group_acls import GroupAcls, read_group_acls
@@ -37,7 +37,7 @@ def delete_all(
         offsets, unreadable = _offsets(use, topic)
         acls = read_group_acls(store, [one.group for one in use])
         file = write_backups(backup_dir, name, offsets, unreadable, acls=acls)
-        say_error(f"Backup: {file} (legacy-consumer offsets import puts it back)")
+        say_error(f"Backup: {file} ({how_to_put_back(file)} puts it back)")
         _say_unreadable(unreadable)
     gone: list[GroupUse] = []
     left: list[str] = []

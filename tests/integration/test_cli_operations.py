@@ -312,7 +312,7 @@ def test_a_backup_is_said_and_puts_everything_back(cluster, store, stopped, tmp_
     before = offsets_of(store, stopped)
     done = run_program("offsets", "reset", stopped, "--to-latest", "--execute", "--backup-dir", tmp_path, *cluster)
     [file] = tmp_path.iterdir()
-    assert done.err == f"Backup: {file} (legacy-consumer offsets import puts it back)\n"
+    assert done.err == f"Backup: {file} (`legacy-consumer offsets import -- {file}` puts it back)\n"
     assert file.name.startswith(f"{stopped}-offsets-")
     assert set(offsets_of(store, stopped).values()) == {20}
     back = run_program("offsets", "import", file, "--execute", "--no-backup", *cluster)

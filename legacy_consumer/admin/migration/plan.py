@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from legacy_consumer.admin.findings import shell_command
 from legacy_consumer.admin.migration.picture import Look, PartitionLook
 from legacy_consumer.admin.migration.record import MigrationRecord, Phase
 from zk_layout.model import TopicPartition
@@ -97,7 +98,7 @@ class MigrationPlan:
 def make_plan(look: Look, direction: Direction, choices: Choices | None = None) -> MigrationPlan:
     """Decide what to do with each partition, and whether it may be done now."""
     choices = choices or Choices()
-    moves = tuple(_decide(one, direction, choices, look.record) for one in look.partitions)
+    moves = tuple(_decide(look.group, one, direction, choices, look.record) for one in look.partitions)
     return MigrationPlan(
         look.group,
         direction,
@@ -109,16 +110,21 @@ def make_plan(look: Look, direction: Direction, choices: Choices | None = None) 
     )
 
 
-def _decide(one: PartitionLook, direction: Direction, choices: Choices, record: MigrationRecord | None) -> Move:
+def _decide(
+    group: str, one: PartitionLook, direction: Direction, choices: Choices, record: MigrationRecord | None
+) -> Move:
     to_kafka = direction is Direction.TO_KAFKA
     source, target = (one.zookeeper, one.kafka) if to_kafka else (one.kafka, one.zookeeper)
 
     def move(action: Action, reason: str, offset: int | None = None) -> Move:
         return Move(one.tp, one.zookeeper.offset, one.kafka.offset, action, offset, reason)
 
+    def reset(target: str) -> str:
+        return shell_command(group, "offsets", "reset", f"--topic={one.tp.topic}:{one.tp.partition}", target)
+
     left_out = None if record is None else record.left_out.get(one.tp)
     if one.problem is not None:
-        return move(Action.BLOCKED, f"{one.problem}; mend it with `legacy-consumer offsets reset`")
+        return move(Action.BLOCKED, f"{one.problem}; {reset('--to-earliest')}, or another target, mends it")
     if not one.topic_exists:
         return move(Action.SKIP, "the topic does not exist any more")
     if left_out is not None and not to_kafka:
@@ -151,7 +157,7 @@ def _decide(one: PartitionLook, direction: Direction, choices: Choices, record: 
         return move(
             Action.BLOCKED,
             f"the migration is rolled back already, and ZooKeeper's offset was moved since: {wanted} in Kafka would "
-            "undo that; set it with `legacy-consumer offsets reset` if it is right",
+            f"undo that; if it is right, {reset(f'--to-offset={wanted}')} sets it",
         )
     if target.outlived is not None:
         reason = f"{reason + '; ' if reason else ''}{direction.target}'s {target.outlived} is of an earlier topic"
@@ -190,6 +196,8 @@ def _refusals(look: Look, direction: Direction, choices: Choices, moves: Iterabl
 
 
 def _notes(look: Look, direction: Direction, moves: Iterable[Move]) -> Iterable[str]:
+    if look.record is not None and look.record.phase is Phase.FINISHED:
+        return
     if look.record is not None and look.record.phase in {Phase.APPLYING, Phase.ROLLING_BACK}:
         yield f"the last step, {look.record.phase.value}, did not come to its end: this one goes on from there"
     if direction is Direction.TO_KAFKA and any(move.action is Action.WRITE for move in moves):
@@ -197,7 +205,7 @@ def _notes(look: Look, direction: Direction, moves: Iterable[Move]) -> Iterable[
             "start the newer consumers soon: brokers forget the offsets of a group without members after "
             "offsets.retention.minutes, by default a day before Kafka 2.0 and a week from 2.0 on"
         )
-        yield "the way back stays open until `legacy-consumer migrate finish`"
+        yield f"the way back stays open until {shell_command(look.group, 'migrate', 'finish')}"
 
 
 def counted(many: int, what: str) -> str:

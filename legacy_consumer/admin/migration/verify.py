@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from legacy_consumer.admin.findings import shell_command
 from legacy_consumer.admin.migration.picture import Look
 from legacy_consumer.admin.migration.plan import Action, Choices, Direction, Move, counted, make_plan
 from legacy_consumer.admin.migration.record import Phase
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,12 @@ def _findings(
     stands: tuple[MemberStand, ...],
 ) -> Iterable[Finding]:
     if phase is None:
-        yield Finding(True, "no migration was begun: `legacy-consumer migrate apply`")
+        yield Finding(True, f"no migration was begun: {shell_command(look.group, 'migrate', 'apply')}")
     elif phase in {Phase.APPLYING, Phase.ROLLING_BACK}:
         yield Finding(True, f"a step, {phase.value}, did not come to its end: give the same command again")
     elif phase is Phase.ROLLED_BACK:
-        yield Finding(True, "it was rolled back: ZooKeeper's offsets count; `migrate apply` begins anew")
+        anew = shell_command(look.group, "migrate", "apply")
+        yield Finding(True, f"it was rolled back: ZooKeeper's offsets count; {anew} begins anew")
     if stands and look.kafka_members:
         yield Finding(
             True,
@@ -94,7 +99,7 @@ def _findings(
             True,
             f"{counted(len(behind), 'partition')} behind in Kafka, {behind[0].tp} at "
             f"{'nothing' if behind[0].kafka is None else behind[0].kafka} instead of {behind[0].offset}: "
-            f"{_mend_behind(phase, stands, behind[0])}",
+            f"{_mend_behind(look.group, phase, stands, behind)}",
         )
     for stand in stands:
         if stand.in_kafka < stand.partitions:
@@ -110,15 +115,25 @@ def _findings(
             f"{counted(len(stands), 'member')} in ZooKeeper: stop them all before the first newer consumer starts",
         )
     if phase in {Phase.APPLIED, Phase.ROLLING, Phase.ROLLED_BACK}:
-        yield Finding(False, "the way back is open: `legacy-consumer migrate rollback`")
+        yield Finding(False, f"the way back is open: {shell_command(look.group, 'migrate', 'rollback')}")
 
 
-def _mend_behind(phase: Phase | None, stands: tuple[MemberStand, ...], first: Move) -> str:
+def _mend_behind(group: str, phase: Phase | None, stands: tuple[MemberStand, ...], behind: Sequence[Move]) -> str:
     if phase is Phase.FINISHED:
-        return (
-            "the brokers forgot it, and ZooKeeper has the only copy; write it with `kafka-consumer-groups "
-            f"--reset-offsets --topic {first.tp.topic}:{first.tp.partition} --to-offset {first.offset}`"
-        )
+        written = [
+            shlex.join(
+                [
+                    *("kafka-consumer-groups", "--bootstrap-server", "HOST:PORT", f"--group={group}"),
+                    *("--reset-offsets", f"--topic={move.tp.topic}:{move.tp.partition}"),
+                    *(f"--to-offset={move.offset}", "--execute"),
+                ]
+            )
+            for move in behind[:_SHOWN]
+        ]
+        more = f" and so on for {len(behind) - _SHOWN} more" if len(behind) > _SHOWN else ""
+        commands = ", ".join(f"`{command}`" for command in written)
+        return f"the brokers forgot it, and ZooKeeper has the only copy; write it with {commands}{more}"
     if stands:
-        return "see the members below; what nobody owns is written by `migrate apply --rolling`"
-    return "`legacy-consumer migrate apply` again"
+        rolling = shell_command(group, "migrate", "apply", "--rolling")
+        return f"see the members below; what nobody owns is written by {rolling}"
+    return f"{shell_command(group, 'migrate', 'apply')} again"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import BROKER, MemoryCluster
 from zk_layout.model import TopicPartition
 
+OF_0_9 = BROKER.replace('"version":1', '"version":2,"endpoints":["PLAINTEXT://h:9092"]')
 ODD_NAMES = ("bill\u200bing", "a:b", "line\u2028separator", "-dash", "it's", "\u202egnp", "=1+1", "日本")
 
 
@@ -30,6 +33,13 @@ def cluster(monkeypatch):
 
 def offsets(cluster, group):
     return {path: data for path, data in cluster.tree(f"/consumers/{group}").items() if "/offsets/" in path and data}
+
+
+def standing(cluster, group):
+    """As offsets, also of a group that is gone."""
+    return {
+        path: data for path, data in cluster.tree().items() if path.startswith(f"/consumers/{group}/offsets/") and data
+    }
 
 
 def only_file(folder):
@@ -87,8 +97,7 @@ def test_an_offset_of_an_earlier_topic_is_written_as_the_zero_that_it_means(clus
     cluster.put("/brokers/topics/another", "")
     cluster.drop("another")
     cluster.topic("again", (0, 50))
-    of_0_9 = BROKER.replace('"version":1', '"version":2,"endpoints":["PLAINTEXT://h:9092"]')
-    cluster.store.set_data("/brokers/ids/0", of_0_9.encode())
+    cluster.store.set_data("/brokers/ids/0", OF_0_9.encode())
     kafka = FakeGroupOffsets()
     monkeypatch.setattr(migrate, "open_group_offsets", lambda config, store: kafka)
     monkeypatch.setattr(migrate, "read_kafka_members", lambda *_: ())
@@ -100,6 +109,64 @@ def test_an_offset_of_an_earlier_topic_is_written_as_the_zero_that_it_means(clus
         return
     [written] = read_offsets(Path(only_file(tmp_path)).read_text(encoding="utf-8"), "f").groups.values()
     assert written == {TopicPartition("again", 0): 0}
+
+
+def advised(text):
+    """The words of each command in backticks, without the program's name."""
+    return [shlex.split(one)[1:] for one in re.findall(r"`(legacy-consumer [^`]*)`", text)]
+
+
+@pytest.mark.parametrize("group", ["g", "-g", "it's", "$(rm x)"])
+@pytest.mark.parametrize("command", ["delete", "reset"])
+def test_the_command_beside_a_backup_puts_it_back_as_it_is_pasted(cluster, tmp_path, monkeypatch, group, command):
+    monkeypatch.chdir(tmp_path)
+    cluster.commit(group, "t", 5, 7)
+    cluster.commit("other", "t", 9)
+    before = standing(cluster, group)
+    words = ["groups", "delete"] if command == "delete" else ["offsets", "reset", "--to-earliest"]
+    done = cluster.run(*words, "--execute", "--", group)
+    [put_back] = advised(done.err)
+    assert standing(cluster, group) != before
+    assert cluster.run(*put_back).code == 0
+    assert standing(cluster, group) != before, "it was only shown"
+    end = put_back.index("--")
+    assert cluster.run(*put_back[:end], "--execute", "--no-backup", *put_back[end:]).code == 0
+    assert standing(cluster, group) == before
+    assert offsets(cluster, "other") == {"/consumers/other/offsets/t/0": b"9"}
+
+
+@pytest.mark.parametrize("group", ["g", "-g"])
+def test_what_a_migration_advises_can_be_pasted_and_shows_what_it_would_do(cluster, tmp_path, monkeypatch, group):
+    cluster.store.set_data("/brokers/ids/0", OF_0_9.encode())
+    kafka = FakeGroupOffsets()
+    monkeypatch.setattr(migrate, "open_group_offsets", lambda config, store: kafka)
+    monkeypatch.setattr(migrate, "read_kafka_members", lambda *_: ())
+    cluster.put(f"/consumers/{group}/offsets/t/0", " 7")
+    cluster.commit(group, "t", None, 5)
+    backup = str(tmp_path / "b")
+    texts = [
+        cluster.run("migrate", "verify", "--", group).out,
+        cluster.run("migrate", "apply", "--skip-blocked", "--execute", "--backup", backup, "--", group).out,
+        cluster.run("migrate", "verify", "--", group).out,
+        cluster.run("groups", "delete", "--execute", "--", group).err,
+    ]
+    commands = [words for text in texts for words in advised(text)]
+    assert {tuple(words[:2]) for words in commands} == {
+        ("migrate", "apply"),
+        ("migrate", "finish"),
+        ("migrate", "verify"),
+        ("migrate", "rollback"),
+        ("offsets", "reset"),
+    }
+    before = cluster.tree()
+    for words in commands:
+        assert words[-2:] == ["--", group]
+        assert cluster.run(*words).code in {0, 1}, words
+        assert cluster.tree() == before, words
+    [reset] = {tuple(words) for words in commands if words[0] == "offsets"}
+    assert cluster.run(*reset[:-2], "--execute", "--no-backup", *reset[-2:]).code == 0
+    changed = {path for path, data in cluster.tree().items() if before.get(path) != data}
+    assert changed == {f"/consumers/{group}/offsets/t/0"}
 
 
 def test_an_import_can_be_narrowed_to_a_topic(cluster, tmp_path):

@@ -220,7 +220,7 @@ def test_a_topic_that_is_gone_is_skipped(world):
 @pytest.mark.parametrize(
     ("break_it", "reason"),
     [
-        (lambda world: world.set(0, b"12x"), "mend it with"),
+        (lambda world: world.set(0, b"12x"), "mends it"),
         (lambda world: world.set(0, 101), "lies 1 beyond the end of the log"),
         (lambda world: world.put_in_kafka(101), "Kafka's lies beyond the end"),
         (lambda world: world.logs.without.add(TPS[0]), "no broker tells where its log begins"),
