@@ -137,6 +137,7 @@ def test_the_command_beside_a_backup_puts_it_back_as_it_is_pasted(cluster, tmp_p
 
 @pytest.mark.parametrize("group", ["g", "-g"])
 def test_what_a_migration_advises_can_be_pasted_and_shows_what_it_would_do(cluster, tmp_path, monkeypatch, group):
+    monkeypatch.chdir(tmp_path)
     cluster.store.set_data("/brokers/ids/0", OF_0_9.encode())
     kafka = FakeGroupOffsets()
     monkeypatch.setattr(migrate, "open_group_offsets", lambda config, store: kafka)
