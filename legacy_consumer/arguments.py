@@ -5,7 +5,10 @@ A value that looks right is not guessed at: 3.7 is no offset, True is no number 
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Collection, Mapping
+from typing import SupportsIndex
 
 from legacy_consumer.admin.topic_partitions import is_topic_name
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
@@ -17,6 +20,8 @@ from zk_layout.model import TopicPartition
 
 _LARGEST_OFFSET = 2**63 - 1
 _LARGEST_PARTITION = 2**31 - 1
+_LONGEST_S = 1e6
+"""What stands for ever in waits that cannot be for ever: eleven days."""
 _HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
 _OPTIONAL_HOOKS = ("on_partitions_lost", "starting_offsets")
 
@@ -34,9 +39,14 @@ def check_topic_counts(topic_counts: object) -> None:
     if not isinstance(topic_counts, Mapping):
         raise ConfigError("topic_counts", topic_counts, "must be {topic: number of streams}")
     for topic, count in topic_counts.items():
-        if not (isinstance(topic, str) and is_topic_name(topic)):
-            raise ConfigError("topic", repr(topic), "is no name of a topic: letters, digits, '.', '_' and '-'")
+        check_topic(topic)
         check_count(count, f"streams of topic {topic}")
+
+
+def check_topic(topic: object) -> None:
+    """Raises: ConfigError for what is no name of a topic."""
+    if not (isinstance(topic, str) and is_topic_name(topic)):
+        raise ConfigError("topic", repr(topic), "is no name of a topic: letters, digits, '.', '_' and '-'")
 
 
 def check_count(count: object, what: str) -> None:
@@ -47,10 +57,40 @@ def check_count(count: object, what: str) -> None:
         raise ConfigError(what, count, "must be at least 1")
 
 
+def checked_number(number: object, what: str, least: int = 1) -> int:
+    """A whole number that a user gives, numpy's too. Raises: TypeError, ValueError for another."""
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        msg = f"{what} must be a whole number, not {number!r}"
+        raise TypeError(msg)
+    count = operator.index(number)
+    if not least <= count <= _LARGEST_OFFSET:
+        msg = f"{what} must be at least {least} and fit into 64 bits, not {count}"
+        raise ValueError(msg)
+    return count
+
+
+def checked_seconds(timeout: object) -> float:
+    """The seconds that a user gives for waiting; math.inf is as good as for ever. Raises: TypeError, ValueError."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        msg = f"timeout must be a number of seconds, not {timeout!r}"
+        raise TypeError(msg)
+    if math.isnan(timeout) or timeout < 0:
+        msg = f"timeout must be 0 s or more, not {timeout}"
+        raise ValueError(msg)
+    return float(min(timeout, _LONGEST_S))
+
+
 def check_filter(topic_filter: object) -> None:
     """Raises: ConfigError for what is no filter."""
     if not isinstance(topic_filter, TopicFilter):
         raise ConfigError("topic_filter", repr(topic_filter), "must be a Whitelist or a Blacklist")
+
+
+def check_function(function: object, what: str) -> None:
+    """Raises: TypeError for what cannot be called."""
+    if not callable(function):
+        msg = f"{what} must be a function, not {function!r}"
+        raise TypeError(msg)
 
 
 def check_listener(listener: object) -> None:
@@ -73,6 +113,13 @@ def check_offsets(offsets: object) -> None:
         if not is_position(offset) or offset < 0:
             msg = f"{tp}: {offset!r} is no offset to commit: give the next one to read, a whole number from 0 on"
             raise OffsetError(msg)
+
+
+def check_offset(tp: TopicPartition, offset: object) -> None:
+    """Raises: OffsetError for what is no offset. A negative one is: it lies outside of every log."""
+    if not isinstance(offset, int) or isinstance(offset, bool) or offset > _LARGEST_OFFSET:
+        msg = f"{tp}: {offset!r} is no offset: give a whole number of 64 bits"
+        raise OffsetError(msg)
 
 
 def is_position(offset: object) -> bool:

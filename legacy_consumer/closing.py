@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 from collections.abc import Callable, Sequence
 
 logger = logging.getLogger(__name__)
-
-_LONGEST_S = 1e6
-"""What stands for ever in waits that cannot be for ever: eleven days."""
-
-
-def leaving_time(timeout: object) -> float:
-    """The seconds that a user gives for leaving. Raises: TypeError, ValueError for what is no time."""
-    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
-        msg = f"timeout must be a number of seconds or None, not {timeout!r}"
-        raise TypeError(msg)
-    if math.isnan(timeout) or timeout < 0:
-        msg = f"timeout must be 0 s or more, not {timeout}"
-        raise ValueError(msg)
-    return float(min(timeout, _LONGEST_S))
 
 
 class Closing:

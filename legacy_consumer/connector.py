@@ -21,14 +21,16 @@ from legacy_consumer.arguments import (
     check_config,
     check_count,
     check_filter,
+    check_function,
     check_listener,
     check_offsets,
     check_partition,
     check_partitions,
     check_position,
     check_topic_counts,
+    checked_seconds,
 )
-from legacy_consumer.closing import Closing, leaving_time
+from legacy_consumer.closing import Closing
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.consumer_id import make_consumer_id
@@ -410,6 +412,7 @@ class ConsumerConnector:
 
     def at_shutdown(self, close: Callable[[], None]) -> None:
         """Have close called once when this member has left; at once if it has left already."""
+        check_function(close, "close")
         with self._lock:
             if not self._left:
                 self._closers.append(close)
@@ -417,8 +420,14 @@ class ConsumerConnector:
         close()
 
     def wait_until(self, reached: Callable[[Status], bool], timeout: float) -> bool:
-        """Wait up to timeout seconds until the status is as wanted; True if it is."""
-        return self._coordinator is not None and self._coordinator.wait_until(reached, timeout)
+        """Wait up to timeout seconds until the status is as wanted; True if it is. False at once before it has joined.
+
+        reached: looks at a status, on this thread; what it raises is raised. Raises: TypeError, ValueError for what is
+        no function or no time.
+        """
+        check_function(reached, "reached")
+        timeout_s = checked_seconds(timeout)
+        return self._coordinator is not None and self._coordinator.wait_until(reached, timeout_s)
 
     # Leaving.
 
@@ -449,7 +458,9 @@ class ConsumerConnector:
         """
         if self._process.is_elsewhere:
             return
-        timeout_s = self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else leaving_time(timeout)
+        timeout_s = (
+            self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else checked_seconds(timeout)
+        )
         self._closed = True
         if is_inside(self, *self._streams.all()):
             # what the signal interrupted may hold locks, and goes on only when this returns

@@ -20,7 +20,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from types import TracebackType
 
-from legacy_consumer.arguments import check_config
+from legacy_consumer.arguments import (
+    check_config,
+    check_offset,
+    check_partition,
+    check_topic,
+    checked_number,
+    checked_seconds,
+)
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.errors import (
@@ -125,8 +132,9 @@ class SimpleConsumer:
     def partitions(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of a topic with their leaders and replicas, by ZooKeeper, in order.
 
-        Raises: NoSuchTopicError, ZooKeeperError, MalformedZnodeError.
+        Raises: ConfigError for what is no topic; NoSuchTopicError, ZooKeeperError, MalformedZnodeError.
         """
+        check_topic(topic)
         self._start()
         assignment = self._assignment(topic)
         partitions = [TopicPartition(topic, number) for number in sorted(assignment.partitions)]
@@ -153,12 +161,13 @@ class SimpleConsumer:
         last written to by then, or of the log. There the messages that follow may be older than the time, none that
         came since is left out.
 
-        Raises: NoSuchTopicError, NoSuchPartitionError; FetchError for a time in a topic of message format 0 on a newer
+        Raises: OffsetError for what is no partition, TypeError and ValueError for what is no time or number;
+        NoSuchTopicError, NoSuchPartitionError; FetchError for a time in a topic of message format 0 on a newer
         broker; BrokersUnavailableError if no leader answers in 10 s, MissingListenerError, ZooKeeperError.
         """
-        if max_offsets < 1 or time_ms < EARLIEST:
-            msg = f"max_offsets={max_offsets} must be at least 1, time_ms={time_ms} a time, EARLIEST or LATEST"
-            raise ValueError(msg)
+        check_partition(tp)
+        time_ms = checked_number(time_ms, "time_ms (LATEST=-1, EARLIEST=-2)", EARLIEST)
+        checked_number(max_offsets, "max_offsets")
         self._start()
         self._check_partition(tp)
         if time_ms in (EARLIEST, LATEST):
@@ -185,13 +194,15 @@ class SimpleConsumer:
         Offsets ascend and may leave gaps, in compacted topics for one: go on at the last message's offset + 1, which
         costs no new request to the leader while messages are there. An offset in a gap stands for the next message.
 
-        Raises: OffsetOutOfRangeError with the log's range, nothing is reset; NoSuchTopicError, NoSuchPartitionError;
+        Raises: OffsetError for what is no partition or no offset, TypeError and ValueError for what is no number or no
+        time; OffsetOutOfRangeError with the log's range, nothing is reset; NoSuchTopicError, NoSuchPartitionError;
         FetchError; BrokersUnavailableError (retriable) when nothing came and the partition has no leader;
         BrokerRefusedError, MissingListenerError, ZooKeeperError.
         """
-        if max_messages < 1:
-            msg = f"max_messages must be at least 1, not {max_messages}"
-            raise ValueError(msg)
+        check_partition(tp)
+        check_offset(tp, offset)
+        max_messages = checked_number(max_messages, "max_messages")
+        timeout = checked_seconds(timeout)
         self._start()
         if (tp, offset) != (self._assigned, self._position):
             self._check_partition(tp)

@@ -18,14 +18,13 @@ partition in hand, the consuming thread must come back once; then they count as 
 
 from __future__ import annotations
 
-import math
-import operator
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
+from legacy_consumer.arguments import checked_number, checked_seconds
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
 from legacy_consumer.errors import CallInProgressError, ConsumerTimeoutError, NotAssignedError, StreamInUseError
 from legacy_consumer.fetcher import Fetcher, Message
@@ -162,7 +161,7 @@ class GatedStream:
 
     def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
         """See KafkaStream."""
-        return self._wholes(_checked_count(max_messages), _checked_timeout(timeout), _own_messages, as_columns=False)
+        return self._checked_wholes(max_messages, timeout, _own_messages, as_columns=False)
 
     def arrow_batches(
         self,
@@ -177,7 +176,15 @@ class GatedStream:
         def make(chunk: Chunk) -> pa.RecordBatch:
             return record_batch(chunk.columns(), wanted)
 
-        return self._wholes(_checked_count(max_messages), _checked_timeout(timeout), make, as_columns=True)
+        return self._checked_wholes(max_messages, timeout, make, as_columns=True)
+
+    def _checked_wholes(
+        self, most: int, timeout: float | None, make: Callable[[Chunk], Handed], *, as_columns: bool
+    ) -> Iterator[Handed]:
+        # at the call, not when the first one is asked for
+        count = checked_number(most, "max_messages")
+        patience = None if timeout is None else checked_seconds(timeout)
+        return self._wholes(count, patience, make, as_columns=as_columns)
 
     def _wholes(
         self, most: int, timeout: float | None, make: Callable[[Chunk], Handed], *, as_columns: bool
@@ -599,22 +606,3 @@ def _own_messages(chunk: Chunk) -> Sequence[Message]:
     """For the user to keep and to change."""
     messages = chunk.messages
     return MessageBatch(messages if isinstance(messages, LazyMessages) else list(messages))
-
-
-def _checked_count(max_messages: int) -> int:
-    try:
-        count = operator.index(max_messages)
-    except TypeError:
-        msg = f"max_messages must be a whole number, not {max_messages!r}"
-        raise TypeError(msg) from None
-    if count < 1:
-        msg = f"max_messages must be at least 1, not {count}"
-        raise ValueError(msg)
-    return count
-
-
-def _checked_timeout(timeout: object) -> float | None:
-    if timeout is not None and (not isinstance(timeout, int | float) or math.isnan(timeout)):
-        msg = f"timeout must be a number of seconds or None, not {timeout!r}"
-        raise TypeError(msg)
-    return timeout

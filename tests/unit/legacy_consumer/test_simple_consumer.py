@@ -154,7 +154,7 @@ def test_the_ends_are_one_offset_however_many_are_asked_for(world):
 
 @pytest.mark.parametrize("arguments", [(TP, LATEST, 0), (TP, -3)])
 def test_questions_about_offsets_that_make_no_sense_are_refused(world, arguments):
-    with pytest.raises(ValueError, match="max_offsets"):
+    with pytest.raises(ValueError, match="must be at least"):
         world.consumer.offsets_before(*arguments)
 
 

@@ -180,7 +180,10 @@ def test_columns_that_can_be_read_once_are_read_once(rig):
         ((0,), ValueError),
         ((-1,), ValueError),
         ((1, "5"), TypeError),
-        ((1, float("nan")), TypeError),
+        ((True,), TypeError),
+        ((1, True), TypeError),
+        ((1, float("nan")), ValueError),
+        ((1, -1), ValueError),
     ],
 )
 def test_arguments_are_judged_at_the_call_and_nothing_is_taken(rig, way, arguments, error):

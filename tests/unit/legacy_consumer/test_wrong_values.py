@@ -16,6 +16,7 @@ from legacy_consumer.errors import (
     NotAssignedError,
     NotJoinedError,
     OffsetError,
+    OffsetOutOfRangeError,
 )
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from zk_layout.codecs import encode_topic
@@ -29,6 +30,10 @@ NO_OFFSETS = [-1, -(10**30), 2**63, 3.7, 2.0, math.nan, "5", b"5", None, True, [
 NO_POSITIONS = [-3, -(10**30), 2**63, 3.7, 2.0, math.nan, "5", b"5", None, True, [5]]
 NO_LISTS = ["t", b"t", P0, 7, None, P0.partition, iter([P0])]
 NO_TOPICS = ["", ".", "..", "a/b", "/", "ü", "a b", "a\n", "a\0", 7, None, b"t"]
+NO_TIMES = [
+    *((value, TypeError) for value in (None, "1", b"", True, [], 1j)),
+    *((value, ValueError) for value in (-1, -0.5, math.nan, -math.inf)),
+]
 NO_PARTITIONS = [-1, 2**31, None, "0", 1.0, True]
 
 
@@ -102,7 +107,14 @@ BEFORE = {
     "log ends": (NotJoinedError, lambda c: c.log_ends([P0])),
     **{name: (NotJoinedError, call) for name, call in POSITIONS.items()},
 }
+WAITING = {
+    **{f"waits for {v!r}": (TypeError, lambda c, v=v: c.wait_until(v, 1)) for v in (None, True, "STABLE", 7, [print])},
+    **{f"waits {v!r} s": (error, lambda c, v=v: c.wait_until(lambda _: True, v)) for v, error in NO_TIMES},
+    **{f"at shutdown={v!r}": (TypeError, lambda c, v=v: c.at_shutdown(v)) for v in (None, "close", 7)},
+}
+BEFORE |= WAITING
 DURING = {
+    **WAITING,
     **{f"offset={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({P0: v})) for v in NO_OFFSETS},
     **{f"topic={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({TopicPartition(v, 0): 1})) for v in NO_TOPICS},
     **{
@@ -212,6 +224,76 @@ def test_what_is_harmless_after_it_has_left_does_nothing(closed):
     assert called == [1]
     assert closed.counters.commits == 0
     assert closed.status.owned == {}
+
+
+@pytest.mark.parametrize("timeout", [0, 0.0, 5, math.inf, 10**30])
+def test_any_time_will_do_to_wait_for_what_is_so_already(joined, timeout):
+    _, connector = joined
+    assert connector.wait_until(lambda status: P0 in status.owned, timeout)
+
+
+# The other consumer
+
+
+READING = {
+    **{f"topic={v!r}": (ConfigError, lambda c, v=v: c.partitions(v)) for v in NO_TOPICS},
+    "unknown topic": (NoSuchTopicError, lambda c: c.partitions("nope")),
+    "fetch of an unknown topic": (NoSuchTopicError, lambda c: c.fetch(TopicPartition("nope", 0), 0)),
+    "fetch of an unknown partition": (NoSuchPartitionError, lambda c: c.fetch(TopicPartition("t", 99), 0)),
+    **{
+        f"fetch of {v!r}": (OffsetError, lambda c, v=v: c.fetch(v, 0))
+        for v in (*(TopicPartition("t", v) for v in NO_PARTITIONS), *(TopicPartition(v, 0) for v in NO_TOPICS), "t")
+    },
+    **{
+        f"offset={v!r}": (OffsetError, lambda c, v=v: c.fetch(P0, v))
+        for v in (3.7, 2.0, math.nan, "5", b"5", None, True, [5], 2**63)
+    },
+    **{f"negative offset={v!r}": (OffsetOutOfRangeError, lambda c, v=v: c.fetch(P0, v)) for v in (-1, -2, -(10**30))},
+    **{
+        f"max_messages={v!r}": ((TypeError, ValueError), lambda c, v=v: c.fetch(P0, 0, v))
+        for v in (*NO_COUNTS, 2**63, math.nan)
+    },
+    **{f"waits {v!r} s": (error, lambda c, v=v: c.fetch(P0, 0, 1, v)) for v, error in NO_TIMES},
+    **{
+        f"offsets before of {v!r}": (OffsetError, lambda c, v=v: c.offsets_before(v, -1))
+        for v in (*(TopicPartition("t", v) for v in NO_PARTITIONS), None, "t", ("t", 0))
+    },
+    **{
+        f"time={v!r}": ((TypeError, ValueError), lambda c, v=v: c.offsets_before(P0, v))
+        for v in (-3, 2**63, 1.5, "0", None, True, math.nan)
+    },
+    **{f"max_offsets={v!r}": ((TypeError, ValueError), lambda c, v=v: c.offsets_before(P0, -1, v)) for v in NO_COUNTS},
+}
+
+
+@pytest.fixture(scope="module")
+def reading():
+    world = World()
+    fetchers = FakeFetchers(world.kafka)
+    with SimpleConsumer(
+        store=MemoryStore(world.zookeeper),
+        fetcher=fetchers.fetcher(),
+        log_offsets=fetchers,
+        zookeeper_connect="memory",
+    ) as consumer:
+        yield world, consumer
+        assert [message.offset() for message in consumer.fetch(P0, 1)] == [1, 2], "it does its work all the same"
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_simple_consumer_refuses_it_as_clearly(reading, name):
+    refuses(*reading, *READING[name])
+
+
+@pytest.mark.parametrize(
+    "call", [lambda c: c.partitions("t"), lambda c: c.fetch(P0, 0), lambda c: c.offsets_before(P0, -1)]
+)
+def test_a_simple_consumer_that_was_closed_says_so(call):
+    consumer = SimpleConsumer(store=MemoryStore(MemoryZooKeeper()), zookeeper_connect="memory")
+    consumer.close()
+    consumer.close()
+    with pytest.raises(ConsumerClosedError, match="was shut down"):
+        call(consumer)
 
 
 @pytest.mark.parametrize("config", ["consumer.properties", {"group.id": "g"}, 7, b"x", object()])
