@@ -27,8 +27,8 @@ _SIZE = ("size", "")
 _Node = tuple[str, str]
 _Arc = tuple[_Node, _Node, int]
 
-_MOST_ARCS = 20_000_000
-"""Looked at in one division, some seconds' work. What is uneven then stays so: a group must not wait for ever."""
+_MOST_ARCS = 2_000_000
+"""Looked at in one division, a second's work or two. What is uneven then stays so: a group must not wait for ever."""
 
 
 class Evener:
@@ -59,17 +59,18 @@ class Evener:
         }
 
     def share_out(self) -> None:
-        """Owners keep what they have; the rest goes to the smallest share, topics with few subscribers first."""
+        """Owners keep an even share; the rest goes to the smallest share, topics with few subscribers first."""
+        most = -(-sum(map(len, self._partitions.values())) // len(self._members))
         waiting = []
         for topic in sorted(self._partitions, key=lambda topic: (len(self._subscribers[topic]), topic)):
             for partition in self._partitions[topic]:
                 owner = self._owners.get(partition)
-                if owner is None:
+                if owner is None or self._size[owner] >= most:
                     waiting.append(partition)
                 else:
                     self._put(owner, partition)
         for partition in waiting:
-            self._put(self._smallest(partition.topic), partition)
+            self._put(self._smallest(partition.topic, self._owners.get(partition)), partition)
 
     def level(self) -> None:
         """Move partitions one by one from the largest share that can give to the smallest that can take."""
@@ -104,8 +105,9 @@ class Evener:
             if some:
                 yield topic, self._smallest(topic)
 
-    def _smallest(self, topic: str) -> str:
-        return min(self._subscribers[topic], key=self._size.__getitem__)
+    def _smallest(self, topic: str, owner: str | None = None) -> str:
+        """The subscriber with the smallest share; of several the owner."""
+        return min(self._subscribers[topic], key=lambda member: (self._size[member], member != owner))
 
     def _put(self, member: str, partition: TopicPartition) -> None:
         some = self._held[member].setdefault(partition.topic, [])

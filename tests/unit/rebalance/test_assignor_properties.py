@@ -16,7 +16,7 @@ from tests.support.assignor_cases import divide, holders, unevenness
 from zk_layout.model import TopicPartition
 
 EVERY = pytest.mark.parametrize("strategy", list(STRATEGIES))
-SOME = settings(max_examples=40)
+SOME = settings(max_examples=25)
 TOPICS = ("s", "t", "u")
 MEMBERS = ("a", "b", "c", "d")
 
