@@ -86,10 +86,11 @@ def _replace(turn: Turn, group: Group, request: JoinGroup, member_id: str) -> No
     dismiss(turn, group, old, Code.FENCED_INSTANCE_ID)
     turn.forget_session(group, old.member_id)
     member = group.replace(old, member_id)
-    unchanged = member.protocols == request.protocols
+    metadata = member.metadata(group.protocol)
     _take_over(group, member, request)
     turn.keep_alive(group, member)
-    if group.state is GroupState.STABLE and unchanged:
+    unchanged = member.metadata(group.protocol) == metadata
+    if group.state is GroupState.STABLE and unchanged and group.choose_protocol() == group.protocol:
         # named the leader, it would assign anew; so a former self is named, and it asks for what is assigned
         answer = generation_answer(group, member)
         leads = former_leader == old.member_id
