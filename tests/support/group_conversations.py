@@ -595,7 +595,7 @@ IN_BOTH = (
 ONLY_OLD = (three_at_once, one_by_one, all_leave, protocols_that_do_not_fit, protocol_that_most_like_best)
 ONLY_NEW = (
     ids_are_given_first, an_id_that_was_given_leaves, static_member_starts_again,
-    static_member_starts_again_while_completing, 
+    static_member_starts_again_while_completing,
     members_leave_together, static_member_is_removed_by_its_instance,
 )  # fmt: skip
 CONVERSATIONS = {
