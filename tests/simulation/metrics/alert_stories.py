@@ -12,7 +12,7 @@ TP = TopicPartition("t", 0)
 
 
 def healthy(judges):
-    """Twelve members: six start, six join, all are restarted one by one, and ZooKeeper and the brokers have outages."""
+    """Twelve members: six start, six join, each is restarted; ZooKeeper, the network and the brokers fail for 15 s."""
     scene = _scene(judges, members=6, partitions=24)
     _pass(scene, 10)
     for _ in range(6):
@@ -29,6 +29,13 @@ def healthy(judges):
     scene.run(15, step=2.5, scrape_every=EVERY_S)
     scene.thaw_zookeeper()
     _pass(scene, 10)
+    # so long that all sessions end
+    for member in scene.members:
+        scene.cut_from_zookeeper(member.store)
+    scene.run(15, step=2.5, scrape_every=EVERY_S)
+    for member in scene.members:
+        scene.heal(member.store)
+    _pass(scene, 10)
     scene.brokers.dead |= {0, 1, 2}
     scene.run(15, step=2.5, scrape_every=EVERY_S)
     scene.brokers.dead.clear()
@@ -36,12 +43,15 @@ def healthy(judges):
 
 
 def caught_up(commits_every_s):
-    """A member that keeps up, whose commits come somewhat sooner after each refresh of the exporter, or later."""
+    """A member that keeps up while more and more is written; its commits drift against the exporter's refreshes."""
 
     def story(judges):
         scene = Scene({"t": 3}, judges=judges, rate=3.0, auto_commit_interval_ms=commits_every_s * 1000)
         scene.join()
-        return scene.run(90 * 60, scrape_every=EVERY_S)
+        for _ in range(90):
+            scene.run(60, scrape_every=EVERY_S)
+            scene.rate *= 1.01
+        return scene
 
     return story
 

@@ -15,7 +15,7 @@ from legacy_consumer.metrics.health import STUCK_AFTER_S
 from legacy_consumer.metrics.lag_sample import ANSWER_S, MAX_AGE_S
 from rebalance.counters import BUCKETS_S
 from rebalance.machine import Phase
-from tests.simulation.metrics.scene import NOTICE_S, SESSION_S
+from tests.simulation.metrics.scene import NOTICE_S, SESSION_S, counting_offset
 
 LEASE_S = SESSION_S * 0.95
 P = "legacy_consumer_"
@@ -232,8 +232,8 @@ class Comparison:
             if lags[tp] is not None:
                 put(f"{PARTITION}lag", lags[tp], **where)
             if tp in read.offsets:
-                if counting(read, tp) is not None:
-                    put(f"{PARTITION}committed_offset", counting(read, tp), **where)
+                if counting_offset(read.offsets, read.topics, tp) is not None:
+                    put(f"{PARTITION}committed_offset", counting_offset(read.offsets, read.topics, tp), **where)
                 put(f"{PARTITION}committed_timestamp_seconds", read.offsets[tp][1], **where)
             put(f"{PARTITION}owned", owned[tp], **where)
             if tp not in consumed:
@@ -255,20 +255,12 @@ class Comparison:
         put(f"{GROUP}verdict", 1, group="g", verdict=_worst(verdicts))
 
 
-def counting(read, tp):
-    """The committed offset, unless it was for an earlier topic of the name."""
-    offset, at = read.offsets.get(tp, (None, 0.0))
-    if offset is None or (tp.topic in read.topics and at < read.topics[tp.topic][1]):
-        return None
-    return offset
-
-
 def true_lag(read, ends, tp):
     """How many messages a member would still read; None if nobody can tell."""
     if tp not in ends:
         return None
     begin, end = read.begins[tp], ends[tp]
-    offset = counting(read, tp)
+    offset = counting_offset(read.offsets, read.topics, tp)
     if offset is None:
         # of an earlier topic: all there is. Never committed: auto.offset.reset decides, unless there is nothing
         return end - begin if tp in read.offsets or begin == end else None
@@ -281,7 +273,7 @@ def true_lag(read, ends, tp):
 
 def allowed_verdicts(read, ends, tp, lag, *, owned):
     """What may be said of a partition; ok never of one that is not known."""
-    offset = counting(read, tp)
+    offset = counting_offset(read.offsets, read.topics, tp)
     if offset is None and tp in read.offsets:
         return {"error"}
     if tp not in ends:

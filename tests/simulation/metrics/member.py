@@ -159,6 +159,12 @@ class Member:
             counts.setdefault(tp.topic, 0)
         self.moves += 1
 
+    def note_topic_made_anew(self, topic):
+        """Before it has heard that the former one was deleted: it keeps what it owns of it, and begins anew."""
+        for tp in [tp for tp in self.lives if tp.topic == topic]:
+            self.lives[tp] = next(_lives)
+            self.consumed[tp] = self.counted_from[tp] = None
+
     def note_released(self, tp):
         """It has deleted an owner znode of its own."""
         self.lives.pop(tp, None)

@@ -67,16 +67,16 @@ class Look:
     """What was true at one moment.
 
     ids: {registered member: the topics it subscribes to, None if nobody can read it}. owners: {partition: the id in its
-    owner znode}. offsets: {partition: (what is committed, when)}; of a topic that is gone as well. topics: {topic: (its
-    partitions, when it was created)}. folders: topics for which the group has a folder. begins, ends: of the logs.
-    seen: the partitions whose broker answers the exporter.
+    owner znode}. offsets: {partition: (what is committed, when, its zxid)}; of a topic that is gone as well. topics:
+    {topic: (its partitions, the zxid of its creation)}. folders: topics for which the group has a folder. begins, ends:
+    of the logs. seen: the partitions whose broker answers the exporter.
     """
 
     at: float
     ids: dict[str, frozenset[str] | None] = field(default_factory=dict)
     owners: dict[TopicPartition, str] = field(default_factory=dict)
-    offsets: dict[TopicPartition, tuple[int, float]] = field(default_factory=dict)
-    topics: dict[str, tuple[int, float]] = field(default_factory=dict)
+    offsets: dict[TopicPartition, tuple[int, float, int]] = field(default_factory=dict)
+    topics: dict[str, tuple[int, int]] = field(default_factory=dict)
     folders: frozenset[str] = frozenset()
     begins: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -96,6 +96,12 @@ class Look:
         """The partitions whose ends the exporter asks for: all that exist of topics the group has to do with."""
         topics = self.consumed_topics | self.folders & self.topics.keys()
         return {TopicPartition(topic, n) for topic in topics for n in range(self.topics[topic][0])}
+
+
+def counting_offset(offsets, topics, tp):
+    """What is committed, unless it was for an earlier topic of the name; see Look."""
+    offset, _, zxid = offsets.get(tp, (None, 0.0, 0))
+    return None if tp.topic in topics and zxid < topics[tp.topic][1] else offset
 
 
 class Scene:
@@ -157,10 +163,12 @@ class Scene:
     # What happens in it.
 
     def create_topic(self, topic, partitions):
-        self.topics[topic] = (partitions, self.clock.now)
         self.brokers.create(topic, partitions)
         data = encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
         self.admin.create(f"/brokers/topics/{topic}", data, make_parents=True)
+        self.topics[topic] = (partitions, self.zookeeper.tree.zxid)
+        for member in self.members:
+            member.note_topic_made_anew(topic)
 
     def delete_topic(self, topic):
         del self.topics[topic]
@@ -318,12 +326,11 @@ class Scene:
             if member is not None:
                 member.note_committed(what, more[0])
             self._folders.add(what.topic)
-            self.offsets[what] = (more[0], self.clock.now)
+            self.offsets[what] = (more[0], self.clock.now, self.zookeeper.tree.zxid)
 
     def counting_offset(self, tp):
         """What is committed, unless it was for an earlier topic of the name."""
-        offset, at = self.offsets.get(tp, (None, 0.0))
-        return offset if offset is not None and tp.topic in self.topics and at >= self.topics[tp.topic][1] else None
+        return counting_offset(self.offsets, self.topics, tp) if tp.topic in self.topics else None
 
     # The exporter, and Prometheus.
 

@@ -58,6 +58,26 @@ def test_an_offset_outside_the_log_is_no_lag_of_0_nor_one_of_messages_that_are_g
         scene.run(60)
 
 
+def test_a_topic_that_all_members_left_is_in_no_sum(scene):
+    scene.create_topic("old", 2)
+    scene.leave(scene.join())
+    scene.join(["t"])
+    scene.run(60)
+    member = scene.join()
+    scene.run(100)
+    scene.leave(member)
+    scene.run(100)
+    assert scene.read.folders == {"t", "old"}
+    assert scene.read.consumed_topics == {"t"}
+
+
+def test_an_owner_that_is_no_member_owns_nothing(scene):
+    scene.admin.create("/consumers/g/owners/t/0", b"g_gone-0", make_parents=True)
+    scene.admin.ensure_path("/consumers/g/ids")
+    scene.run(60)
+    assert scene.read.owners == {TP: "g_gone"}
+
+
 def test_a_wrong_metric_is_found(scene):
     member = scene.join()
     scene.run(60)
