@@ -74,7 +74,7 @@ def test_an_assignor_that_fails_is_told_of_in_one_line(answer, reason, protocol)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_a_partition_goes_only_to_who_subscribes():
+def test_a_partition_goes_only_to_a_subscriber():
     with pytest.raises(AssignorFailedError, match="gives t/1 to member m2, which does not subscribe to t"):
         divide_group(Says(ALL), Protocol.EAGER, CLUSTER, TWO | {"m2": Subscription(("u",))})
 

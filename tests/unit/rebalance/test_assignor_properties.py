@@ -121,7 +121,7 @@ def test_a_group_that_does_not_change_moves_nothing(strategy, group):
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
 @SOME
 @given(group=groups(members=("a", "b", "c", "d", "e")))
-def test_those_who_stay_keep_what_they_had_when_one_of_their_kind_leaves(strategy, group):
+def test_members_that_stay_keep_what_they_had_when_another_one_leaves(strategy, group):
     cluster, told = group
     subscriptions = {name: Subscription(TOPICS) for name in (*told, "leaver")}
     first = divide_group(make_assignor(strategy, {}), RebalanceProtocol.EAGER, cluster, subscriptions)
