@@ -54,7 +54,7 @@ def _status(address: tuple[str, int], timeout_s: float) -> str:
             link.sendall(b"srvr")
             while len(answer) < _LONGEST_ANSWER and (more := link.recv(1024)):
                 answer += more
-    except OSError:
+    except (OSError, ValueError, OverflowError):
         pass
     if b"not currently serving requests" in answer:
         return "it is ZooKeeper and serves nobody: too few servers of its ensemble reach each other, start the others"
@@ -68,6 +68,8 @@ def _try(address: tuple[str, int], timeout_s: float) -> str | None:
         socket.create_connection(address, timeout_s).close()
     except socket.gaierror as error:
         return f"the name is not known ({error.strerror})"
+    except (ValueError, OverflowError):  # a stranger may have written it into a broker's znode
+        return "no host can have such a name or port"
     except TimeoutError:
         return f"no answer within {timeout_s:g} s"
     except OSError as error:

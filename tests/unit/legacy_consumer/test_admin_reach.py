@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from legacy_consumer.admin.reach import tell_zookeeper, try_servers
+from legacy_consumer.admin.reach import tell_zookeeper, try_addresses, try_servers
 
 
 def test_each_server_is_tried_and_what_is_wrong_with_it_said():
@@ -18,6 +18,13 @@ def test_each_server_is_tried_and_what_is_wrong_with_it_said():
     assert list(found) == [there, away, "no-such-host.invalid"]
     assert (found[there], found[away]) == (None, "Connection refused")
     assert found["no-such-host.invalid"].startswith("the name is not known")
+
+
+@pytest.mark.parametrize("host", ["a\u202eb", "x" * 300, "a..b", "\ud800", "h\x00", ""])
+@pytest.mark.parametrize("port", [1, -1, 2**40])
+def test_an_address_that_no_host_can_have_is_one_where_nobody_listens(host, port):
+    """A stranger may register a broker at any."""
+    assert try_addresses([(host, port)], 5)[host, port]
 
 
 @pytest.mark.parametrize(
