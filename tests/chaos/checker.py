@@ -36,7 +36,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tests.chaos.history import Event
-from tests.chaos.lives import JVM, OPERATOR, PYTHON, UNSEEN, Delivery, Life, Story
+from tests.chaos.lives import JVM, OPERATOR, PYTHON, UNSEEN, CommitTry, Delivery, Life, Story
 from tests.chaos.settling import Flow
 
 
@@ -280,13 +280,19 @@ def _check_committed_ahead(story: Story, found: list[str]) -> dict:
         life = commit.life
         if life is None or commit.outcome != "committed":
             continue
-        reached = max((last + 1 for at, _, last in life.runs if at <= commit.at), default=0)
+        # on its way when somebody took the owner znode away, it tells of the life that was over when it was answered
+        own = [one for one in story.lives[commit.partition] if one is life or _is_earlier_of(commit, one)]
+        reached = max((last + 1 for one in own for at, _, last in one.runs if at <= commit.at), default=0)
         reached = max(reached, life.start or 0, *life.foreign, 0)
         if commit.offset > reached and not _follows(commit.offset, reached, story.acked[commit.partition]):
             found.append(
                 f"committed ahead: {commit.who} commits {commit.offset} of {commit.partition}, handed out to {reached}"
             )
     return {"commits": sum(commit.outcome == "committed" for commit in story.commits)}
+
+
+def _is_earlier_of(commit: CommitTry, life: Life) -> bool:
+    return life.who == commit.who and life.began <= commit.began < life.ended
 
 
 def _check_backwards(story: Story, found: list[str]) -> dict:

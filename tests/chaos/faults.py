@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 
 from legacy_consumer.embedded.waiting import wait_for
+from tests.chaos.stranger import Stranger, clear_up
 from tests.chaos.world import GROUP, SESSION_TIMEOUT_S, TOPIC, World, patiently
 from tests.support.jvm_member import between_looks
 from zk_layout.paths import OffsetPath
@@ -26,6 +27,8 @@ SLOW_S = 4.0
 POWER_OFF_S = 1.0
 BLINK_S = 1.2
 OPERATOR_WAITS_S = 3.0
+STRANGER_DEEDS = 25
+STRANGER_PAUSE_S = 0.15
 SKIPPED = 20
 """Messages of a partition without a consumer, for an operator to skip."""
 
@@ -254,6 +257,22 @@ def _write_offset(world, strike, partition, target):
     strike(f"{TOPIC}/{partition} {before} -> {offset}")
 
 
+def stranger_writes(world, random, strike):
+    """Somebody writes and deletes what the ACLs leave open, and goes; then an operator clears up."""
+    jvm = any(member.kind == "jvm" for member in world.members.values())
+    stranger = Stranger(world.servers.ensemble.connect, GROUP, TOPIC, random, jvm=jvm)
+    patiently(stranger.start)
+    strike("everybody" if jvm else "everybody, registrations and owners too")
+    try:
+        for _ in range(STRANGER_DEEDS):
+            stranger.act(world.partitions, world.observer.ids)
+            world.pause(STRANGER_PAUSE_S)
+    finally:
+        stranger.leave()
+    patiently(lambda: clear_up(world.observer.store, GROUP))
+    world.history.write("stranger", deeds=stranger.deeds)
+
+
 FAULTS = {
     fault.name: fault
     for fault in (
@@ -276,6 +295,7 @@ FAULTS = {
         Fault("brokers slow", "proxy", brokers_slow),
         Fault("operator rewinds", "offsets", operator_rewinds),
         Fault("operator skips", "offsets", operator_skips),
+        Fault("stranger writes", "stranger", stranger_writes, 2),
     )
 }
 
@@ -286,7 +306,7 @@ SHORT = (
     ("ZooKeeper silent", "operator rewinds"),
     ("no quorum",),
     ("more partitions", "Python member frozen"),
-    ("power cut",),
+    ("power cut", "stranger writes"),
 )
 """The fixed faults of the short run; who is hit is drawn from the seed."""
 

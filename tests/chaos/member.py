@@ -117,7 +117,8 @@ def _rows(batch):
 
 def consume(stream, how, history, connector):
     """Write down each message before the next one is asked for: what is not written down is not consumed."""
-    looks = stream._may_hand_out = Looks(stream._may_hand_out)
+    gated = stream._stream
+    looks = gated._may_hand_out = Looks(gated._may_hand_out)
     asked = time.monotonic()
     committed = asked
     working = threading.Event()

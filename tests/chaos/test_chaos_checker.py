@@ -266,6 +266,13 @@ def test_commit_beyond_what_was_handed_out_is_found():
     assert names_of(second_half(told, start=6, version=1).judged()) == ["committed ahead"]
 
 
+@pytest.mark.parametrize(("began", "names"), [(2.7, []), (2.82, ["committed ahead"])])
+def test_commit_on_its_way_while_a_stranger_takes_the_owner_znode_away_tells_of_the_life_before(began, names):
+    told = first_half().takes(2.6, "p1", 5, 6).gives_up(2.75, "p1", how="dropped").claims(2.8, "p1", 5, 0)
+    told.commits(2.85, "p1", 7, 1, began=began).takes(2.9, "p1", 5, 6).gives_up(3.0, "p1")
+    assert names_of(second_half(told, start=7, version=1).judged()) == names
+
+
 def test_offset_that_a_member_puts_back_is_found():
     told = first_half().gives_up(3.0, "p1").claims(5.0, "p2", 5, 0).takes(5.5, "p2", 5, 9)
     told.commits(5.6, "p2", 4, 1).commits(6.0, "p2", 10, 2).gives_up(7.0, "p2").final(8.0, 10)

@@ -23,6 +23,7 @@ from legacy_consumer.reset_requests import (
     encode_request,
     request_path,
 )
+from tests.fuzzing import hostile_json
 from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS
 from zk_layout.codecs import decode_offset, encode_offset
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, NotEmptyError, ZooKeeperError
@@ -88,6 +89,7 @@ class Others:
             (1 if self.hostile else 0, self.ask_as_a_stranger),
             (1 if self.hostile else 0, self.answer_as_a_stranger),
             (1 if self.hostile else 0, self.garble_offset),
+            (1 if self.hostile else 0, self.take_an_owner_away),
             (1 if self.deletes else 0, self.delete_offset),
             (1 if self.deletes else 0, self.delete_group),
             (1 if self.twins else 0, self.world.join_as_a_twin),
@@ -173,7 +175,14 @@ class Others:
         """As a registration or as a request, for good or as long as the stranger stays."""
         self._count += 1
         path = self.rng.choice((f"{IDS}/stranger{self._count}", f"{IDS}/stranger{self._count}", REQUEST))
-        self._write(path, self.rng.choice(HOSTILE))
+        self._write(path, self.rng.choice(HOSTILE) if self.rng.random() < 0.5 else hostile_json(self.rng))
+
+    def take_an_owner_away(self):
+        """From a member that lives, as anybody may who may delete in the folder."""
+        tp = self._some_partition()
+        path = f"{OWNERS}/{tp.topic}/{tp.partition}" if tp is not None else ""
+        if path and self.rng.random() < 0.5 and self._delete(path):
+            self.world.record("stranger", path, None, False)
 
     def ask_as_a_stranger(self):
         """A request like an operator's, which nobody ends."""
