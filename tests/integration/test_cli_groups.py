@@ -132,8 +132,9 @@ def test_describe_shows_owner_offset_end_and_lag_of_each_partition(kafka, billin
 def test_describe_shows_the_members_and_why_one_cannot_be_read(kafka, billing):
     lines = groups(kafka, "describe", "billing").stdout.splitlines()
     [heading] = [n for n, line in enumerate(lines) if line.startswith("MEMBER")]
-    assert lines[heading].split() == ["MEMBER", "CLIENT", "SUBSCRIPTION", "STREAMS", "PARTITIONS", "JOINED"]
-    assert lines[heading + 1].split()[:8] == [billing.consumer_id, "Kafka", "0.8.1+", "orders", "x", "2", "2", "3"]
+    assert lines[heading].split() == ["MEMBER", "CLIENT", "SUBSCRIPTION", "STREAMS", "PARTITIONS", "BROKERS", "JOINED"]
+    row = [billing.consumer_id, "Kafka", "0.8.1+", "orders", "x", "2", "2", "3", "1"]
+    assert lines[heading + 1].split()[:9] == row
     assert lines[heading + 2].split()[:5] == [GARBAGE, "unknown", "unreadable,", "see", "below"]
     notes = lines[heading + 4 :]
     assert notes[0] == "# the owner znode is not ephemeral: it blocks the partition until somebody deletes it"
@@ -185,6 +186,7 @@ def test_describe_as_data_says_the_same(kafka, billing):
         "registered_at_ms": 0,
         "kind": "Kafka 0.8.1+",
         "divides_by": ["range"],
+        "brokers": 1,
     }
     assert document["divides_by"] == ["range"]
     assert [(warning["code"], warning["consumer_ids"]) for warning in document["warnings"]] == [

@@ -264,7 +264,11 @@ def test_members_topics_and_brokers_are_shown(kafka, cluster, mixed, stopped):
     assert {"mixed", stopped} <= set(topics["orders"]["groups"])
     assert (topics["orders"]["no_leader"], topics["orders"]["under_replicated"]) == (0, 0)
     [broker] = json.loads(run_program("brokers", "--json", *cluster).out)
-    assert broker["is_controller"]
+    assert (broker["is_controller"], broker["controller_epoch"]) == (True, 1)
+    led = json.loads(run_program("topics", "orders", "--json", *cluster).out)
+    shown = [(one["leader"], one["leader_epoch"], one["replicas"], one["in_sync"], one["next_leader"]) for one in led]
+    assert shown == [(0, 0, [0], [0], None)] * 3
+    assert [member["brokers"] for member in members] == [1, 1]
     assert broker["endpoints"] == [f"PLAINTEXT://{kafka.bootstrap_servers}"]
     listed = list(
         csv.DictReader(io.StringIO(run_program("groups", "list", "--details", "--format", "csv", *cluster).out))
