@@ -79,18 +79,17 @@ def _add(turn: Turn, group: Group, request: JoinGroup, member_id: str) -> None:
 
 
 def _replace(turn: Turn, group: Group, request: JoinGroup, member_id: str) -> None:
-    """A static member has started again. If nothing else changes, it takes its old assignment without a rebalance."""
+    """A static member has started again. If the protocol stays, it takes its old assignment without a rebalance."""
     assert request.instance_id is not None
     old = group.members[group.static[request.instance_id]]
     former_leader = group.leader
     dismiss(turn, group, old, Code.FENCED_INSTANCE_ID)
     turn.forget_session(group, old.member_id)
     member = group.replace(old, member_id)
-    metadata = member.metadata(group.protocol)
     _take_over(group, member, request)
     turn.keep_alive(group, member)
-    unchanged = member.metadata(group.protocol) == metadata
-    if group.state is GroupState.STABLE and unchanged and group.choose_protocol() == group.protocol:
+    # as brokers do, even if the subscription is another one: a client whose assignment does not fit joins again
+    if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol:
         # named the leader, it would assign anew; so a former self is named, and it asks for what is assigned
         answer = generation_answer(group, member)
         leads = former_leader == old.member_id

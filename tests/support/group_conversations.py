@@ -539,6 +539,43 @@ def static_member_starts_again(p):
     p.answer("a")
 
 
+def static_follower_starts_again(p):
+    settle(p, "a")
+    p.join("b", instance_id="i")
+    p.join("a")
+    p.answer("a")
+    p.answer("b")
+    p.sync("a", "ab")
+    p.answer("a")
+    p.sync("b", instance_id="i")
+    p.answer("b")
+    p.ids.pop("b")
+    p.join("b", instance_id="i")
+    p.answer("b")
+    p.heartbeat("a")
+    p.sync("b", instance_id="i")
+    p.answer("b")
+    p.ids.pop("b")
+    p.join("b", instance_id="i", protocols=("range", "other"))
+    p.waits("b")
+    p.answer("b")
+    p.heartbeat("a")
+    p.sync("b", instance_id="i")
+    p.answer("b")
+
+
+def static_member_starts_again_with_another_subscription(p):
+    settle(p, "a", instance_id="i")
+    p.ids.pop("a")
+    p.join("a", instance_id="i", subscription=b"other topics")
+    p.answer("a")
+    p.sync("a", instance_id="i")
+    p.answer("a")
+    p.ids.pop("a")
+    p.join("a", instance_id="i", protocols=("other",))
+    p.answer("a")
+
+
 def static_member_starts_again_while_completing(p):
     settle(p, "a")
     p.join("b", instance_id="i")
@@ -594,8 +631,8 @@ IN_BOTH = (
 )  # fmt: skip
 ONLY_OLD = (three_at_once, one_by_one, all_leave, protocols_that_do_not_fit, protocol_that_most_like_best)
 ONLY_NEW = (
-    ids_are_given_first, an_id_that_was_given_leaves, static_member_starts_again,
-    static_member_starts_again_while_completing,
+    ids_are_given_first, an_id_that_was_given_leaves, static_member_starts_again, static_follower_starts_again,
+    static_member_starts_again_while_completing, static_member_starts_again_with_another_subscription,
     members_leave_together, static_member_is_removed_by_its_instance,
 )  # fmt: skip
 CONVERSATIONS = {

@@ -62,14 +62,12 @@ class Desk:
         self.now += ms
         self.take(self.coordinator.tick(self.now))
 
-    def join(
-        self, member_id="", protocols=("range",), protocol_type="consumer", session_ms=10_000, metadata=b"", **fields
-    ):
+    def join(self, member_id="", protocols=("range",), protocol_type="consumer", session_ms=10_000, **fields):
         return self.ask(
             JoinGroup,
             member_id=member_id,
             protocol_type=protocol_type,
-            protocols=tuple(Protocol(name, metadata) for name in protocols),
+            protocols=tuple(Protocol(name, b"") for name in protocols),
             session_timeout_ms=session_ms,
             rebalance_timeout_ms=30_000,
             **fields,
@@ -235,9 +233,9 @@ def test_a_static_member_that_starts_again_gets_its_assignment_without_a_rebalan
     assert desk.beat(again, instance_id="i") is Code.NONE
 
 
-def test_a_static_member_that_starts_again_with_another_subscription_makes_a_rebalance(desk):
-    a = desk.stable(instance_id="i")
-    again = desk.join(instance_id="i", metadata=b"other topics")
+def test_a_static_member_that_starts_again_and_changes_the_chosen_protocol_makes_a_rebalance(desk):
+    a = desk.stable(instance_id="i", protocols=("range", "sticky"))
+    again = desk.join(instance_id="i", protocols=("sticky", "range"))
     assert again.generation == a.generation + 1
     assert again.leader == again.member_id
 
