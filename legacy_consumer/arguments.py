@@ -122,6 +122,13 @@ def check_offset(tp: TopicPartition, offset: object) -> None:
         raise OffsetError(msg)
 
 
+def check_message(message: object) -> None:
+    """Raises: TypeError for what is no message."""
+    if not all(callable(getattr(message, name, None)) for name in ("topic", "partition", "offset")):
+        msg = f"give a message as the stream handed it out, one at a time, not {message!r:.100}"
+        raise TypeError(msg)
+
+
 def is_position(offset: object) -> bool:
     """Whether a partition can be read from there: an offset, EARLIEST or LATEST."""
     return isinstance(offset, int) and not isinstance(offset, bool) and EARLIEST <= offset <= _LARGEST_OFFSET

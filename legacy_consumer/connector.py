@@ -23,6 +23,7 @@ from legacy_consumer.arguments import (
     check_filter,
     check_function,
     check_listener,
+    check_message,
     check_offsets,
     check_partition,
     check_partitions,
@@ -44,7 +45,7 @@ from legacy_consumer.errors import (
     NotAssignedError,
     NotJoinedError,
 )
-from legacy_consumer.fetcher import FetcherFactory
+from legacy_consumer.fetcher import FetcherFactory, Message
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
 from legacy_consumer.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.kafka_stream import KafkaStream
@@ -81,7 +82,7 @@ from rebalance.precedence import precedence_in
 from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
 from rebalance.subscription import TopicFilter, subscribed_topics
-from zk_layout.errors import AuthenticationError, LegacyConsumerError, NoNodeError
+from zk_layout.errors import AuthenticationError, ConfigError, LegacyConsumerError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
 from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicPath, TopicsPath
@@ -258,6 +259,29 @@ class ConsumerConnector:
         check_offsets(offsets)
         self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
         return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
+
+    # Acknowledging.
+
+    def acknowledge(self, message: Message) -> bool:
+        """With delivery.rule=acknowledged: this message is done; from any thread, in any order.
+
+        Commits, auto commits too, write the offset of the first message that is not acknowledged. Partitions that are
+        to go, and shutdown(), wait up to drain.timeout.ms for the acknowledgement of what was handed out.
+
+        Returns: False if it is not waited for: it was acknowledged already, or handed out before a seek, or its
+        partition has gone, and its next owner delivers the message again.
+        Raises: TypeError for what is no message; ConfigError with another delivery.rule; NotJoinedError.
+        """
+        check_message(message)
+        if self._config.delivery_rule != "acknowledged":
+            what = "must be acknowledged, to acknowledge messages by name"
+            raise ConfigError("delivery.rule", self._config.delivery_rule, what)
+        self._check_has_joined()
+        tp = TopicPartition(message.topic(), message.partition())
+        try:
+            return self._delivery.stream_with(tp).acknowledge(tp, message.offset())
+        except NotAssignedError:
+            return False
 
     # Where partitions are read.
 
@@ -750,6 +774,7 @@ class ConsumerConnector:
             at_next=self._config.delivery_rule == "at_next",
             on_drained=partial(coordinator.post, Drained()),
             may_hand_out=self._may_hand_out,
+            acknowledged=self._config.delivery_rule == "acknowledged",
         )
 
     def _check_not_inside(self) -> None:

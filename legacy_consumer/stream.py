@@ -24,6 +24,7 @@ from enum import Enum
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
+from legacy_consumer.acknowledgements import Acknowledgements
 from legacy_consumer.arguments import checked_number, checked_seconds
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
 from legacy_consumer.errors import CallInProgressError, ConsumerTimeoutError, NotAssignedError, StreamInUseError
@@ -34,7 +35,7 @@ from legacy_consumer.message_batch import MessageBatch
 from legacy_consumer.portions import ListPortion
 from legacy_consumer.progress import Committed, PartitionProgress, Progress
 from rebalance.clock import Clock
-from zk_layout.errors import LegacyConsumerError
+from zk_layout.errors import ConfigError, LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -86,13 +87,19 @@ class GatedStream:
         on_drained: Callable[[], None],
         may_hand_out: Callable[[], bool] = lambda: True,
         holder: Callable[[], object] = this_thread,
+        acknowledged: bool = False,
     ) -> None:
-        """holder: a token of the caller, to which what it takes belongs until somebody comes back for more."""
+        """acknowledged: a message counts when it is acknowledged by name.
+
+        holder: a token of the caller, to which what it takes belongs until somebody comes back for more.
+        """
         self._fetcher = fetcher
         self._progress = progress
         self._clock = clock
         self._consumer_timeout_ms = consumer_timeout_ms
-        self._at_next = at_next
+        # what counts as soon as it is handed out; with acknowledgements it is waited for from then on
+        self._at_next = at_next or acknowledged
+        self._acknowledgements = Acknowledgements() if acknowledged else None
         self._on_drained = on_drained
         self._may_hand_out = may_hand_out
         self._holder = holder
@@ -170,6 +177,9 @@ class GatedStream:
         columns: Collection[str] = COLUMNS,
     ) -> Iterator[pa.RecordBatch]:
         """See KafkaStream."""
+        if self._acknowledgements is not None:
+            msg = "acknowledges messages, and Arrow batches have none: use batches(), or another delivery.rule"
+            raise ConfigError("delivery.rule", "acknowledged", msg)
         wanted = tuple(columns)
         check_columns(wanted)
 
@@ -298,6 +308,26 @@ class GatedStream:
             start = self._next(tp, self._known(tp), self._in_hand())
             return start if start >= 0 else None
 
+    def acknowledge(self, tp: TopicPartition, offset: int) -> bool:
+        """The message is done; False if it is not waited for. Raises: ConfigError with another delivery.rule."""
+        with self._lock:
+            if self._acknowledgements is None:
+                raise ConfigError(
+                    "delivery.rule", "at_least_once", "must be acknowledged to acknowledge messages by name"
+                )
+            known = self._progress.get(tp)
+            if known is None:
+                return False
+            # a loop that has not come back yet has handed it out
+            self.note_progress()
+            consumed = self._acknowledgements.acknowledge(tp, known.epoch, offset)
+            if consumed is None:
+                return False
+            self._progress.note_consumed({tp: consumed}, {tp: known.epoch})
+            self._is_drained_due |= tp not in self._wanted and not self._awaits_acknowledgement(tp)
+        self._tell_drained()
+        return True
+
     def _has(self, tp: TopicPartition) -> bool:
         life, known = self._lives.get(tp), self._progress.get(tp)
         return life is not None and known is not None and life.epoch == known.epoch
@@ -317,6 +347,10 @@ class GatedStream:
         hand = self._ledger.hand
         if hand is not None and tp in in_hand and hand.chunk.lives[tp].epoch == known.epoch:
             return in_hand[tp]
+        if self._acknowledgements is not None:
+            position = self._acknowledgements.position(tp, known.epoch)
+            if position is not None:
+                return position
         return self._lives[tp].start if known.consumed is None else known.consumed
 
     # Inside.
@@ -361,8 +395,19 @@ class GatedStream:
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Which of these stopped partitions have messages in hand."""
         with self._lock:
+            if self._acknowledgements is not None:
+                self.note_progress()
+                return frozenset(tp for tp in partitions if self._awaits_acknowledgement(tp))
             hand = self._ledger.hand
             return frozenset(hand.barred & set(partitions)) if hand is not None else frozenset()
+
+    def _awaits_acknowledgement(self, tp: TopicPartition) -> bool:
+        known = self._progress.get(tp)
+        return (
+            known is not None
+            and self._acknowledgements is not None
+            and self._acknowledgements.is_any_waiting(tp, known.epoch)
+        )
 
     def note_progress(self) -> None:
         """Tell Progress what was consumed so far."""
@@ -593,13 +638,22 @@ class GatedStream:
 
     def _note(self, hand: Hand, count: int) -> None:
         if count > hand.noted:
-            self._count_consumed(hand.chunk.offsets(hand.noted, count), hand.chunk.lives)
+            messages = hand.chunk.messages[hand.noted : count] if self._acknowledgements is not None else ()
+            self._count_consumed(hand.chunk.offsets(hand.noted, count), hand.chunk.lives, messages)
             hand.noted = count
 
     def _count_consumed(
-        self, offsets: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life], *, placed: bool = False
+        self,
+        offsets: Mapping[TopicPartition, int],
+        lives: Mapping[TopicPartition, Life],
+        messages: Sequence[Message] = (),
+        *,
+        placed: bool = False,
     ) -> None:
-        self._progress.note_consumed(offsets, {tp: lives[tp].epoch for tp in offsets if tp in lives}, placed=placed)
+        epochs = {tp: lives[tp].epoch for tp in offsets if tp in lives}
+        if self._acknowledgements is not None:
+            offsets = self._acknowledgements.hand_out(messages, offsets, epochs)
+        self._progress.note_consumed(offsets, epochs, placed=placed)
 
 
 def _own_messages(chunk: Chunk) -> Sequence[Message]:

@@ -142,8 +142,9 @@ _OFFSETS = (
     _word(
         "delivery.rule",
         "at_least_once",
-        ("at_least_once", "at_next"),
-        "a message counts as consumed when the next one is asked for, or, as in the JVM, when it is handed out",
+        ("at_least_once", "at_next", "acknowledged"),
+        "a message counts as consumed when the next one is asked for; or, as in the JVM, when it is handed out; or "
+        "when it is acknowledged by name, in any order",
     ),
     _word(
         "commit.conflict",

@@ -4,7 +4,7 @@ from legacy_consumer import ConsumerConnector, KafkaStream
 
 CONNECTOR = {
     *("create_message_streams", "create_message_streams_by_filter", "set_rebalance_listener"),
-    *("seek", "pause", "resume", "paused", "position", "committed", "lag"),
+    *("acknowledge", "seek", "pause", "resume", "paused", "position", "committed", "lag"),
     *("commit_offsets", "config", "fetcher_choice", "status", "progress", "vitals", "counters"),
     *("log_ends", "at_shutdown", "wait_until", "end_streams", "shutdown"),
 }

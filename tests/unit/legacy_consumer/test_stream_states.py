@@ -79,14 +79,47 @@ class Model:
         self.next[tp] = self.consumed[tp] = offset
 
 
+class AcknowledgedModel(Model):
+    """What counts is what was acknowledged, up to the first that was not; nothing is in hand but what was not."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = set()
+
+    def come_back(self):
+        pass
+
+    let_go = come_back
+
+    def hand_out(self, messages):
+        super().hand_out(messages)
+        self.waiting.update(self.hand)
+        self.count()
+
+    def acknowledge(self, tp, offset):
+        waited = (tp, offset, self.epochs.get(tp)) in self.waiting
+        self.waiting.discard((tp, offset, self.epochs.get(tp)))
+        self.count()
+        return waited
+
+    def count(self):
+        for tp, epoch in self.epochs.items():
+            waiting = [offset for of, offset, during in self.waiting if (of, during) == (tp, epoch)]
+            self.consumed[tp] = min(waiting, default=self.next[tp])
+
+    def in_hand(self):
+        return {tp for tp, _, epoch in self.waiting if self.epochs.get(tp) == epoch}
+
+
 class StreamMachine(RuleBasedStateMachine):
     """Rules are what users and coordinators do."""
 
     fetcher_class = FakeFetcher
+    acknowledged = False
 
     def __init__(self):
         super().__init__()
-        self.model = Model()
+        self.model = AcknowledgedModel() if self.acknowledged else Model()
         self.kafka = FakeKafka()
         self.fetcher = self.fetcher_class(self.kafka)
         poll = self.fetcher.poll
@@ -102,7 +135,11 @@ class StreamMachine(RuleBasedStateMachine):
             at_next=False,
             on_drained=lambda: setattr(self, "drained", True),
             may_hand_out=lambda: self.leased,
+            acknowledged=self.acknowledged,
         )
+        if self.acknowledged:
+            # there is nothing to acknowledge in Arrow's batches
+            self.stream.arrow_batches = self.stream.batches
         self.loops = {}
         for tp in TPS:
             self.produce(tp, 9)
@@ -269,6 +306,20 @@ class StreamMachine(RuleBasedStateMachine):
         self.stream.resume(Pause.USER)
         self.model.is_paused = False
 
+    @precondition(lambda self: self.acknowledged)
+    @rule(tp=partitions, offset=st.integers(0, 30), data=st.data())
+    def acknowledge(self, tp, offset, data):
+        """Most often something that waits, in any order."""
+        waiting = sorted((of, offset) for of, offset, _ in self.model.waiting)
+        if waiting and data.draw(st.booleans()):
+            tp, offset = data.draw(st.sampled_from(waiting))
+        self.drained = False
+        was_in_hand = self.model.in_hand()
+        assert self.stream.acknowledge(tp, offset) == self.model.acknowledge(tp, offset)
+        stopped = self.model.epochs.keys() - self.model.live
+        if tp in stopped & was_in_hand - self.model.in_hand():
+            assert self.drained, "the coordinator waits for it"
+
     # The brokers, the coordinator
 
     @rule(tp=partitions, count=sizes)
@@ -383,6 +434,18 @@ class ColumnStreamMachine(StreamMachine):
     fetcher_class = ColumnFetcher
 
 
+class AcknowledgedStreamMachine(StreamMachine):
+    """Messages count when they are acknowledged."""
+
+    acknowledged = True
+
+
+class AcknowledgedColumnsMachine(ColumnStreamMachine):
+    """And batches that are columns."""
+
+    acknowledged = True
+
+
 SETTINGS = settings(
     max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -390,3 +453,7 @@ TestStreamOfObjects = StreamMachine.TestCase
 TestStreamOfObjects.settings = SETTINGS
 TestStreamOfColumns = ColumnStreamMachine.TestCase
 TestStreamOfColumns.settings = SETTINGS
+TestAcknowledgements = AcknowledgedStreamMachine.TestCase
+TestAcknowledgements.settings = SETTINGS
+TestAcknowledgementsOfColumns = AcknowledgedColumnsMachine.TestCase
+TestAcknowledgementsOfColumns.settings = SETTINGS

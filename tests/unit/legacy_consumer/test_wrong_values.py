@@ -151,6 +151,7 @@ DURING = {
     },
     "seek in another's": (NotAssignedError, lambda c: c.seek(TopicPartition("t", 99), 0)),
     "position in another's": (NotAssignedError, lambda c: c.position(TopicPartition("t", 99))),
+    **{f"acknowledge {v!r}": (TypeError, lambda c, v=v: c.acknowledge(v)) for v in (None, 5, P0, [], "t/0", object)},
     "streams again": (MessageStreamsExistError, lambda c: c.create_message_streams({"t": 1})),
     "listener": (MessageStreamsExistError, lambda c: c.set_rebalance_listener(None)),
 }

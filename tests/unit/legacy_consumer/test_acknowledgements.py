@@ -1,0 +1,146 @@
+"""Whole connectors with delivery.rule=acknowledged: workers are done with messages in any order."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from legacy_consumer import ConfigError, ConsumerConnector, Phase
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
+
+P0 = TopicPartition("t", 0)
+LENGTH = 200
+
+
+class Cluster:
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.kafka = FakeKafka()
+        self.kafka.produce(P0, LENGTH)
+        self.admin = MemoryStore(self.zookeeper)
+        self.admin.start()
+        self.admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})), make_parents=True)
+        self.connectors = []
+
+    def join(self, **properties):
+        connector = ConsumerConnector(
+            store=MemoryStore(self.zookeeper),
+            fetchers=FakeFetchers(self.kafka),
+            zookeeper_connect="memory",
+            group_id="g",
+            **{
+                "delivery_rule": "acknowledged",
+                "auto_offset_reset": "smallest",
+                "auto_commit_enable": False,
+                "consumer_timeout_ms": 20_000,
+                "drain_timeout_ms": 20_000,
+                **properties,
+            },
+        )
+        self.connectors.append(connector)
+        return connector, connector.create_message_streams({"t": 1})["t"][0]
+
+    def committed(self):
+        path = "/consumers/g/offsets/t/0"
+        return int(self.admin.get_data(path).data) if self.admin.exists(path) else None
+
+
+@pytest.fixture
+def cluster():
+    cluster = Cluster()
+    yield cluster
+    for connector in cluster.connectors:
+        connector.shutdown(0.1)
+
+
+def test_what_is_committed_is_the_first_message_that_is_not_acknowledged(cluster):
+    connector, stream = cluster.join()
+    messages = [next(stream) for _ in range(6)]
+    for number, expected in [(2, 0), (1, 0), (0, 3), (5, 3), (4, 3), (3, 6)]:
+        assert connector.acknowledge(messages[number])
+        connector.commit_offsets()
+        assert (cluster.committed() or 0) == expected
+    assert not connector.acknowledge(messages[3]), "it is done already"
+    assert connector.position(P0) == 6
+
+
+def test_coming_back_and_committing_say_nothing_of_what_is_not_acknowledged(cluster):
+    connector, stream = cluster.join()
+    batches = stream.batches(10)
+    first, _ = next(batches), next(batches)
+    connector.commit_offsets()
+    assert (cluster.committed() or 0) == 0
+    for message in first:
+        connector.acknowledge(message)
+    connector.commit_offsets()
+    assert cluster.committed() == 10
+
+
+def test_a_message_that_a_loop_has_in_hand_can_be_acknowledged(cluster):
+    connector, stream = cluster.join()
+    for message in stream:
+        assert connector.acknowledge(message)
+        if message.offset() == 20:
+            break
+    connector.commit_offsets()
+    assert cluster.committed() == 21
+
+
+def test_what_was_not_acknowledged_comes_again_to_the_next_owner(cluster):
+    connector, stream = cluster.join(drain_timeout_ms=50)
+    messages = next(stream.batches(10))
+    for message in messages[:4] + messages[6:]:
+        connector.acknowledge(message)
+    connector.commit_offsets()
+    connector.shutdown()
+    assert cluster.committed() == 4
+    _, stream = cluster.join()
+    assert next(stream).offset() == 4
+
+
+def test_a_pool_of_workers_loses_nothing_and_its_shutdown_waits_for_them(cluster):
+    """The workers finish while the main thread is in shutdown already; an auto commit commits what they did."""
+    connector, stream = cluster.join(auto_commit_enable=True)
+    go_on = threading.Event()
+
+    def work(message):
+        if message.offset() % 7 == 3:
+            go_on.wait(60)
+        return connector.acknowledge(message)
+
+    with ThreadPoolExecutor(LENGTH) as pool:
+        works = [pool.submit(work, next(stream)) for _ in range(LENGTH)]
+        ending = threading.Thread(target=connector.shutdown)
+        ending.start()
+        eventually(lambda: connector.status.phase is not Phase.STABLE)
+        go_on.set()
+        assert all(each.result(60) for each in works)
+        ending.join(60)
+    assert cluster.committed() == LENGTH
+
+
+def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_for_nothing(cluster):
+    connector, stream = cluster.join()
+    messages = next(stream.batches(3))
+    connector.seek(P0, 0)
+    assert not connector.acknowledge(messages[0])
+    again = next(stream.batches(3))
+    assert connector.acknowledge(again[0])
+    cluster.admin.delete("/brokers/topics/t")
+    eventually(lambda: not connector.progress)
+    assert not connector.acknowledge(again[1])
+
+
+def test_other_rules_and_arrow_say_that_there_is_nothing_to_acknowledge(cluster):
+    _, stream = cluster.join()
+    with pytest.raises(ConfigError, match=r"delivery.rule=acknowledged.*batches\(\)"):
+        stream.arrow_batches()
+    other = Cluster()
+    connector, stream = other.join(delivery_rule="at_least_once")
+    with pytest.raises(ConfigError, match=r"delivery.rule=at_least_once.*must be acknowledged"):
+        connector.acknowledge(next(stream))
+    connector.shutdown()
