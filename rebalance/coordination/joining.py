@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rebalance.coordination.codes import Code
 from rebalance.coordination.effects import JoinAnswer, StoreGroup
 from rebalance.coordination.group import Group, Member
@@ -90,21 +92,10 @@ def _replace(turn: Turn, group: Group, request: JoinGroup, member_id: str) -> No
     turn.keep_alive(group, member)
     # as brokers do, even if the subscription is another one: a client whose assignment does not fit joins again
     if group.state is GroupState.STABLE and group.choose_protocol() == group.protocol:
-        # named the leader, it would assign anew; so a former self is named, and it asks for what is assigned
-        answer = generation_answer(group, member)
-        leads = former_leader == old.member_id
+        # a leader gets its former self named as leader: it does not assign anew, but asks for what is assigned
         turn.effects.append(StoreGroup(group.stored()))
-        turn.reply(
-            request.reply_to,
-            JoinAnswer(
-                Code.NONE,
-                member_id,
-                answer.generation,
-                answer.protocol_type,
-                answer.protocol,
-                former_leader if leads and former_leader else answer.leader,
-            ),
-        )
+        answer = generation_answer(group, member)
+        turn.reply(request.reply_to, replace(answer, leader=former_leader or "", members=()))
         return
     group.await_join(member, request.reply_to)
     begin_rebalance(turn, group)
