@@ -10,24 +10,30 @@ from legacy_consumer.librdkafka import Record, produce_all
 from spark_source.errors import reason_of
 from tests.spark.conftest import Tree, store_of
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]  # the first to ask starts Spark, the servers and the decoder
 
 START_MS = 1_700_000_000_001
 COUNT = 3
-SETTINGS = [
-    ("spark.sql.timestampType", "TIMESTAMP_NTZ"),
-    ("spark.sql.session.timeZone", "Asia/Kolkata"),
-    ("spark.sql.session.timeZone", "America/New_York"),
-    ("spark.sql.ansi.enabled", "false"),
-    ("spark.sql.caseSensitive", "true"),
-    ("spark.sql.adaptive.enabled", "false"),
-    ("spark.sql.codegen.wholeStage", "false"),
-    ("spark.sql.python.filterPushdown.enabled", "true"),
-    ("spark.sql.execution.pyspark.binaryAsBytes", "false"),
-    ("spark.sql.execution.arrow.maxRecordsPerBatch", "1"),
-    ("spark.sql.execution.arrow.maxBytesPerBatch", "64"),
-    ("spark.sql.execution.arrow.useLargeVarTypes", "true"),
-]
+SETTINGS = {
+    "time and names": {
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
+        "spark.sql.session.timeZone": "Asia/Kolkata",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.caseSensitive": "true",
+    },
+    "planning": {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    },
+    "arrow": {
+        "spark.sql.execution.pyspark.binaryAsBytes": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "64",
+        "spark.sql.execution.arrow.useLargeVarTypes": "true",
+    },
+}
 
 
 @pytest.fixture(scope="module")
@@ -73,16 +79,16 @@ def changed(spark, settings):
             spark.conf.set(name, value)
 
 
-@pytest.mark.parametrize(("name", "value"), SETTINGS)
-def test_no_setting_of_sql_changes_what_is_read(spark, told, name, value):
-    with changed(spark, {name: value}):
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_no_setting_of_sql_changes_what_is_read(spark, told, kind):
+    with changed(spark, SETTINGS[kind]):
         for form, options in told.options.items():
             frame = spark.read.format(form).options(**options).load().selectExpr(*told.columns[form])
             assert sorted(tuple(row) for row in frame.collect()) == told.rows[form]
 
 
 def test_a_stream_reads_the_same_with_all_settings_changed_at_once(spark, told, tmp_path):
-    with changed(spark, dict(SETTINGS)):
+    with changed(spark, {name: value for settings in SETTINGS.values() for name, value in settings.items()}):
         for form, options in told.options.items():
             frame = spark.readStream.format(form).options(**options).load().selectExpr(*told.columns[form])
             frame = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
