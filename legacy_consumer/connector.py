@@ -125,6 +125,9 @@ class ConsumerConnector:
     Use it as a context manager, or call shutdown(). Give it a ConsumerConfig, or the properties themselves:
     ConsumerConnector(zookeeper_connect="localhost:2181", group_id="g").
 
+    A signal handler may call shutdown() and end_streams() and look (status, progress, counters, vitals) whatever it
+    interrupts. Its other calls raise CallInProgressError where it interrupts one of this connector or of its streams.
+
     Raises: ConfigError before any I/O; when streams are created ConnectTimeoutError, MissingChrootError,
     AuthenticationError, MissingListenerError, BrokerRefusedError.
     """

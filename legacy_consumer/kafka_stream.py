@@ -20,7 +20,8 @@ class KafkaStream:
     """The messages of one consumer thread id. Iterate over it, or over batches().
 
     One thread at a time: a second one that asks while the first waits for messages is given a StreamInUseError. Threads
-    may take turns; whoever comes back for the next message says that the former one is done.
+    may take turns; whoever comes back for the next message says that the former one is done. A signal handler that
+    interrupts a call of a consumer is given a CallInProgressError.
     """
 
     __slots__ = ("__weakref__", "_stream")

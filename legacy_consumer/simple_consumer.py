@@ -92,6 +92,9 @@ class SimpleConsumer:
     Give it a configuration, or the properties themselves. Of a ConsumerConfig it uses what says how to reach the
     cluster and how to fetch (fetch.message.max.bytes and the like); its group is nowhere written.
 
+    A signal handler may close it whatever it interrupts; its other calls raise CallInProgressError where it interrupts
+    one of this consumer.
+
     Raises: ConfigError before any I/O; with the first question ConnectTimeoutError, MissingChrootError,
     AuthenticationError.
     """
