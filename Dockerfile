@@ -18,9 +18,8 @@ RUN apt-get update \
  && python3 -m venv /opt/legacy-consumer
 WORKDIR /src
 # What the package depends on changes seldom, and is by far the largest part: a layer of its own.
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-RUN /opt/legacy-consumer/bin/pip install --no-cache-dir --no-compile -c constraints.txt '.[deploy]' \
- && /opt/legacy-consumer/bin/pip uninstall -y legacy-consumer \
+COPY requirements-deploy.txt ./
+RUN /opt/legacy-consumer/bin/pip install --no-cache-dir --no-compile --require-hashes -r requirements-deploy.txt \
  && rm -rf /opt/legacy-consumer/lib/python3*/site-packages/pyspark/examples
 # The jars change only with their lock; the code that fetches them needs the packages below it.
 COPY zk_layout zk_layout
@@ -32,6 +31,7 @@ RUN for version in $KAFKA_VERSIONS; do \
       PYTHONPATH=. /opt/legacy-consumer/bin/python -c "import sys; from legacy_consumer.embedded import kafka_jars; kafka_jars(sys.argv[1])" "$version" || exit 1; \
     done
 COPY spark_source spark_source
+COPY pyproject.toml README.md LICENSE ./
 RUN /opt/legacy-consumer/bin/pip install --no-cache-dir --no-deps --prefix /opt/package .
 
 FROM base

@@ -44,7 +44,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart test test-long check pythons lint style types format bench bench-all simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart test test-long check pythons lint style types format bench bench-all pins sbom simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -117,6 +117,28 @@ bench: .venv/.dev ## the headline benchmarks, each against its peer (BENCH_ARGS=
 
 bench-all: .venv/.dev ## every benchmark, about an hour
 	@exec $(bin)/python -m benchmarks --all $(BENCH_ARGS)
+
+build/pins-tools: Makefile
+	@rm -rf $@
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet --disable-pip-version-check uv==0.13.9 cyclonedx-bom==7.5.0
+
+pins: build/pins-tools ## requirements-deploy.txt anew, with hashes, after constraints.txt or pyproject.toml has changed
+	@{ grep '^#' requirements-deploy.txt
+	  build/pins-tools/bin/uv pip compile pyproject.toml --extra deploy --constraints constraints.txt --universal \
+	    --python-version 3.10 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
+	} >build/requirements-deploy.txt
+	mv build/requirements-deploy.txt requirements-deploy.txt
+
+sbom: build/pins-tools ## the wheel, and a bill of materials of what it is deployed with, in dist/
+	@rm -rf build/deployed dist
+	$(PYTHON) -m venv build/deployed
+	build/deployed/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.txt
+	build/deployed/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	build/deployed/bin/pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
+	build/deployed/bin/pip uninstall --quiet --yes setuptools pip
+	build/pins-tools/bin/cyclonedx-py environment build/deployed --pyproject pyproject.toml --output-reproducible \
+	  --of JSON -o dist/legacy-consumer.cdx.json
 
 simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000)
 	@exec $(bin)/python -m tests.simulation --seeds $(SEEDS) --processes 2

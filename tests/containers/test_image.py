@@ -1,12 +1,14 @@
 """What the image promises to whoever runs it."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from tests.containers.confinement import as_in_a_pod, confinement, pod_of, services
 
@@ -94,6 +96,24 @@ def test_compose_takes_the_file(image):
         published = [str(port) for service in services.values() for port in service.get("ports", [])]
         assert published
         assert all("127.0.0.1" in port for port in published)
+
+
+def test_it_holds_what_is_pinned_with_hashes_and_nothing_else(image):
+    listed = docker("run", "--rm", "--entrypoint", "pip", image, "list", "--format", "json")
+    held = {entry["name"].lower().replace("_", "-"): entry["version"] for entry in json.loads(listed.stdout)}
+    pinned = {
+        Requirement(line.removesuffix("\\"))
+        for line in (ROOT / "requirements-deploy.txt").read_text().splitlines()
+        if re.match(r"\w", line)
+    }
+    wanted = {
+        one.name: str(one.specifier).removeprefix("==")
+        for one in pinned
+        if one.marker is None or one.marker.evaluate({"python_full_version": "3.11.2", "python_version": "3.11"})
+    }
+    assert {
+        name: version for name, version in held.items() if name not in {"pip", "setuptools", "legacy-consumer"}
+    } == wanted
 
 
 _WARM_UP = (

@@ -152,6 +152,20 @@ def test_everything_declared_is_pinned():
     assert {name.lower().replace("_", "-") for name in declared} - pinned == set()
 
 
+def test_what_the_image_installs_is_pinned_as_the_tests_ran_and_has_hashes():
+    pins = r"^([\w-]+==[\w.]+)(?: ; python_(?:full_)?version (<|>=) ['\"]([\d.]+)['\"])?"
+    tested = set(re.findall(pins, text_of("constraints.txt"), re.MULTILINE))
+    entries = re.split(r"\n(?=\w)", re.sub(r"(?m)^#.*\n", "", text_of("requirements-deploy.txt")).strip())
+    assert len(entries) > 25
+    for entry in entries:
+        found = re.match(pins, entry)
+        assert found is not None, entry
+        # a pin for all Pythons may be needed by some of them only
+        assert found.groups() in tested or (found[1], "", "") in tested or found.groups("") in tested, entry
+        assert re.findall(r"--hash=sha256:[0-9a-f]{64}", entry), entry
+    assert "://" not in text_of("requirements-deploy.txt")
+
+
 def declared_dependencies() -> str:
     """The parts of pyproject.toml that name dependencies, without comments."""
     text = re.sub(r"#.*", "", text_of("pyproject.toml"))
