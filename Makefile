@@ -131,7 +131,7 @@ pins: build/pins-tools ## requirements-deploy.txt anew, with hashes, after const
 	mv build/requirements-deploy.txt requirements-deploy.txt
 
 sbom: build/pins-tools ## the wheel, and a bill of materials of what it is deployed with, in dist/
-	@rm -rf build/deployed dist
+	@rm -rf build/deployed build/lib dist
 	$(PYTHON) -m venv build/deployed
 	build/deployed/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.txt
 	build/deployed/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
