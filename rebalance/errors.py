@@ -6,6 +6,7 @@ LegacyConsumerError (zk_layout.errors)
     AssignmentRefusedError          the dialect's own precondition fails, as it fails in the JVM member
     AssignorFailedError             an assignor raised, or what it returned cannot be given to the group
     UnknownAssignorError            no assignor of this name, or what the import path names is none
+    UnreadableUserDataError         what a member tells its assignor is not of this assignor's layout
     StrategyMismatchError           the group's owner znodes show another strategy than this member's
     UnsupportedRegexError           a Java regular expression that Python cannot express faithfully
     UnexpectedError                 retriable; a defect, after which the member goes on
@@ -73,6 +74,10 @@ class UnknownAssignorError(RebalanceError):
 
     def __str__(self) -> str:
         return f"assignor {self.name!r}: {self.reason}"
+
+
+class UnreadableUserDataError(RebalanceError):
+    """These bytes are no user data of this assignor: says why."""
 
 
 class StrategyMismatchError(RebalanceError):

@@ -23,12 +23,12 @@ from rebalance.assignors.seam import (
     given,
 )
 from rebalance.assignors.sticky_user_data import (
-    UnreadableUserDataError,
     decode_generation,
     decode_sticky,
     encode_generation,
     encode_sticky,
 )
+from rebalance.errors import UnreadableUserDataError
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -16,14 +16,11 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from rebalance.assignors.members import NO_GENERATION
+from rebalance.errors import UnreadableUserDataError
 from zk_layout.model import TopicPartition
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-
-
-class UnreadableUserDataError(ValueError):
-    """These bytes are no user data of this assignor: says why."""
 
 
 def encode_sticky(owned: Iterable[TopicPartition], generation: int) -> bytes:

@@ -14,9 +14,9 @@ from rebalance.assignors import seam
 from rebalance.assignors.checked import MAX_USER_DATA_BYTES, divide_group, keep_shares
 from rebalance.assignors.seam import Assignor, AssignorProperty, Broker, Cluster, MemberAssignment, Subscription
 from rebalance.assignors.seam import RebalanceProtocol as Protocol
-from rebalance.assignors.sticky_user_data import UnreadableUserDataError, decode_sticky, encode_sticky
+from rebalance.assignors.sticky_user_data import decode_sticky, encode_sticky
 from rebalance.assignors.strategies import STRATEGIES, common_protocol, make_assignor, make_assignors
-from rebalance.errors import AssignorFailedError, UnknownAssignorError
+from rebalance.errors import AssignorFailedError, UnknownAssignorError, UnreadableUserDataError
 from tests.support.assignor_cases import divide, holders
 from zk_layout.model import TopicPartition
 
