@@ -43,7 +43,7 @@ def write_backups(
     for attempt in range(_TRIES):
         file = folder / f"{stem}{f'-{attempt}' if attempt else ''}.json"
         try:
-            create_whole(file, text)
+            create_whole(file, text, private=bool(acls))  # digests of passwords
         except FileExistsError:
             continue
         except OSError as error:

@@ -6,9 +6,13 @@ import os
 from pathlib import Path
 
 
-def create_whole(file: Path, text: str) -> None:
-    """Write a new file and see that it is on the disk; what stands there stays. Raises: FileExistsError, OSError."""
-    out = file.open("x", encoding="utf-8")
+def create_whole(file: Path, text: str, *, private: bool = False) -> None:
+    """Write a new file and see that it is on the disk; what stands there stays. private: for this user alone.
+
+    Raises: FileExistsError, OSError.
+    """
+    mode = 0o600 if private else 0o666
+    out = open(file, "x", encoding="utf-8", opener=lambda path, flags: os.open(path, flags, mode))  # noqa: SIM115 - closed below
     try:
         with out:
             out.write(text)
@@ -19,10 +23,10 @@ def create_whole(file: Path, text: str) -> None:
         raise
 
 
-def replace_whole(file: Path, text: str) -> None:
+def replace_whole(file: Path, text: str, *, private: bool = False) -> None:
     """Write a file, also over one that stands there and stays so if this fails. Raises: OSError."""
     beside = file.with_name(f"{file.name[:200]}.{os.getpid()}.part")
-    create_whole(beside, text)
+    create_whole(beside, text, private=private)
     try:
         beside.replace(file)
     except BaseException:

@@ -62,7 +62,7 @@ def delete_all(
         raise
     if left and file is not None:
         offsets, unreadable = _offsets(gone, topic)
-        replace_whole(file, write_offsets(offsets, OffsetFormat.JSON, unreadable, acls=acls))
+        replace_whole(file, write_offsets(offsets, OffsetFormat.JSON, unreadable, acls=acls), private=bool(acls))
     what = "" if topic is None else f" topic {topic} of"
     say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
 

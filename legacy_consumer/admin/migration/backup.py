@@ -42,7 +42,7 @@ def write_backup(look: Look, step: str, at_ms: int, file: Path, acls: Mapping[st
     more = {"before": step, "at_ms": at_ms, "kafka": {look.group: by_topic(kafka)}}
     text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more, acls)
     try:
-        create_whole(file, text)
+        create_whole(file, text, private=bool(acls))
     except FileExistsError as error:
         raise MigrationRefusedError(
             look.group, (f"{file} exists already: name another file, --backup FILE",)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from legacy_consumer.admin.backups import write_backups
 from legacy_consumer.admin.errors import BadOffsetFileError
 from legacy_consumer.admin.group_acls import GroupAcls, mixed_acls, read_group_acls
 from legacy_consumer.admin.offset_files import OffsetFormat, read_offsets, write_offsets
@@ -34,6 +35,12 @@ def secured(store, group, *partitions):
 def test_a_backup_tells_who_may_write_the_group():
     text = write_offsets({"g": {T0: 5}, "open": {T0: 1}}, OffsetFormat.JSON, acls={"g": SECURED, "other": SECURED})
     assert read_offsets(text, "f").acls == {"g": SECURED}
+
+
+@pytest.mark.parametrize(("acls", "mode"), [({"g": SECURED}, 0o600), ({}, 0o666)])
+def test_a_backup_with_digests_is_for_its_user_alone(tmp_path, acls, mode):
+    file = write_backups(tmp_path, "g", {"g": {T0: 5}}, acls=acls)
+    assert file.stat().st_mode & 0o777 & ~mode == 0
 
 
 @pytest.mark.parametrize(

@@ -239,8 +239,8 @@ def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster
     cluster.store.set_data("/consumers/old/offsets/t/0", b"1")
     real = write_backup.__globals__["create_whole"]
 
-    def write(file, text):
-        real(file, text)
+    def write(file, text, **rights):
+        real(file, text, **rights)
         cluster.store.set_data("/consumers/job/offsets/t/0", b"1000")
 
     monkeypatch.setitem(write_backup.__globals__, "create_whole", write)
