@@ -439,6 +439,7 @@ class ConsumerConnector:
 
     def at_shutdown(self, close: Callable[[], None]) -> None:
         """Have close called once when this member has left; at once if it has left already."""
+        self._process.check()
         check_function(close, "close")
         with self._lock:
             if not self._left:
@@ -452,6 +453,7 @@ class ConsumerConnector:
         reached: looks at a status, on this thread; what it raises is raised. Raises: TypeError, ValueError for what is
         no function or no time.
         """
+        self._process.check()
         check_function(reached, "reached")
         timeout_s = checked_seconds(timeout)
         return self._coordinator is not None and self._coordinator.wait_until(reached, timeout_s)

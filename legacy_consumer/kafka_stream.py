@@ -77,7 +77,7 @@ class KafkaStream:
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Hand out a partition of this stream from another offset on: see ConsumerConnector.seek."""
         check_position(tp, offset)
-        refuse_inside()
+        self._check()
         self._stream.seek(tp, offset)
 
     def pause(self) -> None:
@@ -85,10 +85,14 @@ class KafkaStream:
 
         What is in hand counts as ever. A thread that asks for messages waits (consumer.timeout.ms).
         """
-        refuse_inside()
+        self._check()
         self._stream.pause(Pause.USER)
 
     def resume(self) -> None:
         """Undo pause; partitions that the connector has paused stay so."""
-        refuse_inside()
+        self._check()
         self._stream.resume(Pause.USER)
+
+    def _check(self) -> None:
+        self._stream.check_process()
+        refuse_inside()

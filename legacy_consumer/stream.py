@@ -32,6 +32,7 @@ from legacy_consumer.fetcher import Fetcher, Message
 from legacy_consumer.hand import Chunk, Hand, Ledger, Life
 from legacy_consumer.interrupted_calls import is_inside
 from legacy_consumer.message_batch import MessageBatch
+from legacy_consumer.owning_process import OwningProcess
 from legacy_consumer.portions import ListPortion
 from legacy_consumer.progress import Committed, PartitionProgress, Progress
 from rebalance.clock import Clock
@@ -105,6 +106,7 @@ class GatedStream:
         self._holder = holder
         # a signal handler may find its own thread inside: no change is half made, so it may go in too
         self._lock = threading.RLock()
+        self._process = OwningProcess()
         self._opened = threading.Event()
         self._opened.set()
         self._never = threading.Event()
@@ -476,6 +478,7 @@ class GatedStream:
         self, most: int, timeout: float | None, *, whole: bool = False, as_columns: bool = False
     ) -> Hand | None:
         """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
+        self.check_process()
         me = threading.current_thread()
         if self._user is me and is_inside(self):
             raise CallInProgressError
@@ -538,12 +541,17 @@ class GatedStream:
 
     def _through_gate(self, hand: Hand, most: int) -> Iterator[Message] | None:
         """The next of these, at most so many, until the gate is shut; None if it is, or if none is left."""
+        self.check_process()
         if not self._goes_on(hand) or (taken := hand.run(most)) is None:
             return None
         # there to be emptied before the look at what would have emptied it
         self._gate, messages = taken
         # a signal handler that took messages meanwhile has undone the interruption, and left another hand
         return None if self._interrupted or hand is not self._ledger.hand else messages
+
+    def check_process(self) -> None:
+        """Raises: ForkedConsumerError in a forked child, where a lock that another thread held stays held for ever."""
+        self._process.check()
 
     def come_back(self) -> None:
         """What was in hand is consumed, for its user is back or says so; what was not handed out of it waits again."""
