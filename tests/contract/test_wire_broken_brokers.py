@@ -434,7 +434,7 @@ def test_what_is_received_and_received_into_stays_within_the_backlog(cluster):
     fetcher.assign({T0: 0})
     got, most = Fetched(), 0
     while got.count < 2000:
-        poll_into(got, fetcher, 20)
+        poll_into(got, fetcher, 1)  # slowly: what receives gets ahead on a busy machine, too
         most = max(most, fetcher._backlog.nbytes + fetcher._links._receiver.under_way_bytes)
     assert got.offsets(T0) == list(range(2000))
     assert 200_000 < most < 250_000 + 110_000, "the last response may go beyond it"
