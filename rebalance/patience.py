@@ -19,7 +19,7 @@ from rebalance.absence import Absence, Members, note_members, standing
 from rebalance.clock import Clock
 from rebalance.errors import AssignmentRefusedError
 from rebalance.snapshot import Assignment, GroupSnapshot
-from zk_layout.paths import OwnerPath
+from zk_layout.paths import ConsumerIdPath, OwnerPath
 from zk_layout.store import Watcher, ZkStore
 
 logger = logging.getLogger(__name__)
@@ -119,4 +119,9 @@ class Patience:
             for (name, (_, text)), znode in zip(held.items(), znodes, strict=True)
             if znode is not None and znode.data == text.encode()
         }
-        return frozenset(differ - waits)
+        hurried = sorted(differ - waits)
+        if not hurried:
+            return frozenset()
+        # one that has left since the list of members was read gave up its partitions, too: the list is read again
+        ids = self._store.exists_many([ConsumerIdPath(group, name).path for name in hurried])
+        return frozenset(name for name, stat in zip(hurried, ids, strict=True) if stat is not None)

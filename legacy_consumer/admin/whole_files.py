@@ -24,7 +24,15 @@ def create_whole(file: Path, text: str, *, private: bool = False) -> None:
 
 
 def replace_whole(file: Path, text: str, *, private: bool = False) -> None:
-    """Write a file, also over one that stands there and stays so if this fails. Raises: OSError."""
+    """Write a file, also over one that stands there and stays so if this fails.
+
+    A symbolic link stays, its target is replaced. What is no file, as a pipe or a device, is written into.
+    Raises: OSError.
+    """
+    file = file.resolve()
+    if file.exists() and not file.is_file():
+        file.write_text(text, encoding="utf-8")
+        return
     beside = file.with_name(f"{file.name[:200]}.{os.getpid()}.part")
     create_whole(beside, text, private=private)
     try:

@@ -279,3 +279,21 @@ def test_the_plan_in_json_is_json_also_while_members_live(cluster):
     done = cluster.run("offsets", "reset", "g", "--to-earliest", "--json")
     assert json.loads(done.out)["executed"] is False
     assert "1 member of group g live" in done.err
+
+
+def test_a_link_stays_a_link_and_a_pipe_a_pipe_when_they_are_written_to(tmp_path):
+    there, link, pipe = tmp_path / "there", tmp_path / "link", tmp_path / "pipe"
+    there.write_text("before")
+    link.symlink_to(there)
+    replace_whole(link, "after")
+    assert (link.is_symlink(), there.read_text()) == (True, "after")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_whole(pipe, "through")
+        assert (pipe.is_fifo(), os.read(reader, 100)) == (True, b"through")
+    finally:
+        os.close(reader)
+    with pytest.raises(OSError):
+        replace_whole(tmp_path, "a folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "there"]

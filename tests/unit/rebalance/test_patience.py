@@ -92,6 +92,27 @@ def test_those_who_leave_one_after_another_never_take_from_each_other(group, thr
     assert owners(group) == "......"
 
 
+@pytest.mark.parametrize("request_number", range(1, 6))
+def test_who_leaves_while_another_looks_at_the_group_is_not_taken_for_one_that_does_not_wait(
+    group, three, request_number
+):
+    a, b, c = three
+    asked = []
+
+    def fault(session_id, kind):
+        if session_id == c.store.session_id:
+            asked.append(kind)
+            if len(asked) == request_number:
+                leave(group, b)
+
+    leave(group, a)
+    group.server.fault = fault
+    group.pass_time(20.0)
+    assert len(asked) >= request_number
+    assert owners(group) == "....cc"
+    assert moved(c) == []
+
+
 def test_what_nobody_comes_back_for_is_taken_over_when_the_time_is_up_and_not_earlier(group, three):
     leave(group, three[1])
     group.pass_time(29.5)
