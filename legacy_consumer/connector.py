@@ -10,7 +10,7 @@ import contextlib
 import logging
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -38,7 +38,6 @@ from legacy_consumer.consumer_id import make_consumer_id
 from legacy_consumer.counters import ConnectorCounters
 from legacy_consumer.errors import (
     ConsumerClosedError,
-    GroupOffsetsUnavailableError,
     MessageStreamsExistError,
     NoSuchPartitionError,
     NoSuchTopicError,
@@ -48,6 +47,7 @@ from legacy_consumer.errors import (
 from legacy_consumer.fetcher import FetcherFactory, Message
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
 from legacy_consumer.interrupted_calls import is_inside, refuse_inside
+from legacy_consumer.joining_checks import JoiningChecks
 from legacy_consumer.kafka_stream import KafkaStream
 from legacy_consumer.librdkafka import open_group_offsets
 from legacy_consumer.listener import RebalanceListener
@@ -72,20 +72,16 @@ from rebalance.assignors.once import assign_once
 from rebalance.clock import Clock, SystemClock
 from rebalance.coordinator import Coordinator, Periods, Status
 from rebalance.counters import MemberCounters, Vitals
-from rebalance.errors import StrategyMismatchError
-from rebalance.group_strategy import Strategy, find_mismatch, telling_partitions, tells_of_no_other
 from rebalance.lease import Lease
 from rebalance.machine import Doubted, Drained, Phase, Policy
 from rebalance.mailbox import Errand
 from rebalance.ownership import Ownership
 from rebalance.precedence import precedence_in
-from rebalance.reader import GroupReader, read_owners
 from rebalance.registrar import Registrar
-from rebalance.subscription import TopicFilter, subscribed_topics
-from zk_layout.errors import AuthenticationError, ConfigError, LegacyConsumerError, NoNodeError
+from rebalance.subscription import TopicFilter
+from zk_layout.errors import AuthenticationError, ConfigError, LegacyConsumerError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
-from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicPath, TopicsPath
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):
@@ -170,6 +166,9 @@ class ConsumerConnector:
         self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._offsets = self._make_offset_store(group_offsets)
+        self._checks = JoiningChecks(
+            self._config, self.consumer_id, self._store, self._offsets, self._clock, self._check_open
+        )
         self._delivery = StreamDelivery(
             DeliverySettings(
                 group=self._config.group_id,
@@ -213,7 +212,8 @@ class ConsumerConnector:
         Raises: MessageStreamsExistError the second time; StrategyMismatchError, MissingListenerError,
         BrokerRefusedError and GroupOffsetsUnavailableError (offsets.storage=kafka) before anything is registered;
         errors of ZooKeeper; ConfigError for what is no topic or no number of streams. After a retriable error before
-        anything is registered it may be called again; after any other the connector is shut down.
+        anything is registered it may be called again, as after a wrong value; after any other error of joining the
+        connector is shut down.
         """
         check_topic_counts(topic_counts)
         subscription = tuple(topic_counts.items())
@@ -547,8 +547,7 @@ class ConsumerConnector:
             self._coordinator.post(Doubted())
 
     def _may_hand_out(self) -> bool:
-        """Raises: AuthenticationError, to a consuming thread that would wait for ever; ForkedConsumerError."""
-        self._process.check()
+        """Raises: AuthenticationError, to a consuming thread that would wait for ever."""
         if self._lease.holds():
             return True
         refusal = self._coordinator.refusal if self._coordinator is not None else None
@@ -580,10 +579,10 @@ class ConsumerConnector:
             self._store.start()
             self._fetchers.check_access()
             if pattern is SubscriptionPattern.STATIC:
-                self._warn_of_missing(topic for topic, _ in subscription)
-            self._check_strategy()
+                self._checks.warn_of_missing(topic for topic, _ in subscription)
+            self._checks.check_strategy()
             registration = ConsumerRegistration(pattern, subscription, self._clock.wall_ms())
-            self._check_offsets(registration)
+            self._checks.check_offsets(registration)
             coordinator = self._make_coordinator(registration)
             with self._lock:
                 # whoever shuts down after this finds a coordinator to close
@@ -625,83 +624,9 @@ class ConsumerConnector:
             raise status.error
         if status.phase is Phase.CLOSED:
             raise ConsumerClosedError
-        if status.phase is Phase.DEGRADED and (mismatch := self._find_mismatch()) is not None:
+        if status.phase is Phase.DEGRADED and (mismatch := self._checks.mismatch()) is not None:
             # it could not be seen before I joined, while the group was moving
-            self._judge(mismatch)
-
-    def _check_strategy(self) -> None:
-        """Refuse, before anything is written, a group that divides otherwise than this member would.
-
-        What owners show in the midst of a rebalance can deceive, so they are looked at for as long as one may take.
-        Raises: StrategyMismatchError.
-        """
-        tries = 0 if self._config.group_mismatch == "warn" else self._config.rebalance_max_retries
-        for left in range(tries, -1, -1):
-            self._check_open()
-            mismatch = self._find_mismatch()
-            if mismatch is None:
-                return
-            if left:
-                logger.info("%s: looks again, %d times at most: %s", self.consumer_id, left, mismatch)
-                self._clock.wait(threading.Event(), self._config.rebalance_backoff_ms / 1000)
-            else:
-                self._judge(mismatch)
-
-    def _check_offsets(self, registration: ConsumerRegistration) -> None:
-        """See, before anything is written, whether Kafka tells the group's offsets, with offsets.storage=kafka.
-
-        It is asked as often as a rebalance is tried: a coordinator that has just started is not ready for a moment.
-        Raises: GroupOffsetsUnavailableError, MissingListenerError.
-        """
-        config = self._config
-        if config.offsets_storage == "zookeeper":
-            return
-        there = self._store.get_children(TopicsPath().path) if self._store.exists(TopicsPath().path) else ()
-        topics = subscribed_topics(registration, there, exclude_internal_topics=config.exclude_internal_topics)
-        some = [TopicPartition(topic, 0) for topic in sorted(topics.keys() & set(there))[:1]]
-        for left in range(config.rebalance_max_retries, -1, -1):
-            self._check_open()
-            try:
-                self._offsets.read(some)
-            except GroupOffsetsUnavailableError as error:
-                if not left:
-                    raise
-                logger.info("%s: asks again, %d times at most: %s", self.consumer_id, left, error)
-                self._clock.wait(threading.Event(), config.rebalance_backoff_ms / 1000)
-            else:
-                return
-
-    def _find_mismatch(self) -> StrategyMismatchError | None:
-        config = self._config
-        strategy = Strategy.of(config.partition_assignment_strategy, cast(Dialect, config.partition_assignment_dialect))
-        if not self._is_anything_owned():
-            # a group that starts: nothing could be told
-            return None
-        group = GroupReader(
-            self._store, config.group_id, exclude_internal_topics=config.exclude_internal_topics, on_change=None
-        ).read()
-        if not group.members.keys() - {self.consumer_id}:
-            return None
-        telling = telling_partitions(group, strategy, without=self.consumer_id)
-        if telling is not None:
-            few = read_owners(self._store, group, [tp for tp, _ in telling])
-            if tells_of_no_other(telling, few):
-                return None
-        return find_mismatch(group, read_owners(self._store, group), strategy, without=self.consumer_id)
-
-    def _is_anything_owned(self) -> bool:
-        group = self._config.group_id
-        try:
-            topics = self._store.get_children(OwnersPath(group).path)
-        except NoNodeError:
-            return False
-        folders = self._store.exists_many([TopicOwnersPath(group, topic).path for topic in topics])
-        return any(folder is not None and folder.num_children for folder in folders)
-
-    def _judge(self, mismatch: StrategyMismatchError) -> None:
-        if self._config.group_mismatch == "fail":
-            raise mismatch
-        logger.warning("%s: %s", self.consumer_id, mismatch)
+            self._checks.judge(mismatch)
 
     def _make_follower(self) -> ResetFollower:
         def post(errand: Errand) -> None:
@@ -815,17 +740,6 @@ class ConsumerConnector:
                 raise NoSuchTopicError(tp.topic)
             if tp.partition not in lives[tp.topic].partitions:
                 raise NoSuchPartitionError(tp, len(lives[tp.topic].partitions))
-
-    def _warn_of_missing(self, topics: Iterable[str]) -> None:
-        names = sorted(topics)
-        for topic, stat in zip(names, self._store.exists_many([TopicPath(t).path for t in names]), strict=True):
-            if stat is None:
-                logger.warning(
-                    "%s: topic %s does not exist, its streams wait for it: check its name and the chroot of "
-                    "zookeeper.connect",
-                    self.consumer_id,
-                    topic,
-                )
 
 
 def _first_share_is_decided(status: Status) -> bool:

@@ -187,7 +187,7 @@ def owners_read_by_the_check_of(cluster, **properties):
         store=store, fetchers=FakeFetchers(FakeKafka()), zookeeper_connect="memory", group_id="g", **properties
     )
     cluster.connectors.append(connector)
-    return connector._find_mismatch(), len(store.owners_read)
+    return connector._checks.mismatch(), len(store.owners_read)
 
 
 def test_of_a_group_of_its_own_strategy_a_member_reads_one_owner_and_of_another_one_all(cluster):

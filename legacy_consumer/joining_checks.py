@@ -1,0 +1,135 @@
+"""What a member looks at before it joins: whether this group, its offsets and its topics are as it needs them.
+
+Nothing is written here. A group that divides otherwise is refused before anybody is disturbed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import GroupOffsetsUnavailableError
+from legacy_consumer.offsets import OffsetStore
+from rebalance.assignors import Dialect
+from rebalance.clock import Clock
+from rebalance.errors import StrategyMismatchError
+from rebalance.group_strategy import Strategy, find_mismatch, telling_partitions, tells_of_no_other
+from rebalance.reader import GroupReader, read_owners
+from rebalance.subscription import subscribed_topics
+from zk_layout.errors import NoNodeError
+from zk_layout.model import ConsumerRegistration, TopicPartition
+from zk_layout.paths import OwnersPath, TopicOwnersPath, TopicPath, TopicsPath
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+
+class JoiningChecks:
+    """Those of one member. check_open raises when the member is being closed meanwhile."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        consumer_id: str,
+        store: ZkStore,
+        offsets: OffsetStore,
+        clock: Clock,
+        check_open: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._consumer_id = consumer_id
+        self._store = store
+        self._offsets = offsets
+        self._clock = clock
+        self._check_open = check_open
+
+    def warn_of_missing(self, topics: Iterable[str]) -> None:
+        """Say which topics do not exist."""
+        names = sorted(topics)
+        for topic, stat in zip(names, self._store.exists_many([TopicPath(t).path for t in names]), strict=True):
+            if stat is None:
+                logger.warning(
+                    "%s: topic %s does not exist, its streams wait for it: check its name and the chroot of "
+                    "zookeeper.connect",
+                    self._consumer_id,
+                    topic,
+                )
+
+    def check_strategy(self) -> None:
+        """Refuse, before anything is written, a group that divides otherwise than this member would.
+
+        What owners show in the midst of a rebalance can deceive, so they are looked at for as long as one may take.
+        Raises: StrategyMismatchError.
+        """
+        tries = 0 if self._config.group_mismatch == "warn" else self._config.rebalance_max_retries
+        for left in range(tries, -1, -1):
+            self._check_open()
+            mismatch = self.mismatch()
+            if mismatch is None:
+                return
+            if left:
+                logger.info("%s: looks again, %d times at most: %s", self._consumer_id, left, mismatch)
+                self._clock.wait(threading.Event(), self._config.rebalance_backoff_ms / 1000)
+            else:
+                self.judge(mismatch)
+
+    def check_offsets(self, registration: ConsumerRegistration) -> None:
+        """See, before anything is written, whether Kafka tells the group's offsets, with offsets.storage=kafka.
+
+        It is asked as often as a rebalance is tried: a coordinator that has just started is not ready for a moment.
+        Raises: GroupOffsetsUnavailableError, MissingListenerError.
+        """
+        config = self._config
+        if config.offsets_storage == "zookeeper":
+            return
+        there = self._store.get_children(TopicsPath().path) if self._store.exists(TopicsPath().path) else ()
+        topics = subscribed_topics(registration, there, exclude_internal_topics=config.exclude_internal_topics)
+        some = [TopicPartition(topic, 0) for topic in sorted(topics.keys() & set(there))[:1]]
+        for left in range(config.rebalance_max_retries, -1, -1):
+            self._check_open()
+            try:
+                self._offsets.read(some)
+            except GroupOffsetsUnavailableError as error:
+                if not left:
+                    raise
+                logger.info("%s: asks again, %d times at most: %s", self._consumer_id, left, error)
+                self._clock.wait(threading.Event(), config.rebalance_backoff_ms / 1000)
+            else:
+                return
+
+    def mismatch(self) -> StrategyMismatchError | None:
+        """How the group divides otherwise than this member would, by what stands now; None if nothing tells of it."""
+        config = self._config
+        strategy = Strategy.of(config.partition_assignment_strategy, cast(Dialect, config.partition_assignment_dialect))
+        if not self._is_anything_owned():
+            # a group that starts: nothing could be told
+            return None
+        group = GroupReader(
+            self._store, config.group_id, exclude_internal_topics=config.exclude_internal_topics, on_change=None
+        ).read()
+        if not group.members.keys() - {self._consumer_id}:
+            return None
+        telling = telling_partitions(group, strategy, without=self._consumer_id)
+        if telling is not None:
+            few = read_owners(self._store, group, [tp for tp, _ in telling])
+            if tells_of_no_other(telling, few):
+                return None
+        return find_mismatch(group, read_owners(self._store, group), strategy, without=self._consumer_id)
+
+    def judge(self, mismatch: StrategyMismatchError) -> None:
+        """Raises: StrategyMismatchError, unless group.mismatch=warn."""
+        if self._config.group_mismatch == "fail":
+            raise mismatch
+        logger.warning("%s: %s", self._consumer_id, mismatch)
+
+    def _is_anything_owned(self) -> bool:
+        group = self._config.group_id
+        try:
+            topics = self._store.get_children(OwnersPath(group).path)
+        except NoNodeError:
+            return False
+        folders = self._store.exists_many([TopicOwnersPath(group, topic).path for topic in topics])
+        return any(folder is not None and folder.num_children for folder in folders)
