@@ -436,9 +436,8 @@ class Coordinator:
             self._turn.come_late()
             self._obstacle = None
             if self._ownership.owned:
-                # my id znode was deleted, and another session has taken the id: a rebalance releases what I own
                 self._reader.forget_members(self._registrar.consumer_id)
-                return Registered()
+                return Deregistered()
             return RegistrationBlocked()
         if self._missed_in == self._session_id:
             # had its session ended, this one would be another

@@ -172,7 +172,7 @@ class SessionStarted:
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """The list of members does not show me: somebody deleted my id znode."""
+    """Somebody deleted my id znode: the list of members does not show me, or another session has taken the id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +414,9 @@ def _membership(state: MemberState, event: Event, policy: Policy) -> tuple[Membe
         case RegistrationBlocked() | Failed() if state.phase is Phase.JOINING:
             error = event.error if isinstance(event, Failed) else None
             return _backoff(state, policy, error)
+        case Deregistered() if state.phase is Phase.JOINING:
+            # the id is taken, and I still own partitions: a rebalance releases them
+            return replace(state, phase=Phase.REBALANCING), (Rebalance(),)
         case Unblocked() if state.phase is Phase.JOINING and state.connected:
             return state, (Register(),)
         case BackoffExpired() if state.phase is Phase.JOINING:
