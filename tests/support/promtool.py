@@ -8,5 +8,5 @@ import pytest
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None,
-    reason="promtool is not installed (Debian's prometheus has it); our own parser has looked",
+    reason="promtool is not installed (Debian's package of Prometheus has it)",
 )

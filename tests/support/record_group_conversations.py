@@ -27,6 +27,8 @@ from tests.support.group_conversations import (
     write_recording,
 )
 from tests.support.kraft_broker import KRAFT_VERSION, kraft_broker
+from tests.support.scripted_broker import read_exactly
+from tests.support.waiting import eventually
 
 WITHOUT_NEW = ("1.1.1",)
 VERSIONS = ("1.1.1", "2.8.2", KRAFT_VERSION)
@@ -50,14 +52,13 @@ class BrokerPlayer(Player):
         self.sockets = {}
 
     def await_coordinator(self):
-        while True:
+        def is_ready():
             self.send("-", Api.FIND_COORDINATOR, {"key": self.group, "key_type": 0})
             found = self._receive("-", Api.FIND_COORDINATOR)["error"]
             self.send("-", Api.HEARTBEAT, {"member_id": "x", "generation": 1})
-            heard = self._receive("-", Api.HEARTBEAT)["error"]
-            if found == Code.NONE and heard not in _NOT_YET:
-                return
-            time.sleep(0.2)
+            return found == Code.NONE and self._receive("-", Api.HEARTBEAT)["error"] not in _NOT_YET
+
+        eventually(is_ready)
 
     def _send(self, who, api, row):
         if who not in self.sockets:
@@ -68,8 +69,8 @@ class BrokerPlayer(Player):
 
     def _receive(self, who, api):
         sock = self.sockets[who]
-        size = check_head(self._read(sock, HEAD_BYTES), 1, 1 << 20, api.name)
-        return read_message(GROUP_EXCHANGES[api].response, self.family[api], self._read(sock, size), api.name)
+        size = check_head(read_exactly(sock, HEAD_BYTES), 1, 1 << 20, api.name)
+        return read_message(GROUP_EXCHANGES[api].response, self.family[api], read_exactly(sock, size), api.name)
 
     def _is_waiting(self, who):
         return not select.select([self.sockets[who]], [], [], _QUIET_S)[0]
@@ -77,16 +78,6 @@ class BrokerPlayer(Player):
     @staticmethod
     def pass_ms(ms):
         time.sleep(ms / 1000)
-
-    @staticmethod
-    def _read(sock, count):
-        data = b""
-        while len(data) < count:
-            more = sock.recv(count - len(data))
-            if not more:
-                raise EOFError("the broker hung up")
-            data += more
-        return data
 
     def close(self):
         for sock in self.sockets.values():

@@ -36,6 +36,17 @@ def framed(correlation_id, body):
     return struct.pack(">ii", len(body) + 4, correlation_id) + body
 
 
+def read_exactly(sock, count):
+    """So many bytes. Raises: EOFError when the other side hangs up first."""
+    data = b""
+    while len(data) < count:
+        more = sock.recv(count - len(data))
+        if not more:
+            raise EOFError(f"{len(data)} of {count} bytes came")
+        data += more
+    return data
+
+
 class ScriptedBroker:
     """logs: {partition: its values, offsets count from 0}. errors: what is answered instead, per partition.
 
@@ -108,7 +119,7 @@ class ScriptedBroker:
     def _serve(self, sock):
         with contextlib.suppress(OSError, EOFError), sock:
             while not self._closed.is_set():
-                request = self._read(sock, int.from_bytes(self._read(sock, 4), "big"))
+                request = read_exactly(sock, int.from_bytes(read_exactly(sock, 4), "big"))
                 key, _, correlation_id, size = struct.unpack_from(">hhih", request)
                 reader = Reader(request[10 + max(size, 0) :], "request")
                 sent = framed(correlation_id, self._answers[key](reader))
@@ -128,16 +139,6 @@ class ScriptedBroker:
             return self._faults.popleft()
         except IndexError:  # none are left, or another connection was quicker
             return None
-
-    @staticmethod
-    def _read(sock, count):
-        data = b""
-        while len(data) < count:
-            more = sock.recv(count - len(data))
-            if not more:
-                raise EOFError
-            data += more
-        return data
 
     def _fetch(self, reader):
         reader.int32()

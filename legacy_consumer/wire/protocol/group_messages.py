@@ -76,6 +76,11 @@ def _throttle(since: int) -> Field:
     return Field("throttle_ms", Kind.INT32, since, default=0)
 
 
+def _by_topic(*rows: Field, kind: Kind = Kind.ARRAY) -> Field:
+    """Topics, and the partitions of each."""
+    return Field("topics", kind, rows=(_text("topic"), Field("partitions", Kind.ARRAY, rows=rows)))
+
+
 def _instance(since: int) -> Field:
     return Field("instance_id", Kind.NULLABLE_STRING, since)
 
@@ -151,63 +156,27 @@ GROUP_EXCHANGES: Mapping[Api, Exchange] = {
             Field("member_id", Kind.STRING, 1, default=""),
             _instance(7),
             Field("retention_ms", Kind.INT64, 2, 4, default=-1),
-            Field(
-                "topics",
-                Kind.ARRAY,
-                rows=(
-                    _text("topic"),
-                    Field(
-                        "partitions",
-                        Kind.ARRAY,
-                        rows=(
-                            _int32("partition"),
-                            Field("offset", Kind.INT64),
-                            Field("leader_epoch", Kind.INT32, 6, default=-1),
-                            Field("timestamp", Kind.INT64, 1, 1, default=-1),
-                            Field("metadata", Kind.NULLABLE_STRING),
-                        ),
-                    ),
-                ),
+            _by_topic(
+                _int32("partition"),
+                Field("offset", Kind.INT64),
+                Field("leader_epoch", Kind.INT32, 6, default=-1),
+                Field("timestamp", Kind.INT64, 1, 1, default=-1),
+                Field("metadata", Kind.NULLABLE_STRING),
             ),
         ),
-        (
-            _throttle(3),
-            Field(
-                "topics",
-                Kind.ARRAY,
-                rows=(_text("topic"), Field("partitions", Kind.ARRAY, rows=(_int32("partition"), _error()))),
-            ),
-        ),
+        (_throttle(3), _by_topic(_int32("partition"), _error())),
     ),
     Api.OFFSET_FETCH: Exchange(
         5,
-        (
-            _text("group"),
-            Field(
-                "topics",
-                Kind.NULLABLE_ARRAY,
-                rows=(_text("topic"), Field("partitions", Kind.ARRAY, rows=(_int32("partition"),))),
-            ),
-        ),
+        (_text("group"), _by_topic(_int32("partition"), kind=Kind.NULLABLE_ARRAY)),
         (
             _throttle(3),
-            Field(
-                "topics",
-                Kind.ARRAY,
-                rows=(
-                    _text("topic"),
-                    Field(
-                        "partitions",
-                        Kind.ARRAY,
-                        rows=(
-                            _int32("partition"),
-                            Field("offset", Kind.INT64),
-                            Field("leader_epoch", Kind.INT32, 5, default=-1),
-                            Field("metadata", Kind.NULLABLE_STRING),
-                            _error(),
-                        ),
-                    ),
-                ),
+            _by_topic(
+                _int32("partition"),
+                Field("offset", Kind.INT64),
+                Field("leader_epoch", Kind.INT32, 5, default=-1),
+                Field("metadata", Kind.NULLABLE_STRING),
+                _error(),
             ),
             Field("error", Kind.INT16, 2, default=0),
         ),
