@@ -60,6 +60,8 @@ class Life:
     """After the last message that its user came back from while the coordinator was at rest."""
     done: int | None = None
     """After the last message that its user came back from at all: what its next commit may say."""
+    unanswered: set[int] = field(default_factory=set)
+    """What its commits may have said that got no answer: nobody can tell such a write from another one of the same."""
     ended: float | None = None
     how: str = ""
     informed: bool = False
@@ -103,7 +105,8 @@ class Checker:
         """{consumer id: the session that registered it}."""
         self.requests_made = False
         """Whether a reset of the running group was asked for: members then adopt what others commit meanwhile."""
-        self.asked_by_a_stranger = False
+        self.told_applied = False
+        """Whether a stranger has told members that a reset was done: they go on from the offsets that stand."""
         self.robbed_at_work = set()
         """Members that lost an owner znode to somebody else since their coordinator last came to rest."""
         self.deliveries = 0
@@ -150,6 +153,7 @@ class Checker:
     def on_told(self, now, name, kind, session):
         actor = self.actors[name]
         if kind is SessionKind.SUSPENDED:
+            self._note_unanswered(name)
             if actor.busy or actor.phase is not Phase.STABLE:
                 self._note_blip(name, actor)
             if actor.suspended_at is None:
@@ -161,6 +165,11 @@ class Checker:
                 actor.session = session
         else:
             actor.told_of_end = True
+
+    def _note_unanswered(self, name):
+        for (who, _), life in self.lives.items():
+            if who == name and life.done is not None:
+                life.unanswered.add(life.done)
 
     def _note_blip(self, name, actor):
         actor.blips += 1
@@ -208,6 +217,7 @@ class Checker:
     def on_refused(self, now, name, *_):
         """A request ended in an error: what it was for may be begun anew, and a release need not have its commit."""
         actor = self.actors[name]
+        self._note_unanswered(name)
         self._note_blip(name, actor)
         for (who, _), life in self.lives.items():
             if who == name:
@@ -249,8 +259,7 @@ class Checker:
         """Nobody gives up a partition without committing what its users are done with."""
         if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None:
             return
-        if (life.foreign and self._may_adopt) or tp in self.forbidden or self.asked_by_a_stranger:
-            # members go on from the offsets that stand when they are told that a reset was done, whoever tells it
+        if (life.foreign and self._may_adopt) or tp in self.forbidden or self.told_applied:
             return
         committed, by = self.offsets.get(tp, (0, ""))
         if by in ("", life.actor) and committed < life.acked:
@@ -287,6 +296,8 @@ class Checker:
             # a release that was lost on its way is taken back when it turns out that nothing happened; what somebody
             # commits between that and the next message comes too late for it
             expected = expected | life.restarts
+        if self.told_applied:
+            expected = expected | {self._standing(tp)}
         life.blips = actor.blips
         life.restarts.clear()
         life.user = user
@@ -337,9 +348,10 @@ class Checker:
         elif what == "was followed":
             self._note_followed(details[0])
 
-    def on_stranger(self, now, path, *_):
+    def on_stranger(self, now, path, data, *_):
         if "/requests/" in path:
-            self.requests_made = self.asked_by_a_stranger = True
+            self.requests_made = True
+            self.told_applied = self.told_applied or b'"applied"' in (data or b"")
 
     def _note_followed(self, written):
         """The owners said that they went on from the new offsets: from here on nothing else is handed out."""
@@ -369,13 +381,13 @@ class Checker:
             if life is not None and life.session != session:
                 # robbed of its owner znode, and not aware of it: to the owner now that is a foreign commit
                 life.foreign.add(offset)
-                life.unadopted = None if offset == life.done else offset
+                life.unadopted = None if offset == life.done or offset in life.unanswered else offset
                 name = f"{name}, robbed"
             elif life is not None and life.next_offset is None:
                 life.starts.add(offset)
         elif life is not None:
             life.foreign.add(offset)
-            life.unadopted = None if offset == life.done else offset
+            life.unadopted = None if offset == life.done or offset in life.unanswered else offset
         for zombie in self.lives.values():
             if (
                 zombie is not life

@@ -594,6 +594,9 @@ class World:
             return False
         if any(member.wake_at <= self.clock.now for member in self.members):
             return False
+        if any(member.follower.held for member in self.members):
+            # no request stands any more, and each looks again until it has seen that
+            return False
         if any(self.checker.actors[member.name].suspended_at is not None for member in self.members):
             return False
         if any(jvm.has_work for jvm in self.jvms) or any(store.queue for store in self.server._stores):
