@@ -17,16 +17,24 @@ if TYPE_CHECKING:
     from legacy_consumer.config import ClusterConfig, ConsumerConfig
     from legacy_consumer.connector import ConsumerConnector
     from legacy_consumer.errors import (
+        BrokerRefusedError,
         BrokersUnavailableError,
         CallInProgressError,
         CommitFailedError,
         ConsumerClosedError,
         ConsumerTimeoutError,
         FetchError,
+        ForkedConsumerError,
+        GroupOffsetsUnavailableError,
         MessageStreamsExistError,
         MissingListenerError,
+        NoSuchPartitionError,
+        NoSuchTopicError,
         NotAssignedError,
+        NotJoinedError,
+        OffsetError,
         OffsetOutOfRangeError,
+        OffsetsNotCommittedError,
         StreamInUseError,
     )
     from legacy_consumer.fetcher import EARLIEST, LATEST, Message
@@ -36,15 +44,17 @@ if TYPE_CHECKING:
     from legacy_consumer.progress import Committed, PartitionProgress
     from legacy_consumer.simple_consumer import SimpleConsumer
     from rebalance.coordinator import Status
+    from rebalance.errors import StrategyMismatchError
     from rebalance.machine import Phase
     from rebalance.subscription import Blacklist, Whitelist
-    from zk_layout.errors import ConfigError, LegacyConsumerError, ZooKeeperError
+    from zk_layout.errors import ConfigError, LegacyConsumerError, MalformedZnodeError, ZooKeeperError
     from zk_layout.model import ConsumerThreadId, TopicPartition
 
 __all__ = [
     "EARLIEST",
     "LATEST",
     "Blacklist",
+    "BrokerRefusedError",
     "BrokersUnavailableError",
     "CallInProgressError",
     "ClusterConfig",
@@ -58,18 +68,27 @@ __all__ = [
     "ConsumerThreadId",
     "ConsumerTimeoutError",
     "FetchError",
+    "ForkedConsumerError",
+    "GroupOffsetsUnavailableError",
     "KafkaStream",
     "LegacyConsumerError",
+    "MalformedZnodeError",
     "Message",
     "MessageStreamsExistError",
     "MissingListenerError",
+    "NoSuchPartitionError",
+    "NoSuchTopicError",
     "NotAssignedError",
+    "NotJoinedError",
+    "OffsetError",
     "OffsetOutOfRangeError",
+    "OffsetsNotCommittedError",
     "PartitionProgress",
     "Phase",
     "RebalanceListener",
     "SimpleConsumer",
     "Status",
+    "StrategyMismatchError",
     "StreamInUseError",
     "TopicPartition",
     "Whitelist",
@@ -82,6 +101,7 @@ __getattr__, __dir__ = lazy_names(
     (
         "zk_layout.errors",
         "zk_layout.model",
+        "rebalance.errors",
         "rebalance.machine",
         "rebalance.subscription",
         "rebalance.coordinator",

@@ -101,15 +101,15 @@ class Committer:
     def commit_consumed(self, holder: object) -> CommitResult:
         """Commit what was consumed, and what the holder has in hand: to ask for a commit is to say it is done.
 
-        Raises: OffsetsNotCommittedError if some are refused, or none could be written; ZooKeeperError;
-        CommitFailedError when Kafka did not take it with any of the tries.
+        Where commit.conflict=adopt takes what another client committed, that is in the result's foreign, and no error.
+        Raises: OffsetsNotCommittedError if any other partition was not written; ZooKeeperError; CommitFailedError when
+        Kafka did not take it with any of the tries.
         """
         result: CommitResult = explicit_commit(self._settings.retries, self._closing)(
             self._commit, None, with_in_hand_of=holder
         )
         reasons = {tp: str(error) for tp, error in result.refused.items()}
-        if result.unowned and not result.committed:
-            reasons.update(dict.fromkeys(result.unowned, _UNOWNED))
+        reasons.update(dict.fromkeys(result.unowned, _UNOWNED))
         self._raise_for(reasons)
         return result
 

@@ -250,11 +250,11 @@ class ConsumerConnector:
         ({partition: next offset to read}) move no position, and say that all before them is done. They may name
         partitions that nobody owns, to move them forward; with unfenced=True any partition, anywhere, over its owner.
 
-        Returns: what became of each partition. Raises: OffsetsNotCommittedError naming the offsets that were not
-        written, if any was given or nothing could be committed; OffsetError for what is no offset; NoSuchTopicError,
-        NoSuchPartitionError; ZooKeeperError; with offsets.storage=kafka CommitFailedError after all tries. What was
-        written before an error stands. NotJoinedError before the streams exist, ConsumerClosedError once the member has
-        left; CallInProgressError in such a signal handler.
+        Returns: what became of each partition; what commit.conflict=adopt took of other clients is in its `foreign`.
+        Raises: OffsetsNotCommittedError naming each partition that was not written, and why; the others are committed.
+        OffsetError for what is no offset; NoSuchTopicError, NoSuchPartitionError; ZooKeeperError; with
+        offsets.storage=kafka CommitFailedError after all tries. NotJoinedError before the streams exist,
+        ConsumerClosedError once the member has left; CallInProgressError in such a signal handler.
         """
         self._check_has_joined()
         if offsets is None:

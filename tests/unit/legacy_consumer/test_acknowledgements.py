@@ -5,56 +5,22 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from legacy_consumer import ConfigError, ConsumerConnector, Phase
-from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from legacy_consumer import ConfigError, Phase
+from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
-from zk_layout.codecs import encode_topic
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
-from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.model import TopicPartition
 
 P0 = TopicPartition("t", 0)
 LENGTH = 200
 
 
-class Cluster:
-    def __init__(self):
-        self.zookeeper = MemoryZooKeeper()
-        self.kafka = FakeKafka()
-        self.kafka.produce(P0, LENGTH)
-        self.admin = MemoryStore(self.zookeeper)
-        self.admin.start()
-        self.admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})), make_parents=True)
-        self.connectors = []
-
-    def join(self, **properties):
-        connector = ConsumerConnector(
-            store=MemoryStore(self.zookeeper),
-            fetchers=FakeFetchers(self.kafka),
-            zookeeper_connect="memory",
-            group_id="g",
-            **{
-                "delivery_rule": "acknowledged",
-                "auto_offset_reset": "smallest",
-                "auto_commit_enable": False,
-                "consumer_timeout_ms": 20_000,
-                "drain_timeout_ms": 20_000,
-                **properties,
-            },
-        )
-        self.connectors.append(connector)
-        return connector, connector.create_message_streams({"t": 1})["t"][0]
-
-    def committed(self):
-        path = "/consumers/g/offsets/t/0"
-        return int(self.admin.get_data(path).data) if self.admin.exists(path) else None
-
-
 @pytest.fixture
 def cluster():
-    cluster = Cluster()
+    acknowledged = {"delivery_rule": "acknowledged", "auto_commit_enable": False, "drain_timeout_ms": 20_000}
+    cluster = MemberCluster({"t": 1}, **acknowledged)
+    cluster.produce(LENGTH, P0)
     yield cluster
-    for connector in cluster.connectors:
-        connector.shutdown(0.1)
+    cluster.close(0.1)
 
 
 def test_what_is_committed_is_the_first_message_that_is_not_acknowledged(cluster):
@@ -63,7 +29,7 @@ def test_what_is_committed_is_the_first_message_that_is_not_acknowledged(cluster
     for number, expected in [(2, 0), (1, 0), (0, 3), (5, 3), (4, 3), (3, 6)]:
         assert connector.acknowledge(messages[number])
         connector.commit_offsets()
-        assert (cluster.committed() or 0) == expected
+        assert (cluster.committed(P0) or 0) == expected
     assert not connector.acknowledge(messages[3]), "it is done already"
     assert connector.position(P0) == 6
 
@@ -73,11 +39,11 @@ def test_coming_back_and_committing_say_nothing_of_what_is_not_acknowledged(clus
     batches = stream.batches(10)
     first, _ = next(batches), next(batches)
     connector.commit_offsets()
-    assert (cluster.committed() or 0) == 0
+    assert (cluster.committed(P0) or 0) == 0
     for message in first:
         connector.acknowledge(message)
     connector.commit_offsets()
-    assert cluster.committed() == 10
+    assert cluster.committed(P0) == 10
 
 
 def test_a_message_that_a_loop_has_in_hand_can_be_acknowledged(cluster):
@@ -87,7 +53,7 @@ def test_a_message_that_a_loop_has_in_hand_can_be_acknowledged(cluster):
         if message.offset() == 20:
             break
     connector.commit_offsets()
-    assert cluster.committed() == 21
+    assert cluster.committed(P0) == 21
 
 
 def test_what_was_not_acknowledged_comes_again_to_the_next_owner(cluster):
@@ -97,7 +63,7 @@ def test_what_was_not_acknowledged_comes_again_to_the_next_owner(cluster):
         connector.acknowledge(message)
     connector.commit_offsets()
     connector.shutdown()
-    assert cluster.committed() == 4
+    assert cluster.committed(P0) == 4
     _, stream = cluster.join()
     assert next(stream).offset() == 4
 
@@ -120,7 +86,7 @@ def test_a_pool_of_workers_loses_nothing_and_its_shutdown_waits_for_them(cluster
         go_on.set()
         assert all(each.result(60) for each in works)
         ending.join(60)
-    assert cluster.committed() == LENGTH
+    assert cluster.committed(P0) == LENGTH
 
 
 def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_for_nothing(cluster):
@@ -136,11 +102,10 @@ def test_an_acknowledgement_after_a_seek_or_after_the_partition_has_gone_counts_
 
 
 def test_other_rules_and_arrow_say_that_there_is_nothing_to_acknowledge(cluster):
-    _, stream = cluster.join()
+    connector, stream = cluster.join()
     with pytest.raises(ConfigError, match=r"delivery.rule=acknowledged.*batches\(\)"):
         stream.arrow_batches()
-    other = Cluster()
-    connector, stream = other.join(delivery_rule="at_least_once")
+    connector.shutdown()
+    connector, stream = cluster.join(delivery_rule="at_least_once")
     with pytest.raises(ConfigError, match=r"delivery.rule=at_least_once.*must be acknowledged"):
         connector.acknowledge(next(stream))
-    connector.shutdown()

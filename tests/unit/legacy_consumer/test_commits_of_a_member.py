@@ -6,85 +6,21 @@ from itertools import islice
 
 import pytest
 
-from legacy_consumer import ConsumerConnector, ConsumerTimeoutError, Phase
+from legacy_consumer import ConsumerTimeoutError, Phase
 from legacy_consumer.errors import CommitFailedError, ConsumerClosedError, OffsetsNotCommittedError
-from tests.support.fake_group_offsets import FakeGroupOffsets
-from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import MultiFailedError, NotPermittedError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment, TopicPartition
-from zk_layout.store import CreateOp, SetOp
 
 TPS = [TopicPartition("t", n) for n in range(4)]
 
 
-class RefusingStore(MemoryStore):
-    """An ACL or a quota keeps this client from writing some offset znodes."""
-
-    refused = frozenset()
-
-    def multi(self, ops, **options):
-        for index, op in enumerate(ops):
-            if isinstance(op, (SetOp, CreateOp)) and op.path in self.refused:
-                raise MultiFailedError(index, op.path, NotPermittedError(op.path))
-        return super().multi(ops, **options)
-
-
-class Cluster:
-    """A topic of four partitions; connectors made here are shut down at the end."""
-
-    def __init__(self):
-        self.zookeeper = MemoryZooKeeper()
-        self.kafka = FakeKafka()
-        self.group_offsets = FakeGroupOffsets()
-        self.admin = MemoryStore(self.zookeeper)
-        self.admin.start()
-        topic = encode_topic(TopicAssignment(dict.fromkeys(range(4), (0,))))
-        self.admin.create("/brokers/topics/t", topic, make_parents=True)
-        self.connectors = []
-
-    def connector(self, **properties):
-        connector = ConsumerConnector(
-            store=RefusingStore(self.zookeeper),
-            fetchers=FakeFetchers(self.kafka),
-            group_offsets=self.group_offsets,
-            **{
-                "zookeeper_connect": "memory",
-                "group_id": "g",
-                "auto_offset_reset": "smallest",
-                "consumer_timeout_ms": 20_000,
-                "drain_timeout_ms": 3000,
-                **properties,
-            },
-        )
-        self.connectors.append(connector)
-        return connector
-
-    def produce(self, count, partitions=TPS):
-        for tp in partitions:
-            self.kafka.produce(tp, count)
-
-    def path(self, tp):
-        return f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
-
-    def write(self, tp, data):
-        if self.admin.exists(self.path(tp)) is None:
-            self.admin.create(self.path(tp), data, make_parents=True)
-        else:
-            self.admin.set_data(self.path(tp), data)
-
-    def committed(self, tp):
-        return int(self.admin.get_data(self.path(tp)).data) if self.admin.exists(self.path(tp)) else None
-
-
 @pytest.fixture
 def cluster():
-    cluster = Cluster()
+    cluster = MemberCluster({"t": 4}, drain_timeout_ms=3000)
     yield cluster
-    for connector in cluster.connectors:
-        connector.shutdown()
+    cluster.close()
 
 
 def stream_of(connector):
@@ -113,20 +49,20 @@ class Consuming:
 
 @pytest.mark.parametrize("conflict", ["keep", "adopt"])
 def test_garbage_in_an_offset_znode_is_overwritten_by_its_owner_and_stops_no_other_commit(cluster, conflict):
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     connector = cluster.connector(commit_conflict=conflict, auto_commit_enable=False)
     stream = stream_of(connector)
     take(stream, 20)
     connector.commit_offsets()
     cluster.write(TPS[3], b"7\n")
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     assert take(stream, 20) == [(n, offset) for n in range(4) for offset in range(5, 10)]
     connector.commit_offsets()
     assert [cluster.committed(tp) for tp in TPS] == [10, 10, 10, 10]
 
 
 def test_a_partition_whose_offset_nobody_can_read_waits_alone_until_it_is_mended(cluster):
-    cluster.produce(3)
+    cluster.produce(3, *TPS)
     cluster.write(TPS[2], b"two")
     connector = cluster.connector(rebalance_max_retries=1, rebalance_backoff_ms=10)
     consuming = Consuming(stream_of(connector))
@@ -139,12 +75,12 @@ def test_a_partition_whose_offset_nobody_can_read_waits_alone_until_it_is_mended
 
 
 def test_a_partition_whose_commit_is_refused_for_good_costs_the_others_nothing_and_is_given_up_in_time(cluster, caplog):
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     first = cluster.connector(consumer_id="a", auto_commit_interval_ms=20)
     first._store.refused = {cluster.path(TPS[3])}
     consuming = Consuming(stream_of(first))
     eventually(lambda: [cluster.committed(tp) for tp in TPS] == [5, 5, 5, None])
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     eventually(lambda: [cluster.committed(tp) for tp in TPS] == [10, 10, 10, None])
     second = cluster.connector(consumer_id="b")
     stream_of(second)
@@ -158,7 +94,7 @@ def test_a_partition_whose_commit_is_refused_for_good_costs_the_others_nothing_a
 
 
 def test_what_is_refused_is_committed_once_it_is_allowed_again(cluster):
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_enable=False)
     connector._store.refused = {cluster.path(tp) for tp in TPS[1:]}
     take(stream_of(connector), 20)
@@ -175,7 +111,7 @@ def test_what_is_refused_is_committed_once_it_is_allowed_again(cluster):
 
 
 def test_an_auto_commit_that_meets_what_nobody_foresaw_says_so_once_and_goes_on(cluster, caplog):
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_interval_ms=20)
     consuming = Consuming(stream_of(connector))
     eventually(lambda: [cluster.committed(tp) for tp in TPS] == [5] * 4)
@@ -187,7 +123,7 @@ def test_an_auto_commit_that_meets_what_nobody_foresaw_says_so_once_and_goes_on(
         raise MemoryError("no room")
 
     store.commit = fail
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     eventually(lambda: len(raised) > 2)
     eventually(lambda: "MemoryError: no room" in str(connector.status.error))
     assert connector.status.phase is Phase.STABLE
@@ -220,7 +156,7 @@ def test_an_audit_that_meets_what_nobody_foresaw_is_followed_by_the_next(cluster
 
 @pytest.mark.parametrize("conflict", ["keep", "adopt"])
 def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, conflict):
-    cluster.produce(30, TPS[:1])
+    cluster.produce(30, TPS[0])
     connector = cluster.connector(
         offsets_storage="kafka",
         dual_commit_enabled=False,
@@ -244,7 +180,7 @@ def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, confli
 
 
 def test_what_was_committed_by_name_is_not_taken_back_by_the_members_own_next_commit(cluster):
-    cluster.produce(40, TPS[:1])
+    cluster.produce(40, TPS[0])
     with cluster.connector(auto_commit_interval_ms=20) as connector:
         batches = stream_of(connector).batches(max_messages=10)
         next(batches)
@@ -259,7 +195,7 @@ def test_what_was_committed_by_name_is_not_taken_back_by_the_members_own_next_co
 
 
 def test_what_was_committed_by_name_stands_though_its_partition_is_stopped_and_stays(cluster):
-    cluster.produce(40, TPS[:1])
+    cluster.produce(40, TPS[0])
     connector = cluster.connector(auto_commit_enable=False)
     batches = stream_of(connector).batches(max_messages=10)
     next(batches)
@@ -271,7 +207,7 @@ def test_what_was_committed_by_name_stands_though_its_partition_is_stopped_and_s
 
 
 def test_an_offset_of_a_partition_that_another_member_owns_is_refused_unless_no_fence_is_asked_for(cluster):
-    cluster.produce(100, TPS[3:])
+    cluster.produce(100, TPS[3])
     first = cluster.connector(consumer_id="a", auto_commit_enable=False, drain_timeout_ms=50)
     batch = next(stream_of(first).batches(max_messages=10))
     second = cluster.connector(consumer_id="b", auto_commit_enable=False)
@@ -306,7 +242,7 @@ def test_an_offset_of_a_partition_that_nobody_owns_moves_forward_only(cluster):
 
 
 def test_what_a_worker_is_done_with_while_shutdown_waits_for_it_is_committed(cluster):
-    cluster.produce(20, TPS[:1])
+    cluster.produce(20, TPS[0])
     connector = cluster.connector(auto_commit_enable=False, drain_timeout_ms=20_000)
     stream = stream_of(connector)
     working, go_on = threading.Event(), threading.Event()
@@ -338,7 +274,7 @@ def test_what_a_worker_is_done_with_while_shutdown_waits_for_it_is_committed(clu
 
 
 def test_a_listener_may_commit_in_its_last_hook(cluster):
-    cluster.produce(5)
+    cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_enable=False, consumer_timeout_ms=100)
 
     class Listener:

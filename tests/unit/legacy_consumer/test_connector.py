@@ -9,58 +9,21 @@ import pytest
 from legacy_consumer import ConsumerConnector, ConsumerTimeoutError, MessageStreamsExistError, Phase, Whitelist
 from legacy_consumer.errors import BrokerRefusedError, ConsumerClosedError, MissingListenerError, OffsetError
 from rebalance.errors import AssignmentRefusedError
-from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.fake_kafka import FakeFetchers
+from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
-from zk_layout.codecs import encode_topic
 from zk_layout.errors import ConfigError, ConnectTimeoutError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
-from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.memory_store import MemoryStore
+from zk_layout.model import TopicPartition
 
 TPS = [TopicPartition("t", n) for n in range(4)]
 
 
-class Cluster:
-    """One in-memory ZooKeeper and its logs; connectors made here are shut down at the end."""
-
-    def __init__(self):
-        self.zookeeper = MemoryZooKeeper()
-        self.kafka = FakeKafka()
-        self.admin = MemoryStore(self.zookeeper)
-        self.admin.start()
-        self.admin.ensure_path("/brokers/topics")
-        self.create_topic("t", 4)
-        self.connectors = []
-
-    def create_topic(self, topic, partitions):
-        self.admin.create(
-            f"/brokers/topics/{topic}", encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
-        )
-
-    def connector(self, *, refusal=None, **properties):
-        properties = {"auto_offset_reset": "smallest", "consumer_timeout_ms": 20_000, **properties}
-        fetchers = FakeFetchers(self.kafka)
-        fetchers.refusal = refusal
-        connector = ConsumerConnector(
-            store=MemoryStore(self.zookeeper),
-            fetchers=fetchers,
-            zookeeper_connect="memory",
-            group_id="g",
-            **properties,
-        )
-        self.connectors.append(connector)
-        return connector
-
-    def committed(self, tp):
-        return int(self.admin.get_data(f"/consumers/g/offsets/{tp.topic}/{tp.partition}").data)
-
-
 @pytest.fixture
 def cluster():
-    cluster = Cluster()
+    cluster = MemberCluster({"t": 4})
     yield cluster
-    for connector in cluster.connectors:
-        connector.shutdown()
-    assert not [thread for thread in threading.enumerate() if "coordinator" in thread.name]
+    cluster.close()
 
 
 def take(stream, count):

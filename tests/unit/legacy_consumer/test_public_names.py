@@ -1,6 +1,10 @@
 """What a user sees on the objects that a user is given: no name there belongs to the coordinator."""
 
-from legacy_consumer import ConsumerConnector, KafkaStream
+import builtins
+import re
+
+import legacy_consumer
+from legacy_consumer import ConsumerConnector, KafkaStream, SimpleConsumer
 
 CONNECTOR = {
     *("create_message_streams", "create_message_streams_by_filter", "set_rebalance_listener"),
@@ -21,3 +25,13 @@ def test_a_connector_shows_what_users_call_and_nothing_else():
 
 def test_a_stream_shows_what_users_call_and_nothing_else():
     assert public(KafkaStream) == STREAM
+
+
+def test_the_errors_that_public_calls_name_can_be_imported_from_the_package():
+    told = set()
+    for kind in (ConsumerConnector, KafkaStream, SimpleConsumer):
+        for name in public(kind):
+            told |= set(re.findall(r"\b[A-Z]\w+Error\b", getattr(kind, name).__doc__ or ""))
+    builtin = {name for name in told if hasattr(builtins, name)}
+    assert len(told - builtin) > 10
+    assert told - builtin <= set(legacy_consumer.__all__)

@@ -4,61 +4,23 @@ import threading
 
 import pytest
 
-from legacy_consumer import EARLIEST, LATEST, ConsumerConnector, NotAssignedError, Phase
-from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from legacy_consumer import EARLIEST, LATEST, NotAssignedError, Phase
+from legacy_consumer.errors import OffsetsNotCommittedError
+from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
-from zk_layout.codecs import encode_topic
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
-from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.model import TopicPartition
 
 P0, P1 = TPS = [TopicPartition("t", n) for n in range(2)]
 
 
-class Cluster:
-    """Ten messages in each partition; 4 is committed of the first."""
-
-    def __init__(self):
-        self.zookeeper = MemoryZooKeeper()
-        self.kafka = FakeKafka()
-        for tp in TPS:
-            self.kafka.produce(tp, 10)
-        self.admin = MemoryStore(self.zookeeper)
-        self.admin.start()
-        data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
-        self.admin.create("/brokers/topics/t", data, make_parents=True)
-        self.admin.create("/consumers/g/offsets/t/0", b"4", make_parents=True)
-        self.connectors = []
-
-    def join(self, listener=None, **properties):
-        connector = ConsumerConnector(
-            store=MemoryStore(self.zookeeper),
-            fetchers=FakeFetchers(self.kafka),
-            zookeeper_connect="memory",
-            group_id="g",
-            **{
-                "auto_offset_reset": "smallest",
-                "auto_commit_enable": False,
-                "consumer_timeout_ms": 20_000,
-                "drain_timeout_ms": 2000,
-                "rebalance_backoff_ms": 20,
-                **properties,
-            },
-        )
-        self.connectors.append(connector)
-        if listener is not None:
-            connector.set_rebalance_listener(listener)
-        return connector, connector.create_message_streams({"t": 1})["t"][0]
-
-    def committed(self, tp=P0):
-        return int(self.admin.get_data(f"/consumers/g/offsets/{tp.topic}/{tp.partition}").data)
-
-
 @pytest.fixture
 def cluster():
-    cluster = Cluster()
+    """Ten messages in each partition; 4 is committed of the first."""
+    cluster = MemberCluster({"t": 2}, auto_commit_enable=False, drain_timeout_ms=2000, rebalance_backoff_ms=20)
+    cluster.produce(10, *TPS)
+    cluster.write(P0, b"4")
     yield cluster
-    for connector in cluster.connectors:
-        connector.shutdown()
+    cluster.close()
 
 
 class Listener:
@@ -201,14 +163,14 @@ def test_a_commit_after_a_seek_moves_the_group_back_and_the_seek_alone_does_not(
     connector, stream = cluster.join(Starts({P1: LATEST}), auto_commit_enable=auto, auto_commit_interval_ms=3_600_000)
     take(stream, 6)
     connector.commit_offsets()
-    assert cluster.committed() == 10
+    assert cluster.committed(P0) == 10
     connector.seek(P0, 2)
-    assert (cluster.committed(), connector.position(P0)) == (10, 2)
+    assert (cluster.committed(P0), connector.position(P0)) == (10, 2)
     if auto:
         connector.shutdown()
     else:
         connector.commit_offsets()
-    assert cluster.committed() == 2
+    assert cluster.committed(P0) == 2
 
 
 def test_what_is_in_hand_at_a_seek_does_not_count(cluster):
@@ -217,7 +179,7 @@ def test_what_is_in_hand_at_a_seek_does_not_count(cluster):
     assert [message.offset() for message in next(batches)] == [4, 5, 6]
     connector.seek(P0, 1)
     connector.commit_offsets()
-    assert cluster.committed() == 1
+    assert cluster.committed(P0) == 1
     assert next(batches)[0].offset() == 1
 
 
@@ -226,7 +188,7 @@ def test_what_was_committed_by_name_does_not_stand_against_a_seek(cluster):
     connector.commit_offsets({P0: 9})
     connector.seek(P0, 3)
     connector.commit_offsets()
-    assert cluster.committed() == 3
+    assert cluster.committed(P0) == 3
 
 
 def test_a_partition_of_another_member_is_not_moved(cluster):
@@ -270,7 +232,7 @@ def test_a_paused_stream_waits_and_its_commits_go_on(cluster):
     assert len(next(batches)) == 0
     assert connector.paused() == set(TPS)
     connector.commit_offsets()
-    assert cluster.committed() == 6
+    assert cluster.committed(P0) == 6
     stream.resume()
     assert [message.offset() for message in next(batches)] == [6, 7]
 
@@ -331,7 +293,7 @@ def test_partitions_of_a_session_that_ended_are_lost_and_those_that_are_released
     assert connector.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 60)
     connector.shutdown()
     assert [what for what, _ in listener.told] == ["start", "lost", "start", "release"]
-    assert cluster.committed() == 6, "what is released can be committed in the hook"
+    assert cluster.committed(P0) == 6, "what is released can be committed in the hook"
 
 
 def test_partitions_of_a_deleted_topic_are_lost(cluster):
@@ -347,3 +309,16 @@ def test_a_listener_without_that_hook_is_told_of_a_release(cluster):
     cluster.join(listener)
     cluster.admin.delete("/brokers/topics/t")
     eventually(lambda: listener.told[-1] == ("release", frozenset(TPS)))
+
+
+def test_a_partition_whose_owner_znode_somebody_deleted_is_lost_and_the_others_stay(cluster):
+    listener = Losing()
+    connector, stream = cluster.join(listener)
+    listener.connector = connector
+    take(stream, 16)
+    cluster.admin.delete(cluster.owner_path(P0))
+    with pytest.raises(OffsetsNotCommittedError, match="t/0: this member does not own it"):
+        connector.commit_offsets()
+    assert cluster.committed(P1) == 10, "what could be committed is committed, and the error tells of the rest"
+    eventually(lambda: listener.told[-1] == ("start", frozenset({P0})))
+    assert [what for what in listener.told if what[0] != "start"] == [("lost", frozenset({P0}))]
