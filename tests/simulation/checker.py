@@ -62,6 +62,8 @@ class Life:
     """After the last message that its user came back from at all: what its next commit may say."""
     unanswered: set[int] = field(default_factory=set)
     """What its commits may have said that got no answer: nobody can tell such a write from another one of the same."""
+    sought: int | None = None
+    """The lowest offset that its users asked for: a commit may go back as far."""
     ended: float | None = None
     how: str = ""
     informed: bool = False
@@ -94,6 +96,8 @@ class Checker:
         """{(actor, partition): the latest life}."""
         self.offsets = {}
         """{partition: (offset, written by)}."""
+        self.paused = set()
+        """{(member, partition)}, by users."""
         self.ends = {}
         self.acked = {}
         """{partition: offsets that somebody's user is done with, or that an operator skipped}."""
@@ -128,6 +132,9 @@ class Checker:
             "produced": self.on_produced,
             "took": self.on_took,
             "acked": self.on_acked,
+            "sought": self.on_sought,
+            "paused": self.on_paused,
+            "resumed": self.on_resumed,
             "operator": self.on_operator,
             "stranger": self.on_stranger,
             "refused": self.on_refused,
@@ -232,6 +239,7 @@ class Checker:
         name = self.owner_of_session[session]
         offset = self.offsets.get(tp, (0, ""))[0]
         life = Life(name, session, now, {max(offset, 0)})
+        self.paused.discard((name, tp))
         if tp in self.owners:
             raise Violation("two owners", f"{tp} by {name} and {self.owners[tp].actor}")
         self.owners[tp] = life
@@ -282,6 +290,11 @@ class Checker:
         life = self.lives.get((name, tp))
         if life is None:
             raise Violation("never owned", f"{name} hands out {tp}@{offset}")
+        if (name, tp) in self.paused:
+            if actor.blips == life.blips:
+                raise Violation("not paused", f"{name} hands out {tp}@{offset}, which its user has paused")
+            # begun anew after a release that came to nothing
+            self.paused.discard((name, tp))
         if actor.must_pause:
             raise Violation("not paused", f"{name} hands out {tp}@{offset} though ZooKeeper is out of sight")
         if life.ended is not None:
@@ -331,6 +344,27 @@ class Checker:
         if offset + 1 == life.unadopted:
             # its own next commit may be the very offset that somebody else wrote: there is nothing to see
             life.unadopted = None
+
+    def on_sought(self, now, name, tp, offset):
+        """The user says where to go on: from there and nowhere else, and what lies before needs no delivery."""
+        self._ack(tp, range(offset))
+        life = self.lives.get((name, tp))
+        if life is not None:
+            life.next_offset = life.done = offset
+            # whether it had adopted what somebody else wrote is not to be seen any more
+            life.acked = life.reset = life.unadopted = None
+            life.sought = offset if life.sought is None else min(life.sought, offset)
+            life.restarts.clear()
+
+    def on_paused(self, now, name, tp):
+        self.paused.add((name, tp))
+
+    def on_resumed(self, now, name, tp):
+        self.paused.discard((name, tp))
+
+    def paused_by(self, name):
+        """The partitions that this member's users have paused."""
+        return [tp for who, tp in sorted(self.paused) if who == name]
 
     def _ack(self, tp, offsets):
         done = self.acked.setdefault(tp, set())
@@ -427,7 +461,7 @@ class Checker:
                 raise Violation("zombie commit", f"{name} commits {offset} of {tp}, which it does not own")
         elif self.settings.adopt and life.unadopted not in (None, offset) and not life.has_lost_versions:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
-        if offset < before and by in self.actors:
+        if offset < before and by in self.actors and (life is None or life.sought is None or offset < life.sought):
             raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")
         if offset > self.acked_up_to.get(tp, 0):
             missing = self.acked_up_to.get(tp, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.errors import ConsumerTimeoutError, NotAssignedError
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
 from legacy_consumer.reset_requests import ResetFollower
@@ -102,6 +102,26 @@ class User:
         finally:
             member.using = member.committing = False
             member.wake_at = 0.0
+
+    def steer(self, rng):
+        """Pause, resume or seek a partition of the member, as its user may at any moment between two takes."""
+        member, world = self.member, self.member.world
+        owned = sorted(member.owned)
+        if not owned:
+            return
+        tp = rng.choice(owned)
+        try:
+            stream = member.delivery.stream_with(tp)
+            what = rng.choice(("paused", "resumed", "sought"))
+            if what == "sought":
+                offset = rng.randint(0, world.kafka.ends[tp])
+                stream.seek(tp, offset)
+                world.record("sought", member.name, tp, offset)
+            else:
+                (stream.pause_partitions if what == "paused" else stream.resume_partitions)([tp])
+                world.record(what, member.name, tp)
+        except NotAssignedError:
+            pass
 
 
 class OurMember:
@@ -275,6 +295,13 @@ class OurMember:
             user.hand.clear()
         self.world.gone(self)
         self.store.close()
+
+    def resume_all(self):
+        """Undo what users have paused."""
+        for stream in self._streams.values():
+            stream.resume_partitions(stream.paused())
+            for tp in self.world.checker.paused_by(self.name):
+                self.world.record("resumed", self.name, tp)
 
     @property
     def is_settled(self):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 from bisect import bisect
+from collections import Counter
 from dataclasses import replace
 from itertools import accumulate
 
@@ -38,6 +39,8 @@ NOTICE_S = TIMEOUT_S * 2 / 3
 """A client has noticed by then that its connection is dead."""
 SETTLE_S = 40.0
 """Sessions end (9 s), conflicts are tried (4 x 2 s), users are waited for (3 s), audits come round (10 s)."""
+MOST_FAULTS = 20
+"""Of one member at one moment: what needs many requests would else never get through."""
 DEPTH = 2
 """How many actors may be interrupted between two of their operations at one time."""
 
@@ -87,10 +90,15 @@ class World:
         # of its own, so that worlds without it are what they were
         self._processes = random.Random(f"processes {seed}")
         self._precedence = Precedence() if self._processes.random() < 0.5 else None
+        # of its own, so that worlds without it are what they were
+        self._steering = random.Random(f"steering {seed}")
+        self._steers = self._steering.random() < 0.4
         self.members = []
         self.jvms = []
         self.by_store = {}
         self.faults = False
+        self._faults_now = Counter()
+        """{(member, moment): requests that were lost}."""
         self._depth = 0
         self._cut = {}
         self._frozen = {}
@@ -149,6 +157,8 @@ class World:
         self.record("faults end")
         self.others.leave()
         self._heal_everything()
+        for member in self.members:
+            member.resume_all()
         self._calm_down(self._settle_s, must=True)
         self._jvms_leave()
         self._deliver_everything()
@@ -243,6 +253,9 @@ class World:
             self.record("refused", name, kind, refusal.error, "done all the same" if refusal.carried_out else "")
             return refusal
         if self.rng.random() >= self.settings.lose or name.startswith(("operator", "stranger")):
+            return None
+        self._faults_now[name, self.clock.now] += 1
+        if self._faults_now[name, self.clock.now] > MOST_FAULTS:
             return None
         fault = self.rng.choice((Fault.LOSE_REQUEST, Fault.LOSE_REPLY))
         self.record("fault", name, fault.value, kind)
@@ -346,6 +359,8 @@ class World:
     def _let_use(self, member, user):
         if user.away_until > self.clock.now:
             return
+        if self._steers and self.faults and self._steering.random() < 0.2:
+            user.steer(self._steering)
         chance = self.rng.random()
         try:
             if chance < 0.1 and not member.turning and not member.closing:
