@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         GroupOffsetsUnavailableError,
         MessageStreamsExistError,
         MissingListenerError,
+        NoCommittedOffsetError,
         NoSuchPartitionError,
         NoSuchTopicError,
         NotAssignedError,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         OffsetError,
         OffsetOutOfRangeError,
         OffsetsNotCommittedError,
+        PositionError,
         StreamInUseError,
     )
     from legacy_consumer.fetcher import EARLIEST, LATEST, Message
@@ -76,6 +78,7 @@ __all__ = [
     "Message",
     "MessageStreamsExistError",
     "MissingListenerError",
+    "NoCommittedOffsetError",
     "NoSuchPartitionError",
     "NoSuchTopicError",
     "NotAssignedError",
@@ -85,6 +88,7 @@ __all__ = [
     "OffsetsNotCommittedError",
     "PartitionProgress",
     "Phase",
+    "PositionError",
     "RebalanceListener",
     "SimpleConsumer",
     "Status",

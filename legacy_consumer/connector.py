@@ -175,7 +175,7 @@ class ConsumerConnector:
                 consumer_id=self.consumer_id,
                 auto_commit=self._config.auto_commit_enable,
                 at_next=self._config.delivery_rule == "at_next",
-                reset_to_earliest=self._config.auto_offset_reset == "smallest",
+                reset_to=self._config.reset_to,
                 adopt_foreign_commits=self._config.commit_conflict == "adopt",
                 retries=RetrySettings(
                     self._config.offsets_commit_max_retries, self._config.offsets_channel_backoff_ms / 1000

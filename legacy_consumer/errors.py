@@ -20,7 +20,9 @@ LegacyConsumerError (zk_layout.errors)
     CorruptSegmentError             a stored log segment is damaged from some byte on
     MalformedResponseError          retriable; a broker's answer is not what the protocol says
     ProduceError                    some records were not acknowledged
-    OffsetOutOfRangeError           the position lies outside the log
+    PositionError                   a partition stands still until its user says where it goes on
+      OffsetOutOfRangeError         the position lies outside the log
+      NoCommittedOffsetError        the group has committed none, with auto.offset.reset=none
     NoSuchPartitionError            the topic has no partition of this number
   OffsetError
     OffsetsNotCommittedError        offsets that were asked for were refused, each for its own reason
@@ -243,8 +245,16 @@ class CorruptSegmentError(KafkaError):
         return f"{self.name}: damaged at byte {self.position}: {self.reason}"
 
 
-class OffsetOutOfRangeError(KafkaError):
-    """The position lies outside the log: [earliest, latest]."""
+class PositionError(KafkaError):
+    """The partition stands still until its user says where it goes on; its log holds [earliest, latest]."""
+
+    partition: TopicPartition
+    earliest: int
+    latest: int
+
+
+class OffsetOutOfRangeError(PositionError):
+    """The position lies outside the log."""
 
     def __init__(self, partition: TopicPartition, offset: int, earliest: int, latest: int) -> None:
         super().__init__(partition, offset, earliest, latest)
@@ -256,6 +266,22 @@ class OffsetOutOfRangeError(KafkaError):
     def __str__(self) -> str:
         return (
             f"{self.partition}: offset {self.offset} is outside the log, which holds {self.earliest} to {self.latest}"
+        )
+
+
+class NoCommittedOffsetError(PositionError):
+    """The group has committed no offset of the partition, and auto.offset.reset=none chooses none."""
+
+    def __init__(self, partition: TopicPartition, earliest: int, latest: int) -> None:
+        super().__init__(partition, earliest, latest)
+        self.partition = partition
+        self.earliest = earliest
+        self.latest = latest
+
+    def __str__(self) -> str:
+        return (
+            f"{self.partition}: the group has committed no offset, and auto.offset.reset is none: seek to where it is "
+            f"to begin in the log, which holds {self.earliest} to {self.latest}"
         )
 
 

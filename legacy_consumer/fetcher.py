@@ -6,6 +6,7 @@ in later: so what a poll returns belongs to the assignment that stood when it be
 batch may mix partitions, in runs; inside one partition offsets ascend.
 
 Two positions stand for ends of the log that are looked up when the partition's leader is found: EARLIEST and LATEST.
+A third, NO_POSITION, stands for none: the partition waits until it is assigned at another.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ EARLIEST = -2
 """As a position: where the log begins."""
 LATEST = -1
 """As a position: where the log ends."""
+NO_POSITION = -3
+"""As a position: nothing says where to begin. A poll raises NoCommittedOffsetError for it."""
 
 
 class Message(Protocol):
@@ -108,7 +111,8 @@ class Fetcher(Protocol):
         A batch of no messages says, by its next_offsets, where partitions were put whose position was not known or lay
         outside the log.
 
-        Raises: FetchError (retriable ones are retried inside first), OffsetOutOfRangeError.
+        Raises: FetchError (retriable ones are retried inside first). PositionError for a partition that waits to be
+        assigned elsewhere, again with later polls until it is.
         """
         ...
 

@@ -33,7 +33,8 @@ class KafkaStream:
         """The messages, one by one, until the connector is shut down.
 
         Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError;
-        StreamInUseError if another thread is waiting for messages of this stream.
+        with auto.offset.reset=none PositionError for a partition that waits for a seek; StreamInUseError if another
+        thread is waiting for messages of this stream.
 
         The stream is sound after an error, but the iterator that raised it is over: go on with another `for` over the
         stream, or with next(stream), which may be called again after any error as the next() of a Java iterator may.

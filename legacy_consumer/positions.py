@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from legacy_consumer.errors import OffsetOutOfRangeError
-from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
+from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError, PositionError
+from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
@@ -43,14 +43,14 @@ class Found:
 
     search: Search
     offset: int
-    outside: OffsetOutOfRangeError | None = None
-    """Set if the position lies outside the log."""
+    outside: PositionError | None = None
+    """Set if the position lies outside the log, or there is none."""
 
 
 def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> Found:
     """Decide, knowing the log's ends. A position inside the log stays: the broker had only not caught up.
 
-    reset_to: EARLIEST, LATEST, or None to leave a position outside the log where it is.
+    reset_to: EARLIEST, LATEST, or None to leave a position outside the log where it is; as is no position.
     """
     position = search.position
     if earliest <= position <= latest:
@@ -58,8 +58,44 @@ def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> 
     ends = {EARLIEST: earliest, LATEST: latest}
     if position in ends:
         return Found(search, ends[position])
+    if position == NO_POSITION:
+        return Found(search, position, NoCommittedOffsetError(search.partition, earliest, latest))
     outside = OffsetOutOfRangeError(search.partition, position, earliest, latest)
     return Found(search, position if reset_to is None else ends[reset_to], outside)
+
+
+class StandingStill:
+    """The partitions of one fetcher that wait for their user to say where they go on; for its polling thread.
+
+    Their user is told of each at once and one a poll, then of one every backoff_s: the others flow between two errors.
+    """
+
+    def __init__(self, backoff_s: float) -> None:
+        self._backoff_s = backoff_s
+        self._untold: dict[TopicPartition, PositionError] = {}
+        self._told: dict[TopicPartition, PositionError] = {}
+        self._next_time = 0.0
+
+    def add(self, error: PositionError) -> None:
+        """Until it is forgotten."""
+        self._untold[error.partition] = error
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """They go on elsewhere, or not here."""
+        for tp in partitions if self._untold or self._told else ():
+            self._untold.pop(tp, None)
+            self._told.pop(tp, None)
+
+    def tell(self) -> None:
+        """Raises: the next error, if it is time for one."""
+        waiting = self._untold or self._told
+        now = time.monotonic()
+        if not waiting or (not self._untold and now < self._next_time):
+            return
+        self._next_time = now + self._backoff_s
+        tp = next(iter(waiting))
+        error = self._told[tp] = waiting.pop(tp)
+        raise error.with_traceback(None)
 
 
 class PositionFinder:

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from legacy_consumer.arguments import is_position
 from legacy_consumer.committer import CommitSettings, Committer
 from legacy_consumer.errors import KafkaError, NotAssignedError
-from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
+from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
 from legacy_consumer.listener import LossListener, RebalanceListener, StartListener
 from legacy_consumer.listener_calls import BoundedCall, Hook, ListenerCalls
 from legacy_consumer.offsets import OffsetStore, RetrySettings
@@ -34,6 +34,7 @@ _HASTE_S = 0.5
 class DeliverySettings:
     """The part of the configuration that delivery depends on.
 
+    reset_to: EARLIEST, LATEST, or None to leave partitions without an offset to their user.
     last_commit_timeout_s: bounds the commit before partitions are given up, where it goes to Kafka; what a rebalance
     waits for a listener's hook; and for the brokers to say where a log ends.
     """
@@ -41,7 +42,7 @@ class DeliverySettings:
     consumer_id: str
     auto_commit: bool
     at_next: bool
-    reset_to_earliest: bool
+    reset_to: int | None
     adopt_foreign_commits: bool
     retries: RetrySettings = field(default_factory=RetrySettings)
     last_commit_timeout_s: float = 5.0
@@ -274,7 +275,7 @@ class StreamDelivery:
 
     @property
     def _reset_position(self) -> int:
-        return EARLIEST if self._settings.reset_to_earliest else LATEST
+        return NO_POSITION if self._settings.reset_to is None else self._settings.reset_to
 
     def _by_stream(self, partitions: Iterable[TopicPartition]) -> dict[GatedStream, list[TopicPartition]]:
         grouped: dict[GatedStream, list[TopicPartition]] = {}
@@ -290,7 +291,7 @@ class StreamDelivery:
             self._running.pop(tp, None)
 
     def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
-        """Where each partition starts: its committed offset, or the end of the log that auto.offset.reset names.
+        """Where each partition starts: its committed offset, or where auto.offset.reset says.
 
         The largest is looked up now and counts as consumed, as in the JVM: whoever owns a partition next starts there,
         not at what has become the end by then. The smallest can wait for the fetcher. A topic that was deleted and
@@ -306,7 +307,7 @@ class StreamDelivery:
         self._warn_of_outlived({tp: seen.outlived for tp, seen in committed.items() if seen.outlived is not None})
         fresh = [tp for tp in committed if tp not in starts]
         found: dict[TopicPartition, int] = {}
-        if fresh and not self._settings.reset_to_earliest:
+        if fresh and self._settings.reset_to == LATEST:
             asked = BoundedCall(lambda: self._log_offsets().latest(fresh), f"{self._settings.consumer_id}-log-ends")
             try:
                 found = asked.wait(self._patience_s())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from legacy_consumer.config.cluster_config import ClusterConfig
 from legacy_consumer.config.sources import Value, Values
+from legacy_consumer.fetcher import EARLIEST, LATEST
 from zk_layout.errors import ConfigError
 
 
@@ -48,6 +49,11 @@ class ConsumerConfig(ClusterConfig):
     refresh_leader_backoff_ms: int
     isolation_level: str
     fetcher: str
+
+    @property
+    def reset_to(self) -> int | None:
+        """What auto.offset.reset says, as a position: EARLIEST, LATEST, or None if it leaves that to the user."""
+        return {"smallest": EARLIEST, "largest": LATEST, "none": None}[self.auto_offset_reset]
 
     @classmethod
     def _complete(cls, values: Values) -> dict[str, Value | None]:

@@ -116,8 +116,8 @@ _OFFSETS = (
     _word(
         "auto.offset.reset",
         "largest",
-        ("smallest", "largest"),
-        "where to go without an offset, or outside the log",
+        ("smallest", "largest", "none"),
+        "where to go without an offset, or outside the log; none = the stream raises an error until its user seeks",
     ),
     _word(
         "offsets.storage",

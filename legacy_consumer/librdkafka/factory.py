@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
+from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.librdkafka.brokers import read_brokers
 from legacy_consumer.librdkafka.client import check_settings
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
@@ -59,9 +59,8 @@ class LibrdkafkaFetchers:
 
     def fetcher(self) -> LibrdkafkaFetcher:
         """A fetcher for one stream; no I/O before its first poll."""
-        reset_to = EARLIEST if self._config.auto_offset_reset == "smallest" else LATEST
         backoff_s = self._config.refresh_leader_backoff_ms / 1000
-        finder = PositionFinder(self.log_offsets, reset_to=reset_to, backoff_s=backoff_s)
+        finder = PositionFinder(self.log_offsets, reset_to=self._config.reset_to, backoff_s=backoff_s)
         fetcher = LibrdkafkaFetcher(self._open_handle, finder, backoff_s=backoff_s)
         with self._lock:
             self._fetchers.append(fetcher)

@@ -16,7 +16,7 @@ from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaErr
 from legacy_consumer.librdkafka.batch import LibrdkafkaBatch
 from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
-from legacy_consumer.positions import PositionFinder, Search
+from legacy_consumer.positions import PositionFinder, Search, StandingStill
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
 from zk_layout.model import TopicPartition
 
@@ -52,6 +52,7 @@ class LibrdkafkaFetcher:
         self._life = 0
         self._complaints: set[tuple[TopicPartition | None, str]] = set()
         self._errors: list[KafkaError] = []
+        self._standing_still = StandingStill(backoff_s)
         self._next_look = 0.0
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -78,7 +79,7 @@ class LibrdkafkaFetcher:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
 
         A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
-        Raises: FetchError, OffsetOutOfRangeError (without a reset), MissingListenerError, BrokerRefusedError; whatever
+        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
         else keeps a position from being found, as NotPermittedError.
         """
         deadline = time.monotonic() + timeout_s
@@ -174,6 +175,7 @@ class LibrdkafkaFetcher:
             return LibrdkafkaBatch((), moved)
         if self._errors:
             raise self._errors.pop(0)
+        self._standing_still.tell()
         messages = handle.consume(min(max_messages, _MOST_AT_ONCE), 0)
         while not messages:
             failure = handle.lasting_failure()
@@ -200,6 +202,7 @@ class LibrdkafkaFetcher:
 
     def _apply(self, handle: ConsumerHandle, changes: Mapping[TopicPartition, int | None]) -> None:
         self._finder.forget(changes.keys())
+        self._standing_still.forget(changes.keys())
         handle.unassign(changes.keys())
         starting = {tp: position for tp, position in changes.items() if position is not None}
         for tp in changes:
@@ -223,7 +226,7 @@ class LibrdkafkaFetcher:
             if self._lives.get(search.partition) != search.life:
                 continue
             if found.outside is not None and not self._finder.resets:
-                self._errors.append(found.outside)
+                self._standing_still.add(found.outside)
                 continue
             placed[search.partition] = found.offset
         if placed:

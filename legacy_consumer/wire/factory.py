@@ -12,7 +12,7 @@ from collections.abc import Callable
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
-from legacy_consumer.fetcher import EARLIEST, LATEST, LogOffsets
+from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.positions import PositionFinder
 from legacy_consumer.wire.connection import BrokerAddress, Connection
 from legacy_consumer.wire.fetcher import ColumnarFetcher
@@ -100,7 +100,7 @@ class ColumnarFetchers:
 
     def __init__(self, config: ConsumerConfig, store: ZkStore) -> None:
         self._settings = FetchSettings.of(config)
-        self._reset_to = EARLIEST if config.auto_offset_reset == "smallest" else LATEST
+        self._reset_to = config.reset_to
         self._door = BrokerDoor(config, store)
         self._log_offsets = _log_offsets(self._door, read_committed=self._settings.read_committed)
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 
 from legacy_consumer.errors import FetchError, KafkaError
-from legacy_consumer.positions import PositionFinder, Search
+from legacy_consumer.positions import PositionFinder, Search, StandingStill
 from legacy_consumer.wire.answers import have_failed_again, take_answers
 from legacy_consumer.wire.backlog import Backlog
 from legacy_consumer.wire.batch import SMALL_RUN, ColumnarBatch, Wish
@@ -80,6 +80,7 @@ class ColumnarFetcher:
         self._backlog = Backlog(self._decoder.decode, self._is_live, self._decoder.look_ahead)
         self._moves: dict[TopicPartition, int] = {}
         self._errors: list[KafkaError] = []
+        self._standing_still = StandingStill(settings.backoff_s)
         self._complaints: set[tuple[object, str]] = set()
         self._next_service = 0.0
         self._searching_since = 0.0
@@ -136,7 +137,7 @@ class ColumnarFetcher:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
 
         A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
-        Raises: FetchError, OffsetOutOfRangeError (without a reset), MissingListenerError, BrokerRefusedError. Polling
+        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. Polling
         again goes on.
         """
         with self._lock:
@@ -188,6 +189,7 @@ class ColumnarFetcher:
                 return ColumnarBatch((), moves)
             if self._errors:
                 raise self._errors.pop(0)
+            self._standing_still.tell()
             runs = self._take(max_messages)
             if runs:
                 return ColumnarBatch(runs, wish=self._wish)
@@ -233,6 +235,7 @@ class ColumnarFetcher:
     def _apply(self, changes: Mapping[TopicPartition, int | None]) -> None:
         self._finder.forget(changes.keys())
         self._leaders.forget(changes.keys())
+        self._standing_still.forget(changes.keys())
         for tp in changes:
             self._states.pop(tp, None)
             self._moves.pop(tp, None)
@@ -297,7 +300,7 @@ class ColumnarFetcher:
             if not self._is_live(tp, found.search.life):
                 continue
             if found.outside is not None and not self._finder.resets:
-                self._errors.append(found.outside)
+                self._standing_still.add(found.outside)
                 continue
             self._place(tp, found.offset)
             self._moves[tp] = found.offset

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
-from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
 from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.store import refuse_unreadable
@@ -188,7 +187,8 @@ class Cluster:
 
     def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition]) -> Stand:
         """Whatever of the group or of a time the spec needs. Raises: OffsetError for a committed offset."""
-        reset_to = EARLIEST if self._options.config.auto_offset_reset == "smallest" else LATEST
+        reset_to = self._options.config.reset_to
+        assert reset_to is not None, "refused with the options"
         if spec.kind is OffsetKind.TIME:
             return Stand(reset_to=reset_to, at_time=self._at_time(partitions, spec.time_ms))
         if spec.kind is not OffsetKind.COMMITTED or self._options.group is None:

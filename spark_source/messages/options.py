@@ -163,6 +163,9 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
     properties["auto.offset.reset"] = own.get("auto.offset.reset", "smallest")
     topics = _topics(own)
     config = ConsumerConfig.load(overrides=properties)
+    if config.reset_to is None:
+        what = "leaves a query no place to begin: use smallest or largest, or name each offset in startingOffsets"
+        raise ConfigError("auto.offset.reset", "none", what)
     if config.fetcher == "columnar":
         from legacy_consumer.fetchers import choose_fetcher  # takes a moment to load
 

@@ -12,7 +12,15 @@ import uuid
 import pytest
 from kazoo.client import KazooClient
 
-from legacy_consumer import ConsumerConnector, Phase, TopicPartition, Whitelist
+from legacy_consumer import (
+    ConsumerConnector,
+    NoCommittedOffsetError,
+    OffsetOutOfRangeError,
+    Phase,
+    PositionError,
+    TopicPartition,
+    Whitelist,
+)
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.librdkafka import produce_all
 from tests.support.waiting import eventually
@@ -104,6 +112,31 @@ def test_every_message_arrives_once_and_the_next_consumer_goes_on_behind_it(topi
     topic.produce(10)
     _, stream = topic.stream()
     assert sorted(take(stream, 10)) == list(range(1000, 1010))
+
+
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+@pytest.mark.parametrize("committed", [None, 999], ids=["never committed", "outside of the log"])
+def test_with_no_reset_the_stream_raises_until_its_user_seeks(topic, zookeeper, fetcher, committed):
+    topic.produce(8)
+    if committed is not None:
+        zookeeper.create(f"/consumers/{topic.group}/offsets/{topic.name}/1", b"%d" % committed, makepath=True)
+    connector, stream = topic.stream(auto_offset_reset="none", fetcher=fetcher)
+    if committed is not None:
+        for partition in (0, 2, 3):
+            connector.seek(topic.tp(partition), 1)
+    read, told = [], []
+    while len(read) < (8 if committed is None else 5):
+        try:
+            read.append(int(next(stream).value()))
+        except PositionError as error:
+            told.append((type(error), error.partition, error.earliest, error.latest))
+            connector.seek(error.partition, error.earliest)
+    if committed is None:
+        assert sorted(told, key=str) == [(NoCommittedOffsetError, topic.tp(n), 0, 2) for n in range(4)]
+        assert sorted(read) == list(range(8))
+    else:
+        assert told == [(OffsetOutOfRangeError, topic.tp(1), 0, 2)]
+        assert sorted(read) == [1, 4, 5, 6, 7]
 
 
 def test_batches_carry_the_same_messages_as_iteration(topic):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from legacy_consumer.errors import ConsumerTimeoutError, NotAssignedError
+from legacy_consumer.fetcher import EARLIEST
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
 from legacy_consumer.reset_requests import ResetFollower
@@ -147,7 +148,7 @@ class OurMember:
                 consumer_id=consumer_id,
                 auto_commit=settings.auto_commit,
                 at_next=settings.at_next,
-                reset_to_earliest=True,
+                reset_to=EARLIEST,
                 adopt_foreign_commits=settings.adopt,
             ),
             offsets=offsets,

@@ -6,7 +6,8 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass
 
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError
+from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION
 from zk_layout.model import TopicPartition
 
 
@@ -66,8 +67,10 @@ class FakeKafka:
 
 
 class FakeFetcher:
-    def __init__(self, kafka):
+    def __init__(self, kafka, *, resets=True):
         self._kafka = kafka
+        self._resets = resets
+        self._has_told = False
         self._positions = {}
         self._lock = threading.Lock()
         self._changes = []
@@ -95,6 +98,7 @@ class FakeFetcher:
                 else:
                     position = which[tp]
                     self._positions[tp] = {EARLIEST: 0, LATEST: self._kafka.ends[tp]}.get(position, position)
+        self._tell_of_the_lost()
         with self._kafka.grown:
             messages = self._fetch(max_messages)
             if not messages and timeout_s > 0:
@@ -103,9 +107,18 @@ class FakeFetcher:
         self.before_poll_returns()
         return FakeBatch(messages) if messages else None
 
+    def _tell_of_the_lost(self):
+        """Every other poll, so that what is not lost flows."""
+        self._has_told = not self._has_told
+        for tp, position in sorted(self._positions.items()):
+            if self._has_told and position == NO_POSITION:
+                raise NoCommittedOffsetError(tp, 0, self._kafka.ends[tp])
+            if self._has_told and position > self._kafka.ends[tp] and not self._resets:
+                raise OffsetOutOfRangeError(tp, position, 0, self._kafka.ends[tp])
+
     def _fetch(self, max_messages):
         messages = []
-        for tp in sorted(self._positions):
+        for tp in sorted(tp for tp, position in self._positions.items() if position != NO_POSITION):
             while self._positions[tp] < self._kafka.ends[tp] and len(messages) < max_messages:
                 messages.append(FakeMessage(tp, self._positions[tp]))
                 self._positions[tp] += 1
@@ -120,8 +133,10 @@ class FakeFetcher:
 
 
 class FakeFetchers:
-    def __init__(self, kafka):
+    def __init__(self, kafka, *, resets=True):
+        """resets: whether auto.offset.reset names an end of the log."""
         self.kafka = kafka
+        self.resets = resets
         self.made = []
         self.refusal = None
 
@@ -130,7 +145,7 @@ class FakeFetchers:
             raise self.refusal
 
     def fetcher(self):
-        self.made.append(FakeFetcher(self.kafka))
+        self.made.append(FakeFetcher(self.kafka, resets=self.resets))
         return self.made[-1]
 
     def log_offsets(self):

@@ -54,13 +54,14 @@ class MemberCluster:
 
     def connector(self, *, refusal=None, **properties):
         """One more member, which has not joined. refusal: what brokers answer whoever asks them."""
-        fetchers = FakeFetchers(self.kafka)
+        properties = {"zookeeper_connect": "memory", "group_id": self.group, **self.defaults, **properties}
+        fetchers = FakeFetchers(self.kafka, resets=properties["auto_offset_reset"] != "none")
         fetchers.refusal = refusal
         connector = ConsumerConnector(
             store=RefusingStore(self.zookeeper),
             fetchers=fetchers,
             group_offsets=self.group_offsets,
-            **{"zookeeper_connect": "memory", "group_id": self.group, **self.defaults, **properties},
+            **properties,
         )
         self.connectors.append(connector)
         return connector

@@ -332,8 +332,8 @@ class SteppedLeaderFinder(LeaderFinder):
 class SteppedPositionFinder(PositionFinder):
     """As SteppedLeaderFinder."""
 
-    def __init__(self, world):
-        super().__init__(lambda: world.log_offsets, reset_to=EARLIEST, backoff_s=BACKOFF_S)
+    def __init__(self, world, reset_to):
+        super().__init__(lambda: world.log_offsets, reset_to=reset_to, backoff_s=BACKOFF_S)
         self._world = world
         self._thread = NoThread()
         self.next_look = 0.0
@@ -411,12 +411,15 @@ class Store:
 class World:
     """brokers lead partitions in turn. fault(broker, call): what goes wrong with this call, "" for nothing."""
 
-    def __init__(self, random, *, brokers=2, partitions=4, messages=30, read_committed=False, **settings):
+    def __init__(
+        self, random, *, brokers=2, partitions=4, messages=30, read_committed=False, reset_to=EARLIEST, **settings
+    ):
         self.random = random
         self.now = 1000.0
         self.fault = lambda broker, call: ""
         # brokers from 2.3 on note the last stable offset before they read the log
         self.stable = lambda tp: random.randrange(len(self.logs[tp]) + 1)
+        self._reset_to = reset_to
         self.openings = []
         self.zookeeper_reads = 0
         self.received_bytes = 0
@@ -457,7 +460,7 @@ class World:
         self._patch.setattr(preparing, "IS_POSSIBLE", False)
         reader = LeaderReader(Store(self, self.zookeeper), "PLAINTEXT", self._no_connection, timeout_s=1.0)
         self._leader_finder = SteppedLeaderFinder(self, reader)
-        self._finder = SteppedPositionFinder(self)
+        self._finder = SteppedPositionFinder(self, self._reset_to)
         by_address = {broker.address: broker for broker in self.brokers}
         self.fetcher = ColumnarFetcher(
             self.settings,

@@ -178,7 +178,7 @@ def test_blanks_between_hosts_are_dropped():
         ("rebalance.max.retries", 0),
         ("consumer.timeout.ms", -2),
         ("zookeeper.session.timeout.ms", 2**31),
-        ("auto.offset.reset", "none"),
+        ("auto.offset.reset", "beginning"),
         ("partition.assignment.strategy", "sticky"),
         ("partition.assignment.dialect", "0.9"),
         ("delivery.rule", "exactly_once"),

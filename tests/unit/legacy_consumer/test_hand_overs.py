@@ -3,6 +3,7 @@
 import contextlib
 from functools import partial
 
+from legacy_consumer.fetcher import EARLIEST
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
 from legacy_consumer.stream import GatedStream, Pause
@@ -40,7 +41,7 @@ class Setup:
         )
         self.offsets = ZooKeeperOffsetStore(self.store, "g")
         self.delivery = StreamDelivery(
-            DeliverySettings("g_a", True, False, True, adopt),
+            DeliverySettings("g_a", True, False, EARLIEST, adopt),
             offsets=self.offsets,
             progress=self.progress,
             log_offsets=lambda: FakeFetchers(self.kafka),

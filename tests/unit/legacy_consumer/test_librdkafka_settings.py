@@ -2,7 +2,7 @@ import pytest
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, OffsetOutOfRangeError
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION
 from legacy_consumer.librdkafka.client import check_settings
 from legacy_consumer.librdkafka.settings import bootstrap_servers, fetcher_settings, protocol_settings, query_settings
 from legacy_consumer.positions import Search, settle
@@ -116,6 +116,15 @@ def test_what_librdkafka_refuses_is_a_config_error():
 )
 def test_a_position_inside_the_log_stays_and_others_follow_the_policy(position, reset_to, goes_to):
     assert settle(Search(TP, 1, position), 10, 20, reset_to).offset == goes_to
+
+
+def test_without_a_policy_no_position_is_an_error_that_tells_the_log():
+    found = settle(Search(TP, 1, NO_POSITION), 10, 20, None)
+    assert found.offset == NO_POSITION
+    assert str(found.outside) == (
+        f"{TP}: the group has committed no offset, and auto.offset.reset is none: seek to where it is to begin in the "
+        "log, which holds 10 to 20"
+    )
 
 
 @pytest.mark.parametrize("position", [9, 21])

@@ -203,3 +203,10 @@ def test_a_trigger_delay_is_a_time_as_spark_writes_it(text, ms):
 def test_bounds_of_a_trigger_that_cannot_be_are_refused(given, complaint):
     with pytest.raises(ConfigError, match=complaint):
         parse_message_options({**GIVEN, **given})
+
+
+def test_a_query_has_no_user_who_could_seek_so_it_takes_no_reset_of_none():
+    with pytest.raises(
+        ConfigError, match=r"^auto.offset.reset='?none'?: leaves a query no place to begin: use smallest"
+    ):
+        parse_message_options({"zookeeper.connect": "a", "topics": "t", "auto.offset.reset": "none"})
