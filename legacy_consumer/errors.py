@@ -17,6 +17,7 @@ LegacyConsumerError (zk_layout.errors)
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
       CorruptRecordsError           what lies in the log is not what Kafka writes
+    SegmentFileError                a stored log segment is not there, or cannot be read
     CorruptSegmentError             a stored log segment is damaged from some byte on
     MalformedResponseError          retriable; a broker's answer is not what the protocol says
     ProduceError                    some records were not acknowledged
@@ -232,17 +233,34 @@ class CorruptRecordsError(FetchError):
         )
 
 
-class CorruptSegmentError(KafkaError):
-    """A stored segment is not sound from this byte on; what lies before it is."""
+class SegmentFileError(KafkaError):
+    """No stored segment can be read at this path."""
 
-    def __init__(self, name: str, position: int, reason: str) -> None:
-        super().__init__(name, position, reason)
-        self.name = name
-        self.position = position
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path = path
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"{self.name}: damaged at byte {self.position}: {self.reason}"
+        return f"{self.path}: {self.reason}"
+
+
+class CorruptSegmentError(KafkaError):
+    """A stored segment is not sound from this byte on; what lies before it is.
+
+    last_offset: of the last sound entry, -1 if there is none; None where only one entry was looked at.
+    """
+
+    def __init__(self, name: str, position: int, reason: str, last_offset: int | None = None) -> None:
+        super().__init__(name, position, reason, last_offset)
+        self.name = name
+        self.position = position
+        self.reason = reason
+        self.last_offset = last_offset
+
+    def __str__(self) -> str:
+        offset = "" if self.last_offset is None else f", last offset {self.last_offset}"
+        return f"{self.name}: sound to byte {self.position}{offset}; then: {self.reason}"
 
 
 class PositionError(KafkaError):

@@ -1,14 +1,15 @@
-"""ZooKeeper consumer groups for Spark: register(spark) makes zk_offsets and zk_messages known to a session."""
+"""ZooKeeper consumer groups for Spark: register(spark) makes the formats known to a session."""
 
 from __future__ import annotations
 
 from spark_source.messages.batch_offsets import BatchOffsets, batch_offsets
 from spark_source.messages.source_progress import source_progress
 from spark_source.offset_write import old_offsets
-from spark_source.source import ZkMessages, ZkOffsets, register
+from spark_source.source import KafkaSegments, ZkMessages, ZkOffsets, register
 
 __all__ = [
     "BatchOffsets",
+    "KafkaSegments",
     "ZkMessages",
     "ZkOffsets",
     "batch_offsets",

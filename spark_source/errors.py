@@ -15,6 +15,7 @@ LegacyConsumerError (zk_layout.errors)
     OwnershipLostError              another member owns what a stream with claimOwnership had
     UnreadableZnodeError            mode=FAILFAST, and a znode holds what no member can read
     OffsetWriteError                offsets cannot be written as asked; nothing was
+    DamagedSegmentError             damagedSegments=fail, and a file is not sound to its end
     SparkReadError                  a local Spark could not read; the reason is the source's own, or Spark's
 
 Options that cannot be used as given are ConfigError. Spark hands a Python error on as text, the traceback before it;
@@ -255,6 +256,17 @@ class OffsetWriteError(SparkSourceError):
 
     def __str__(self) -> str:
         return f"no offset was written: {self.reason}"
+
+
+class DamagedSegmentError(SparkSourceError):
+    """A stored segment that is not sound to its end, and all of it was to be read."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.reason}; set damagedSegments=stop to read what lies before"
 
 
 class SparkReadError(SparkSourceError):

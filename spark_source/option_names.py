@@ -19,6 +19,7 @@ from zk_layout.errors import ConfigError
 
 OFFSETS_FORMAT = "zk_offsets"
 MESSAGES_FORMAT = "zk_messages"
+SEGMENTS_FORMAT = "kafka_segments"
 
 
 @dataclass(frozen=True, slots=True)

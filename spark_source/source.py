@@ -15,9 +15,10 @@ from spark_source.messages.columns import default_columns, request_message_colum
 from spark_source.messages.options import check_for_batch, check_for_stream, parse_message_options
 from spark_source.offset_rows import offset_columns
 from spark_source.offsets import COLUMNS, request_columns
-from spark_source.option_names import HIDDEN_OPTIONS, MESSAGES_FORMAT, OFFSETS_FORMAT
+from spark_source.option_names import HIDDEN_OPTIONS, MESSAGES_FORMAT, OFFSETS_FORMAT, SEGMENTS_FORMAT
 from spark_source.options import parse_options, parse_write_options
 from spark_source.schemas import schema_ddl
+from spark_source.segments.options import parse_segment_options
 from zk_layout.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from spark_source.messages.batch import ZkMessagesReader
     from spark_source.messages.stream import ZkMessagesStreamReader
     from spark_source.offset_write import ZkOffsetsWriter
+    from spark_source.segments.reader import KafkaSegmentsReader
 
 
 logger = logging.getLogger(__name__)
@@ -39,7 +41,7 @@ REDACTION = "spark.sql.redaction.options.regex"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the formats known to this session: `spark.read.format("zk_offsets")`, `format("zk_messages")`.
+    """Make the formats known to this session: zk_offsets, zk_messages and kafka_segments, for spark.read.format.
 
     Extends what the session hides of options in plans and in Spark's event log (spark.sql.redaction.options.regex) by
     secrets whose names Spark does not know. Makes the session the active one of the calling thread, for writes look
@@ -55,6 +57,7 @@ def register(spark: SparkSession) -> None:
         _let_streams_find_py_files()
     spark.dataSource.register(ZkOffsets)
     spark.dataSource.register(ZkMessages)
+    spark.dataSource.register(KafkaSegments)
 
 
 def _let_streams_find_py_files() -> None:
@@ -157,6 +160,43 @@ class ZkMessages(DataSource):
             return ZkMessagesStreamReader(options, request_message_columns(_fields(schema)))
 
         return reader_or_refusal(make)
+
+
+class KafkaSegments(DataSource):
+    """The format kafka_segments: the messages in log segments that were copied from brokers.
+
+    Made by Spark in a Python worker on the driver; holds the options as text and is pickled from there.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for format()."""
+        return SEGMENTS_FORMAT
+
+    def schema(self) -> str:
+        """The columns of zk_messages. Runs with load(), unless the user gives a schema. Raises: ConfigError."""
+        return schema_ddl(default_columns(headers=parse_segment_options(self.options).include_headers))
+
+    def reader(self, schema: StructType) -> KafkaSegmentsReader:
+        """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
+        from legacy_consumer.fetchers import missing_modules
+        from spark_source.segments.reader import KafkaSegmentsReader
+
+        options = parse_segment_options(self.options)
+        if missing := missing_modules():
+            reason = f"cannot import {', '.join(missing)}: install legacy-consumer[fast] on driver and executors"
+            raise ConfigError("format", SEGMENTS_FORMAT, reason)
+        return KafkaSegmentsReader(options, request_message_columns(_fields(schema)))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+        """Raises: ConfigError, for there is none."""
+        raise ConfigError("format", SEGMENTS_FORMAT, "only reads")
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
+        """A reader that says that there is none."""
+        from spark_source.refused_stream import RefusedStreamReader
+
+        return RefusedStreamReader(ConfigError("format", SEGMENTS_FORMAT, "is read as a batch: spark.read"))
 
 
 def _fields(schema: StructType) -> Iterator[tuple[str, str, bool]]:

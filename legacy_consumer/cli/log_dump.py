@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import mmap
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +13,14 @@ from legacy_consumer.cli.message_lines import json_lines
 from legacy_consumer.errors import CorruptSegmentError
 from legacy_consumer.fetchers import missing_modules
 from legacy_consumer.plain_text import printable
+from legacy_consumer.segment_files import opened_segment, partition_of, segments_of
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
     from legacy_consumer.wire.records import ColumnMessage
     from legacy_consumer.wire.segments import Bytes, Entry
 
-_PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
+_UNKNOWN = TopicPartition("unknown", 0)
 
 
 @click.command(
@@ -50,20 +49,10 @@ def dump(ctx: click.Context, places: Sequence[Path], deep: bool, as_json: bool) 
     if missing := missing_modules():
         raise click.ClickException(f"{', '.join(missing)} cannot be imported: install legacy-consumer[fast]")
     sound = True
-    for path in _segments_of(places):
-        sound &= _dump_segment(path, deep=deep, as_json=as_json)
-    ctx.exit(0 if sound else 1)
-
-
-def _segments_of(places: Sequence[Path]) -> Iterator[Path]:
     for place in places:
-        if not place.is_dir():
-            yield place
-            continue
-        found = sorted(place.rglob("*.log"))
-        if not found:
-            raise click.ClickException(f"{place} holds no *.log file, nor does any folder below it")
-        yield from found
+        for path in segments_of(place):
+            sound &= _dump_segment(path, deep=deep, as_json=as_json)
+    ctx.exit(0 if sound else 1)
 
 
 def _dump_segment(path: Path, *, deep: bool, as_json: bool) -> bool:
@@ -75,9 +64,9 @@ def _dump_segment(path: Path, *, deep: bool, as_json: bool) -> bool:
         click.echo(f"Dumping {printable(name)}")
         if path.stem.isdigit():
             click.echo(f"Starting offset: {int(path.stem)}")
-    partition = _partition_of(path)
+    partition = partition_of(path) or _UNKNOWN
     sound_to, last_offset, problem = 0, -1, None
-    with _opened(path) as data:
+    with opened_segment(path) as data:
         try:
             for entry in read_entries(data, name):
                 records = read_records(data, entry, partition, name) if deep else None
@@ -93,34 +82,6 @@ def _dump_segment(path: Path, *, deep: bool, as_json: bool) -> bool:
         end = f"to its end, byte {size}" if problem is None else f"to byte {sound_to} of {size}"
         click.echo(f"sound {end}, last offset {last_offset}" + (f"; then: {problem}" if problem else ""))
     return problem is None
-
-
-class _opened:  # noqa: N801  used like open()
-    """A file mapped into memory; an empty one cannot be."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._map: mmap.mmap | None = None
-
-    def __enter__(self) -> Bytes:
-        try:
-            with self._path.open("rb") as file:
-                if self._path.stat().st_size == 0:
-                    return b""
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
-            raise click.ClickException(f"cannot read {self._path}: {error.strerror}") from error
-        return self._map
-
-    def __exit__(self, *_: object) -> None:
-        if self._map is not None:
-            self._map.close()
-
-
-def _partition_of(path: Path) -> TopicPartition:
-    """`flights-0/…` holds partition 0 of flights."""
-    found = _PARTITION_FOLDER.fullmatch(path.absolute().parent.name)
-    return TopicPartition(found[1], int(found[2])) if found else TopicPartition("unknown", 0)
 
 
 def _show(name: str, data: Bytes, entry: Entry, records: Sequence[ColumnMessage] | None, *, as_json: bool) -> None:

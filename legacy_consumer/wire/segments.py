@@ -17,7 +17,7 @@ from typing import TypeAlias
 import crc32c
 
 from legacy_consumer.errors import CorruptSegmentError, FetchError
-from legacy_consumer.wire.records import ColumnMessage, decode_records
+from legacy_consumer.wire.records import ColumnMessage, Columns, decode_records
 from legacy_consumer.wire.records.headers import read_varint
 from legacy_consumer.wire.records.messages import messages_of
 from zk_layout.model import TopicPartition
@@ -34,6 +34,8 @@ _CODECS = ("NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD")
 _CODEC_MASK, _APPEND_TIME, _TRANSACTIONAL, _CONTROL = 7, 8, 16, 32
 _MOST_BYTES = 2**31 - 1
 _MARKERS = {0: "ABORT", 1: "COMMIT"}
+_PIECE_BYTES = 4 << 20
+"""Entries are decoded together up to so many bytes: an entry alone may hold one record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,64 @@ def read_entries(data: Bytes, name: str) -> Iterator[Entry]:
     """
     at, last_offset = 0, -1
     while at < len(data):
-        entry = _read_entry(data, at, name)
-        if entry.base_offset <= last_offset:
-            raise CorruptSegmentError(
-                name, at, f"offset {entry.base_offset} behind offset {last_offset}, and offsets must rise"
-            )
+        try:
+            entry = _read_entry(data, at)
+            if entry.base_offset <= last_offset:
+                msg = f"offset {entry.base_offset} behind offset {last_offset}, and offsets must rise"
+                raise ValueError(msg)
+        except ValueError as error:
+            raise CorruptSegmentError(name, at, str(error), last_offset) from error
         yield entry
         at, last_offset = at + entry.size, entry.last_offset
+
+
+def read_columns(data: Bytes, partition: TopicPartition, name: str, *, with_headers: bool) -> Iterator[Columns]:
+    """The records, in order, those of aborted transactions too.
+
+    Raises: CorruptSegmentError where an entry or its records are not sound; what lies before has been given then.
+    """
+    position = 0
+    for entries in _pieces(data, name):
+        yield from _decode_entries(data, entries, position, partition, name, with_headers=with_headers)
+        position = entries[-1].last_offset + 1
+
+
+def _pieces(data: Bytes, name: str) -> Iterator[list[Entry]]:
+    """The entries, in lists of about _PIECE_BYTES. Raises: CorruptSegmentError, behind the last sound entry."""
+    piece: list[Entry] = []
+    size = 0
+    try:
+        for entry in read_entries(data, name):
+            if piece and size + entry.size > _PIECE_BYTES:
+                yield piece
+                piece, size = [], 0
+            piece.append(entry)
+            size += entry.size
+    except CorruptSegmentError:
+        if piece:
+            yield piece
+        raise
+    if piece:
+        yield piece
+
+
+def _decode_entries(
+    data: Bytes, entries: list[Entry], position: int, partition: TopicPartition, name: str, *, with_headers: bool
+) -> Iterator[Columns]:
+    """position: the offset behind the entry before these. Of a compressed message the first offset is not known."""
+    piece = data[entries[0].position : entries[-1].position + entries[-1].size]
+    while position <= entries[-1].last_offset:
+        try:
+            columns = decode_records(piece, partition, position, with_headers=with_headers, max_batch_bytes=_MOST_BYTES)
+        except FetchError as error:
+            wrong = next(number for number, entry in enumerate(entries) if position <= entry.last_offset)
+            last_offset = entries[wrong - 1].last_offset if wrong else position - 1
+            raise CorruptSegmentError(name, entries[wrong].position, error.reason, last_offset) from error
+        if len(columns):
+            yield columns
+        if not columns.has_more:
+            break
+        position = columns.next_offset
 
 
 def read_records(data: Bytes, entry: Entry, partition: TopicPartition, name: str) -> list[ColumnMessage]:
@@ -131,26 +184,27 @@ def read_marker(data: Bytes, entry: Entry) -> str:
     return _MARKERS.get(int.from_bytes(record[at + 2 : at + 4], "big"), "UNKNOWN")
 
 
-def _read_entry(data: Bytes, at: int, name: str) -> Entry:
+def _read_entry(data: Bytes, at: int) -> Entry:
+    """Raises: ValueError with what is wrong."""
     left = len(data) - at
     if left < _HEAD.size:
-        raise CorruptSegmentError(name, at, f"{left} bytes are left, and no entry is so small")
+        raise ValueError(f"{left} bytes are left, and no entry is so small")
     offset, size, magic = _HEAD.unpack_from(data, at)
     size += _SIZE_AT
     if magic not in _SMALLEST or size < _SMALLEST[magic]:
         zeros = " (the rest is zeros, as in a file that was laid out beforehand)" if not any(data[at:]) else ""
-        raise CorruptSegmentError(name, at, f"size {size} and message format {magic} do not go together{zeros}")
+        raise ValueError(f"size {size} and message format {magic} do not go together{zeros}")
     if size > left:
-        raise CorruptSegmentError(name, at, f"an entry of {size} bytes, of which {left} are there")
+        raise ValueError(f"an entry of {size} bytes, of which {left} are there")
     if offset < 0:
-        raise CorruptSegmentError(name, at, f"an offset that cannot be: {offset}")
+        raise ValueError(f"an offset that cannot be: {offset}")
     entry = _batch(data, at, size) if magic == 2 else _message(data, at, size)
     # everything behind the CRC, which is in another place in format 2
     found = crc32c.crc32c(data[at + 21 : at + size]) if magic == 2 else zlib.crc32(data[at + 16 : at + size])
     if found != entry.crc:
-        raise CorruptSegmentError(name, at, f"its CRC is {entry.crc}, and that of its bytes {found}")
+        raise ValueError(f"its CRC is {entry.crc}, and that of its bytes {found}")
     if entry.last_offset < entry.base_offset:
-        raise CorruptSegmentError(name, at, "a batch whose last offset lies before its first")
+        raise ValueError("a batch whose last offset lies before its first")
     return entry
 
 

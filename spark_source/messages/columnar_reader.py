@@ -13,7 +13,8 @@ import pyarrow as pa
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.wire import open_fetcher, open_log_offsets
 from legacy_consumer.wire.records import Columns
-from spark_source.arrow import ARROW_TYPES, ColumnType, arrow_schema, message_times
+from spark_source.arrow import arrow_schema
+from spark_source.messages.column_batches import batch_of_columns
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.ranges import OffsetRange
 from zk_layout.store import ZkStore
@@ -71,7 +72,7 @@ def read_columnar(
                 position = max(position, run.next_offset)
                 inside = _until(run, wanted.end)
                 if len(inside):
-                    yield _as_batch(inside, columns, schema)
+                    yield batch_of_columns(inside, columns, schema)
     if position < wanted.end:
         yield from read_rest(OffsetRange(tp, position, wanted.end))
 
@@ -80,21 +81,3 @@ def _until(run: Columns, end: int) -> Columns:
     if not len(run) or run.offsets[-1] < end:
         return run
     return run.slice(0, int(np.searchsorted(run.offsets, end)))
-
-
-def _as_batch(run: Columns, columns: Sequence[WantedColumn], schema: pa.Schema) -> pa.RecordBatch:
-    made = run.to_arrow([column.source for column in columns if column.source not in {"topic", "timestamp"}])
-    arrays = []
-    for column in columns:
-        if column.source == "topic":
-            name = pa.scalar(run.topic_partition.topic, ARROW_TYPES[ColumnType.STRING])
-            arrays.append(pa.repeat(name, len(run)))
-        elif column.source == "timestamp":
-            arrays.append(message_times(run.timestamps, run.timestamp_types == 0))
-        elif column.source == "headers":
-            arrays.append(made.column("headers").cast(ARROW_TYPES[ColumnType.HEADERS]))
-        elif column.source == "timestampType":
-            arrays.append(pa.array(run.timestamp_types.astype(np.int32) - np.int32(1)))
-        else:
-            arrays.append(made.column(column.source))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -193,4 +193,4 @@ def test_an_empty_segment_is_sound(tmp_path):
 def test_a_folder_without_segments_is_an_error_in_one_line(tmp_path):
     result = dump(tmp_path)
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {tmp_path} holds no *.log file, nor does any folder below it\n"
+    assert result.stderr == f"Error: {tmp_path}: holds no *.log file, nor does any folder below it\n"

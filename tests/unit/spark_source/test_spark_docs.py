@@ -10,6 +10,7 @@ from spark_source.messages.columns import request_message_columns
 from spark_source.messages.kafka_options import KAFKA_SOURCE_OPTIONS
 from spark_source.offsets import COLUMNS, needed_facts, request_columns
 from spark_source.option_names import CLUSTER_OPTIONS, RDKAFKA_OPTION
+from spark_source.segments.options import OPTIONS as SEGMENT_OPTIONS
 
 DOCS = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
 
@@ -27,6 +28,7 @@ def table(heading: str) -> list[list[str]]:
         ("Options of zk_offsets", options.OWN_OPTIONS),
         ("Writing offsets", options.WRITE_OPTIONS),
         ("Options of zk_messages", (*messages.READ_OPTIONS, *messages.STREAM_OPTIONS, *messages.FETCH_OPTIONS)),
+        ("Options of kafka_segments", SEGMENT_OPTIONS),
         ("Options for the cluster", (*CLUSTER_OPTIONS, RDKAFKA_OPTION)),
     ],
 )

@@ -1,0 +1,81 @@
+"""Every option of kafka_segments as data, and what a read was told. Docs and tests are made from OPTIONS. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from spark_source.option_names import SEGMENTS_FORMAT, Option, flag, sort_options, word
+from zk_layout.errors import ConfigError
+
+
+class DamagedSegments(Enum):
+    """What a file does that is not sound to its end."""
+
+    FAIL = "fail"
+    STOP = "stop"
+
+
+OPTIONS = (
+    Option(
+        "path",
+        "required",
+        "a file or a folder, as `load(FOLDER)`, several as `load([A, B])`, globs too; of a folder all `*.log` files in "
+        "it and below it. Driver and executors find the files under the same path",
+    ),
+    Option(
+        "damagedSegments",
+        DamagedSegments.FAIL.value,
+        "`stop` reads a damaged file up to its last sound entry; the task's log says where that is, and what is wrong",
+    ),
+    Option("includeHeaders", "false", "adds the column headers; a schema that names it does, too"),
+)
+_SEVERAL = Option("paths", "none", "what Spark makes of load([A, B]): the paths as JSON")
+_LOCAL_SCHEME = "file"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentOptions:
+    """What a read of kafka_segments was told; made by parse_segment_options."""
+
+    paths: tuple[str, ...]
+    damaged: DamagedSegments
+    include_headers: bool
+
+
+def parse_segment_options(given: Mapping[str, str]) -> SegmentOptions:
+    """Check all options. Raises: ConfigError naming the first that cannot be, before any I/O."""
+    # without any option this would tell of ZooKeeper, which is not asked here
+    found = sort_options(SEGMENTS_FORMAT, given or {"path": ""}, (*OPTIONS, _SEVERAL), (), {})
+    for name in found.properties:
+        raise ConfigError(name, None, f"{SEGMENTS_FORMAT} reads files and speaks to no broker")
+    own = found.own
+    paths = tuple(_local(path) for path in [*_several(own.get("paths", "[]")), own.get("path", "")] if path)
+    if not paths:
+        raise ConfigError("path", None, "is required: name the folder of the segments, load(FOLDER)")
+    return SegmentOptions(
+        paths=paths,
+        damaged=word(own, "damagedSegments", DamagedSegments.FAIL),
+        include_headers=flag(own, "includeHeaders", default=False),
+    )
+
+
+def _several(text: str) -> list[str]:
+    try:
+        paths: list[str] = json.loads(text)
+    except ValueError as error:
+        raise ConfigError("paths", text, "is for Spark itself: give several paths as load([A, B])") from error
+    return paths
+
+
+def _local(path: str) -> str:
+    """The path without `file:`, which Spark's own sources take."""
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme:
+        return path
+    if scheme != _LOCAL_SCHEME:
+        reason = f"{scheme}: is not read: copy the segments to where driver and executors see them as files"
+        raise ConfigError("path", path, reason)
+    return "/" + rest.lstrip("/")

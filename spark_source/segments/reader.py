@@ -1,0 +1,95 @@
+"""The batch read of kafka_segments: a task for each file."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from legacy_consumer.errors import CorruptSegmentError, SegmentFileError
+from legacy_consumer.segment_files import opened_segment, partition_of, segments_of
+from spark_source.arrow import arrow_schema
+from spark_source.errors import DamagedSegmentError
+from spark_source.messages.columns import WantedColumn
+from spark_source.reused_worker import spare_modules_from_collection
+from spark_source.segments.options import DamagedSegments, SegmentOptions
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_LEFT_BEHIND = re.compile(r".+-\d+\.[0-9a-f]+-(delete|future|stray)")
+"""Folders of partitions that a broker deletes, or has not moved to this disk yet."""
+
+
+class SegmentPartition(InputPartition):
+    """What one task reads: a file, and whose messages it holds."""
+
+    def __init__(self, path: str, partition: TopicPartition) -> None:
+        super().__init__(path)
+        self.path = path
+        self.partition = partition
+
+
+class KafkaSegmentsReader(DataSourceReader):
+    """Reads every record of the files, in the order of each file.
+
+    Made on the driver in a Python worker of its own, asked for its partitions, then pickled to the executors, where
+    read runs for each file. Spark asks for the partitions once for each load(): files that come later want a new one.
+    """
+
+    def __init__(self, options: SegmentOptions, columns: tuple[WantedColumn, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Find the files. Runs on the driver. Raises: SegmentFileError."""
+        files = {path for given in self._options.paths for path in _files_of(given)}
+        found = [each for path in sorted(files) if (each := _task_of(path))]
+        if not found:
+            raise SegmentFileError(", ".join(self._options.paths), "all segments are of partitions that were deleted")
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one file. Runs on an executor. Raises: SegmentFileError, DamagedSegmentError."""
+        from legacy_consumer.wire.segments import read_columns
+        from spark_source.messages.column_batches import batch_of_columns
+
+        assert isinstance(partition, SegmentPartition)
+        schema = arrow_schema([column.arrow for column in self._columns])
+        with_headers = any(column.source == "headers" for column in self._columns)
+        with opened_segment(Path(partition.path)) as data:
+            try:
+                for run in read_columns(data, partition.partition, partition.path, with_headers=with_headers):
+                    yield batch_of_columns(run, self._columns, schema)
+            except CorruptSegmentError as error:
+                if self._options.damaged is DamagedSegments.FAIL:
+                    raise DamagedSegmentError(str(error)) from error
+                logger.warning("%s; what lies before is read", error)
+        spare_modules_from_collection()
+
+
+def _files_of(given: str) -> Iterator[Path]:
+    path = Path(given).absolute()
+    root = Path(path.anchor)
+    places = [path] if path.exists() else sorted(root.glob(str(path.relative_to(root))))
+    if not places:
+        raise SegmentFileError(given, "there is no such file or folder")
+    for place in places:
+        yield from segments_of(place)
+
+
+def _task_of(path: Path) -> SegmentPartition | None:
+    """Raises: SegmentFileError if nothing tells whose records these are."""
+    partition = partition_of(path)
+    if partition is not None:
+        return SegmentPartition(str(path), partition)
+    if _LEFT_BEHIND.fullmatch(path.parent.name):
+        logger.warning("%s is not read: its folder is that of a partition that was deleted or is being moved", path)
+        return None
+    raise SegmentFileError(
+        str(path), "its folder tells no topic and partition: name it as brokers do, TOPIC-PARTITION, such as flights-0"
+    )
