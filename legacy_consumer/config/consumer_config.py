@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from legacy_consumer.config.cluster_config import ClusterConfig
 from legacy_consumer.config.sources import Value, Values
@@ -61,7 +64,8 @@ class ConsumerConfig(ClusterConfig):
         complete = super(ConsumerConfig, cls)._complete(values)
         group = complete["group.id"]
         if not group:
-            raise ConfigError("group.id", None, "is required: give the name of the group")
+            reason = f"is required: members of one name share the partitions, such as group.id={_proposed_group()}"
+            raise ConfigError("group.id", None, reason)
         if group in {".", ".."}:
             raise ConfigError("group.id", group, "is no name that ZooKeeper takes for a znode")
         consumer = complete["consumer.id"]
@@ -109,3 +113,9 @@ def _number(complete: Mapping[str, Value | None], name: str) -> int:
     value = complete[name]
     assert isinstance(value, int)
     return value
+
+
+def _proposed_group() -> str:
+    """A name that Kafka takes, after the program."""
+    program = Path(sys.argv[0]).stem if sys.argv else ""
+    return re.sub(r"[^a-zA-Z0-9._-]+", "-", program).strip("-._") or "group1"

@@ -138,6 +138,16 @@ def test_what_is_required_is_asked_for(missing):
         ConsumerConfig.load(None, {k: v for k, v in MINIMUM.items() if k != missing})
 
 
+@pytest.mark.parametrize(
+    ("program", "group"), [("/opt/jobs/load delays.py", "load-delays"), ("-", "group1"), ("", "group1")]
+)
+def test_without_a_group_the_error_proposes_one_that_is_taken(program, group, monkeypatch):
+    monkeypatch.setattr("sys.argv", [program])
+    with pytest.raises(ConfigError, match=rf"^group\.id: is required: .* such as group\.id={group}$"):
+        ConsumerConfig.load(None, {"zookeeper.connect": "h:1"})
+    assert load(group_id=group).group_id == group
+
+
 @pytest.mark.parametrize("group", ["a b", "a/b", "ä", "a:b", "..", "."])
 def test_a_group_that_kafka_would_not_take_is_refused(group):
     with pytest.raises(ConfigError, match=r"group\.id"):
