@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         OffsetsNotCommittedError,
         PositionError,
         StreamInUseError,
+        UnsubscribeError,
     )
     from legacy_consumer.fetcher import EARLIEST, LATEST, Message
     from legacy_consumer.kafka_stream import KafkaStream
@@ -95,6 +96,7 @@ __all__ = [
     "StrategyMismatchError",
     "StreamInUseError",
     "TopicPartition",
+    "UnsubscribeError",
     "Whitelist",
     "ZooKeeperError",
 ]

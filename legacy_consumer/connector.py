@@ -43,6 +43,7 @@ from legacy_consumer.errors import (
     NoSuchTopicError,
     NotAssignedError,
     NotJoinedError,
+    UnsubscribeError,
 )
 from legacy_consumer.fetcher import FetcherFactory, Message
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
@@ -163,37 +164,23 @@ class ConsumerConnector:
         self._lock = threading.RLock()
         self._has_begun = False
         """Whether somebody creates the streams, or has."""
+        self._has_joined = False
+        """Whether they exist."""
+        self._has_warned = False
+        self._past = ConnectorCounters(MemberCounters())
+        """What was counted before the last unsubscribe()."""
         self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._offsets = self._make_offset_store(group_offsets)
         self._checks = JoiningChecks(
             self._config, self.consumer_id, self._store, self._offsets, self._clock, self._check_open
         )
-        self._delivery = StreamDelivery(
-            DeliverySettings(
-                group=self._config.group_id,
-                consumer_id=self.consumer_id,
-                auto_commit=self._config.auto_commit_enable,
-                at_next=self._config.delivery_rule == "at_next",
-                reset_to=self._config.reset_to,
-                adopt_foreign_commits=self._config.commit_conflict == "adopt",
-                retries=RetrySettings(
-                    self._config.offsets_commit_max_retries, self._config.offsets_channel_backoff_ms / 1000
-                ),
-                last_commit_timeout_s=self._config.drain_timeout_ms / 1000,
-            ),
-            offsets=self._offsets,
-            progress=self._progress,
-            log_offsets=self._fetchers.log_offsets,
-            streams=self._streams,
-            session_id=self._session_of_claims,
-            on_unowned=self._doubt_ownership,
-        )
+        self._delivery = self._make_delivery()
         self._follower = self._make_follower()
         self._closing = Closing(
             self.consumer_id,
             [
-                self._delivery.close,
+                self._close_delivery,
                 self._close_streams,
                 self._fetchers.close,
                 self._offsets.close,
@@ -209,11 +196,11 @@ class ConsumerConnector:
 
         Returns: {topic: its streams, by thread number}. A stream without partitions waits for some. If others hold
         partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
-        Raises: MessageStreamsExistError the second time; StrategyMismatchError, MissingListenerError,
-        BrokerRefusedError and GroupOffsetsUnavailableError (offsets.storage=kafka) before anything is registered;
-        errors of ZooKeeper; ConfigError for what is no topic or no number of streams. After a retriable error before
-        anything is registered it may be called again, as after a wrong value; after any other error of joining the
-        connector is shut down.
+        Raises: MessageStreamsExistError the second time, unless unsubscribe() was called; StrategyMismatchError,
+        MissingListenerError, BrokerRefusedError and, with offsets.storage=kafka, GroupOffsetsUnavailableError before
+        anything is registered; errors of ZooKeeper; ConfigError for what is no topic or no number of streams. After a
+        retriable error before anything is registered it may be called again, as after a wrong value or
+        MessageStreamsExistError; after any other error of joining the connector is shut down.
         """
         check_topic_counts(topic_counts)
         subscription = tuple(topic_counts.items())
@@ -416,15 +403,16 @@ class ConsumerConnector:
         """What this member has done so far."""
         consumed, committed = self._progress.totals()
         committer = self._delivery.committer
+        past = self._past
         return ConnectorCounters(
-            self._coordinator.counters if self._coordinator is not None else MemberCounters(),
+            self._coordinator.counters if self._coordinator is not None else past.member,
             consumed,
             committed,
-            committer.commits,
-            committer.failed_commits,
-            committer.foreign_commits,
-            sum(stream.fetch_errors for stream in self._streams.all()),
-            self._delivery.listener_errors,
+            past.commits + committer.commits,
+            past.failed_commits + committer.failed_commits,
+            past.foreign_commits + committer.foreign_commits,
+            past.fetch_errors + sum(stream.fetch_errors for stream in self._streams.all()),
+            past.listener_errors + self._delivery.listener_errors,
         )
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -460,10 +448,56 @@ class ConsumerConnector:
 
     # Leaving.
 
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """Drain, commit, release and leave the group as shutdown() does, end the streams, and keep the connector.
+
+        Streams may be created again afterwards, of other topics too: the connector joins anew, in the same session and
+        with the same listener, unless another one is set. Without streams it does nothing. timeout: as of shutdown();
+        what the calling thread has in hand is delivered again likewise.
+
+        Raises: UnsubscribeError if the group was not left in order by then, as while ZooKeeper does not answer: the
+        connector is shut down. NotJoinedError while another thread creates the streams; TypeError and ValueError for
+        what is no time; ConsumerClosedError, CallInProgressError.
+        """
+        timeout_s = self._time_to_leave(timeout)
+        self._check_open()
+        self._check_not_inside()
+        with self._lock:
+            if not self._has_begun:
+                return
+            if not self._has_joined:
+                raise NotJoinedError
+            coordinator = self._coordinator
+        assert coordinator is not None
+        self._leave_group(timeout_s)
+        self._close_delivery()
+        self._close_streams()
+        with self._lock:
+            self._check_open()
+            if self._coordinator is not coordinator:
+                return  # another thread has unsubscribed as well
+            if coordinator.has_left_nothing:
+                self._begin_anew()
+                return
+        self.shutdown(timeout_s)
+        raise UnsubscribeError(self.consumer_id, timeout_s)
+
+    def _begin_anew(self) -> None:
+        """As it was before the streams, but for what was counted."""
+        listener = self._delivery.listener
+        self._past = self.counters
+        self._coordinator = None
+        self._streams.by_key = {}
+        self._delivery = self._make_delivery()
+        self._delivery.listener = listener
+        self._follower = self._make_follower()
+        self._has_begun = self._has_joined = False
+
     def end_streams(self) -> None:
         """Let every stream end after the message in hand; shutdown() is still to be called.
 
-        A signal handler may call it at any time. Streams that do not exist yet end as soon as they do.
+        A signal handler may call it at any time. Streams that do not exist yet end as soon as they do, also after
+        unsubscribe().
         """
         self._ending = True
         for stream in self._streams.all():
@@ -487,9 +521,7 @@ class ConsumerConnector:
         """
         if self._process.is_elsewhere:
             return
-        timeout_s = (
-            self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else checked_seconds(timeout)
-        )
+        timeout_s = self._time_to_leave(timeout)
         self._closed = True
         if is_inside(self, *self._streams.all()):
             # what the signal interrupted may hold locks, and goes on only when this returns
@@ -497,23 +529,32 @@ class ConsumerConnector:
             return
         self._leave(timeout_s)
 
+    def _time_to_leave(self, timeout: float | None) -> float:
+        return self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else checked_seconds(timeout)
+
     def _leave(self, timeout_s: float) -> None:
         try:
-            self._precedence.end_arriving(self.consumer_id)
-            self._follower.close()
-            self._delivery.begin_closing(timeout_s)
-            self._delivery.let_go(this_thread())
-            with self._lock:
-                coordinator = self._coordinator
-            if coordinator is not None:
-                coordinator.close(timeout_s)
+            self._leave_group(timeout_s)
         finally:
             self._closing.run(_CLOSING_PATIENCE_S)
+
+    def _leave_group(self, timeout_s: float) -> None:
+        self._precedence.end_arriving(self.consumer_id)
+        self._follower.close()
+        self._delivery.begin_closing(timeout_s)
+        self._delivery.let_go(this_thread())
+        with self._lock:
+            coordinator = self._coordinator
+        if coordinator is not None:
+            coordinator.close(timeout_s)
 
     def _leave_quietly(self, timeout_s: float) -> None:
         # what it raises was logged, and the next call tries it again
         with contextlib.suppress(Exception):
             self._leave(timeout_s)
+
+    def _close_delivery(self) -> None:
+        self._delivery.close()
 
     def _close_streams(self) -> None:
         Closing(self.consumer_id, [stream.close for stream in self._streams.all()]).run(_CLOSING_PATIENCE_S)
@@ -571,10 +612,7 @@ class ConsumerConnector:
                 raise MessageStreamsExistError
             self._has_begun = True
         try:
-            for warning in self._config.warnings:
-                logger.warning("%s: %s", self.consumer_id, warning)
-            for note in self._config.notes:
-                logger.info("%s: %s", self.consumer_id, note)
+            self._warn_once()
             self._precedence.begin_arriving(self.consumer_id)
             self._store.start()
             self._fetchers.check_access()
@@ -587,6 +625,7 @@ class ConsumerConnector:
             with self._lock:
                 # whoever shuts down after this finds a coordinator to close
                 self._check_open()
+                coordinator.counters = self._past.member
                 self._coordinator = coordinator
                 # replaced, never changed: a signal handler goes over them
                 self._streams.by_key = {key: self._make_stream(coordinator) for key in streams}
@@ -598,6 +637,7 @@ class ConsumerConnector:
             coordinator.start()
             self._follower.start()
             self._await_first_share(coordinator)
+            self._has_joined = True
         except LegacyConsumerError as error:
             was_closed = self._closed
             if self._coordinator is None and error.retriable and not was_closed:
@@ -615,6 +655,14 @@ class ConsumerConnector:
             self._leave(_HASTE_S)
             raise
 
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            for warning in self._config.warnings:
+                logger.warning("%s: %s", self.consumer_id, warning)
+            for note in self._config.notes:
+                logger.info("%s: %s", self.consumer_id, note)
+            self._has_warned = True
+
     def _await_first_share(self, coordinator: Coordinator) -> None:
         # the machine itself ends the wait: its tries are bounded
         while not coordinator.wait_until(_first_share_is_decided, 1.0):
@@ -627,6 +675,27 @@ class ConsumerConnector:
         if status.phase is Phase.DEGRADED and (mismatch := self._checks.mismatch()) is not None:
             # it could not be seen before I joined, while the group was moving
             self._checks.judge(mismatch)
+
+    def _make_delivery(self) -> StreamDelivery:
+        config = self._config
+        return StreamDelivery(
+            DeliverySettings(
+                group=config.group_id,
+                consumer_id=self.consumer_id,
+                auto_commit=config.auto_commit_enable,
+                at_next=config.delivery_rule == "at_next",
+                reset_to=config.reset_to,
+                adopt_foreign_commits=config.commit_conflict == "adopt",
+                retries=RetrySettings(config.offsets_commit_max_retries, config.offsets_channel_backoff_ms / 1000),
+                last_commit_timeout_s=config.drain_timeout_ms / 1000,
+            ),
+            offsets=self._offsets,
+            progress=self._progress,
+            log_offsets=self._fetchers.log_offsets,
+            streams=self._streams,
+            session_id=self._session_of_claims,
+            on_unowned=self._doubt_ownership,
+        )
 
     def _make_follower(self) -> ResetFollower:
         def post(errand: Errand) -> None:

@@ -3,7 +3,8 @@
 LegacyConsumerError (zk_layout.errors)
   StreamError
     ConsumerTimeoutError            no message within consumer.timeout.ms; the stream can be used again
-    MessageStreamsExistError        streams can be created once per connector, listeners set only before
+    MessageStreamsExistError        streams can be created once, until unsubscribe(); listeners set only before
+    UnsubscribeError                the group was not left in order; the connector was shut down
     ConsumerClosedError             the connector was shut down
     NotJoinedError                  no message streams were created yet
     ForkedConsumerError             the consumer was made in another process, which forked this one
@@ -70,7 +71,25 @@ class MessageStreamsExistError(StreamError):
     """The connector's streams exist already."""
 
     def __str__(self) -> str:
-        return "this connector has its streams already: create another connector, or set listeners before the streams"
+        return (
+            "this connector has its streams already: call unsubscribe() first, or create another connector, or set "
+            "listeners before the streams"
+        )
+
+
+class UnsubscribeError(StreamError):
+    """The group was not left in order, so the connector was shut down."""
+
+    def __init__(self, consumer_id: str, timeout_s: float) -> None:
+        super().__init__(consumer_id, timeout_s)
+        self.consumer_id = consumer_id
+        self.timeout_s = timeout_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.consumer_id} did not leave its group in order within {self.timeout_s:.1f} s, so the connector was "
+            "shut down, and the end of its session frees what it owned: create another connector"
+        )
 
 
 class ConsumerClosedError(StreamError):

@@ -30,7 +30,7 @@ class KafkaStream:
         self._stream = stream
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages, one by one, until the connector is shut down.
+        """The messages, one by one, until the connector is shut down or unsubscribes.
 
         Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError;
         with auto.offset.reset=none PositionError for a partition that waits for a seek; StreamInUseError if another

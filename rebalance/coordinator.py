@@ -167,6 +167,8 @@ class Coordinator:
         self._state = MemberState()
         self._status = self._published = Status(Phase.CREATED)
         self.counters = MemberCounters()
+        self.has_left_nothing = False
+        """Whether the member has left, and nothing of it waits in ZooKeeper for the end of its session."""
         self._busy_since: float | None = None
         self._rebalance_began: float | None = None
         self._obstacle: LegacyConsumerError | None = None
@@ -526,7 +528,7 @@ class Coordinator:
             self._reconciler.drop()
             return
         try:
-            self._reconciler.leave()
+            self.has_left_nothing = self._reconciler.leave()
         except LegacyConsumerError as error:
             logger.warning("%s: did not leave in order, the session's end will do the rest: %s", self._name, error)
 

@@ -135,8 +135,12 @@ class Ownership:
             for tp in going:
                 del self._owned[tp]
 
-    def leave(self) -> None:
-        """Delete every owner znode that is mine and my registration, if it is mine, in one request if it fits."""
+    def leave(self) -> bool:
+        """Delete every owner znode that is mine and my registration, if it is mine, in one request if it fits.
+
+        Returns: whether all are gone; the session's end removes what is left.
+        """
+        self.resolve_doubts()
         self._watched.clear()
         self._seen_since.clear()
         ops: list[tuple[TopicPartition, Op]] = [
@@ -152,9 +156,11 @@ class Ownership:
             if last or mine:
                 self._multi([*(op for _, op in last), *([DeleteOp(self._id_path)] if mine else [])])
         except MultiFailedError as error:
-            # the session's end removes what is left
             logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)
-        self.forget()
+            return False
+        finally:
+            self.forget()
+        return True
 
     def resolve_doubts(self) -> None:
         """Look at the owner znodes of claims and releases whose outcome is not known."""

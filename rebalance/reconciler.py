@@ -123,12 +123,12 @@ class Reconciler:
         self._end(owned)
         return Settled()
 
-    def leave(self) -> None:
-        """Commit in haste what was not given up, then remove the owner znodes and the registration."""
+    def leave(self) -> bool:
+        """Commit in haste what was not given up, then remove the owner znodes and the registration; whether all are."""
         if self._begun:
             self._delivery.stop(self._begun)
             self._end(list(self._begun))
-        self._ownership.leave()
+        return self._ownership.leave()
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
         """These are lost, all by default: no commit, no release."""

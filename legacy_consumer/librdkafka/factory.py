@@ -63,7 +63,8 @@ class LibrdkafkaFetchers:
         finder = PositionFinder(self.log_offsets, reset_to=self._config.reset_to, backoff_s=backoff_s)
         fetcher = LibrdkafkaFetcher(self._open_handle, finder, backoff_s=backoff_s)
         with self._lock:
-            self._fetchers.append(fetcher)
+            # those of streams that were left are over, and those to come share what they had
+            self._fetchers = [*(one for one in self._fetchers if not one.is_closed), fetcher]
         return fetcher
 
     def log_offsets(self) -> LibrdkafkaLogOffsets:

@@ -55,6 +55,11 @@ class LibrdkafkaFetcher:
         self._standing_still = StandingStill(backoff_s)
         self._next_look = 0.0
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it fetches no more."""
+        return self._closed
+
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Begin to fetch each partition at its offset, EARLIEST or LATEST, with the next poll."""
         with self._lock:

@@ -119,7 +119,7 @@ class ColumnarFetchers:
         """A fetcher for one stream; no I/O before its first poll."""
         fetcher = _fetcher(self._door, self._settings, self.log_offsets, self._reset_to)
         with self._lock:
-            self._fetchers.append(fetcher)
+            self._fetchers = [*(one for one in self._fetchers if not one.is_closed), fetcher]
         return fetcher
 
     def log_offsets(self) -> ColumnarLogOffsets:

@@ -98,6 +98,11 @@ class ColumnarFetcher:
         # its thread rings, as any may
         self._leaders = make_leader_finder(self._links.ring)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it fetches no more."""
+        return self._closed
+
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Begin to fetch each partition at its offset, EARLIEST or LATEST, with the next poll."""
         with self._lock:

@@ -139,6 +139,26 @@ def test_with_no_reset_the_stream_raises_until_its_user_seeks(topic, zookeeper, 
         assert sorted(read) == [1, 4, 5, 6, 7]
 
 
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_a_connector_unsubscribes_and_joins_again_for_another_topic(topic, kafka, zookeeper, fetcher):
+    other = Topic(kafka, zookeeper)
+    topic.produce(40)
+    other.produce(8)
+    connector, stream = topic.stream(fetcher=fetcher)
+    assert len(take(stream, 40)) == 40
+    connector.commit_offsets()
+    connector.unsubscribe()
+    assert topic.owners() == {}
+    assert zookeeper.get_children(f"/consumers/{topic.group}/ids") == []
+    (stream,) = connector.create_message_streams({other.name: 1})[other.name]
+    assert sorted(take(stream, 8)) == list(range(8))
+    connector.commit_offsets()
+    connector.unsubscribe()
+    topic.produce(4)
+    (stream,) = connector.create_message_streams({topic.name: 1})[topic.name]
+    assert sorted(take(stream, 4)) == list(range(40, 44))
+
+
 def test_batches_carry_the_same_messages_as_iteration(topic):
     topic.produce(1000)
     _, stream = topic.stream()

@@ -103,6 +103,7 @@ SAMPLES = [
     consumer.FetchError(None, "the message is corrupt"),
     consumer.CorruptRecordsError(TP, 7, "its CRC does not match"),
     consumer.MalformedResponseError("Fetch", "byte 3 of 9: it ends too early"),
+    consumer.UnsubscribeError("g_a", 5.0),
     consumer.PositionError("a partition that stands still"),
     consumer.OffsetOutOfRangeError(TP, 5, 10, 20),
     consumer.NoCommittedOffsetError(TP, 10, 20),

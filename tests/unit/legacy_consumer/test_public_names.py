@@ -10,7 +10,7 @@ CONNECTOR = {
     *("create_message_streams", "create_message_streams_by_filter", "set_rebalance_listener"),
     *("acknowledge", "seek", "pause", "resume", "paused", "position", "committed", "lag"),
     *("commit_offsets", "config", "fetcher_choice", "status", "progress", "vitals", "counters"),
-    *("log_ends", "at_shutdown", "wait_until", "end_streams", "shutdown"),
+    *("log_ends", "at_shutdown", "wait_until", "end_streams", "unsubscribe", "shutdown"),
 }
 STREAM = {"batches", "arrow_batches", "seek", "pause", "resume"}
 

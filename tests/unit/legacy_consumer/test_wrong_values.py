@@ -113,8 +113,11 @@ WAITING = {
     **{f"at shutdown={v!r}": (TypeError, lambda c, v=v: c.at_shutdown(v)) for v in (None, "close", 7)},
 }
 BEFORE |= WAITING
+LEAVING = {f"leaves in {v!r} s": (error, lambda c, v=v: c.unsubscribe(v)) for v, error in NO_TIMES if v is not None}
+BEFORE |= LEAVING
 DURING = {
     **WAITING,
+    **LEAVING,
     **{f"offset={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({P0: v})) for v in NO_OFFSETS},
     **{f"topic={v!r}": (OffsetError, lambda c, v=v: c.commit_offsets({TopicPartition(v, 0): 1})) for v in NO_TOPICS},
     **{
@@ -157,6 +160,7 @@ DURING = {
 }
 AFTER = {
     "streams": lambda c: c.create_message_streams({"t": 1}),
+    "unsubscribe": lambda c: c.unsubscribe(),
     "listener": lambda c: c.set_rebalance_listener(None),
     "commit": lambda c: c.commit_offsets(),
     "commit of offsets": lambda c: c.commit_offsets({P0: 1}),

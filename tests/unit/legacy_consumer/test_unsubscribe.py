@@ -1,0 +1,258 @@
+"""unsubscribe() leaves the group in order and keeps the connector, which may join again for other topics."""
+
+import contextlib
+import itertools
+import logging
+import threading
+
+import pytest
+
+from legacy_consumer import (
+    CallInProgressError,
+    ConsumerClosedError,
+    MessageStreamsExistError,
+    NotAssignedError,
+    NotJoinedError,
+    Phase,
+    UnsubscribeError,
+    Whitelist,
+)
+from tests.support.at_line import AtLine, interrupt
+from tests.support.member_cluster import MemberCluster
+from tests.support.waiting import eventually
+from zk_layout.errors import MultiFailedError, NotEmptyError
+from zk_layout.model import TopicPartition
+from zk_layout.store import DeleteOp
+
+T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
+
+
+@pytest.fixture
+def cluster():
+    """Ten messages in t and u, of two partitions each."""
+    cluster = MemberCluster({"t": 2, "u": 2}, drain_timeout_ms=2000, rebalance_backoff_ms=20)
+    cluster.produce(10, T0, U0, TopicPartition("t", 1), TopicPartition("u", 1))
+    yield cluster
+    cluster.close()
+
+
+def take(stream, count):
+    return [(message.topic(), message.offset()) for _, message in zip(range(count), stream, strict=False)]
+
+
+def traces(cluster):
+    """The znodes that a member leaves nothing of."""
+    ids = cluster.admin.get_children("/consumers/g/ids")
+    return ids, cluster.owners("t") if cluster.admin.exists("/consumers/g/owners/t") else []
+
+
+def test_it_commits_releases_and_leaves_and_the_connector_joins_again_for_another_topic(cluster):
+    connector, stream = cluster.join()
+    session = connector._store.session_id
+    assert len(take(stream, 20)) == 20
+    next(iter(stream.batches(1, timeout=0.01)), None)  # the loop's last message is consumed
+    connector.unsubscribe()
+    assert traces(cluster) == ((), [])
+    assert (cluster.committed(T0), cluster.committed(TopicPartition("t", 1))) == (10, 10)
+    assert connector.status.phase is Phase.CREATED
+    assert connector.progress == {}
+    assert list(stream) == [], "the streams have ended"
+    with pytest.raises(NotAssignedError):
+        stream.seek(T0, 0)
+    for call in (connector.commit_offsets, connector.lag, lambda: connector.seek(T0, 0)):
+        with pytest.raises(NotJoinedError):
+            call()
+    (other,) = connector.create_message_streams({"u": 1})["u"]
+    assert {topic for topic, _ in take(other, 20)} == {"u"}
+    assert connector._store.session_id == session
+    assert {tp.topic for tp in connector.status.owned} == {"u"}
+
+
+def test_the_same_topic_goes_on_behind_what_was_committed(cluster):
+    connector, stream = cluster.join(auto_commit_enable=False)
+    take(stream, 20)
+    connector.commit_offsets({T0: 7, TopicPartition("t", 1): 9})
+    connector.unsubscribe()
+    [stream] = connector.create_message_streams_by_filter(Whitelist("t|u"))
+    read = take(stream, 24)
+    assert sorted(read) == [("t", n) for n in (7, 8, 9, 9)] + sorted([("u", n) for n in range(10)] * 2)
+
+
+def test_without_streams_and_twice_it_does_nothing(cluster):
+    connector = cluster.connector()
+    connector.unsubscribe()
+    connector.create_message_streams({"t": 1})
+    connector.unsubscribe()
+    connector.unsubscribe(0)
+    connector.create_message_streams({"t": 1})
+    with pytest.raises(MessageStreamsExistError, match=r"call unsubscribe\(\) first"):
+        connector.create_message_streams({"u": 1})
+    connector.shutdown()
+    with pytest.raises(ConsumerClosedError):
+        connector.unsubscribe()
+
+
+@pytest.mark.parametrize("topic", ["t", "u"])
+def test_other_members_see_a_leave_and_the_new_subscription_under_the_same_id(cluster, topic):
+    """Also where both happen before the others look: a registration is read once while its id lives."""
+    first = cluster.connector()
+    first.create_message_streams({"t": 1, "u": 1})
+    second = cluster.connector()
+    second.create_message_streams({"t": 1, "u": 1})
+    assert first.wait_until(lambda status: len(status.owned) == 2, 60)
+    first.unsubscribe()
+    first.create_message_streams({topic: 1})
+    assert first.wait_until(lambda status: len(status.owned) == 1, 60)
+    assert second.wait_until(lambda status: len(status.owned) == 3, 60)
+    assert {tp.topic for tp in first.status.owned} == {topic}
+
+
+@pytest.mark.parametrize("session", ["suspended", "refused"])
+def test_a_group_that_is_not_left_in_order_ends_the_connector_and_its_session(cluster, session, monkeypatch):
+    connector, stream = cluster.join(drain_timeout_ms=100)
+    closed = []
+    connector.at_shutdown(lambda: closed.append(1))
+    session_id = connector._store.session_id
+    if session == "suspended":
+        cluster.zookeeper.suspend(connector._store)
+        eventually(lambda: not connector.vitals.connected)
+    else:
+        multi = connector._store.multi
+
+        def refuse(ops, **options):
+            if isinstance(ops[-1], DeleteOp) and "/ids/" in ops[-1].path:
+                raise MultiFailedError(0, ops[-1].path, NotEmptyError(ops[-1].path))
+            return multi(ops, **options)
+
+        monkeypatch.setattr(connector._store, "multi", refuse)
+    with pytest.raises(UnsubscribeError, match="the connector was shut down, and the end of its session frees"):
+        connector.unsubscribe(0.2)
+    assert closed == [1]
+    assert list(stream) == []
+    with pytest.raises(ConsumerClosedError):
+        connector.create_message_streams({"u": 1})
+    if session == "suspended":
+        cluster.zookeeper.expire(session_id)  # as ZooKeeper does, which heard of no end
+    assert traces(cluster) == ((), [])
+
+
+def test_what_was_counted_goes_on_and_warnings_are_said_once(cluster, caplog):
+    caplog.set_level(logging.INFO)
+    for topic, partition in itertools.product("tu", range(2)):
+        cluster.write(TopicPartition(topic, partition), b"0")
+    connector, stream = cluster.join(auto_offset_reset="earliest")
+    take(stream, 20)
+    connector.commit_offsets()
+    connector.unsubscribe()
+    before = connector.counters
+    assert before.consumed["t"] == 20
+    (stream,) = connector.create_message_streams({"u": 1})["u"]
+    take(stream, 20)
+    connector.commit_offsets()
+    after = connector.counters
+    assert after.consumed == {**before.consumed, "u": 20}
+    assert after.commits > before.commits > 0
+    assert after.member.rebalances["moved"] == 2
+    assert caplog.text.count("auto.offset.reset=earliest is taken as smallest") == 1
+
+
+class Listener:
+    def __init__(self):
+        self.told = []
+
+    def before_releasing_partitions(self, partitions):
+        self.told.append(("release", {tp.topic for tp in partitions}))
+
+    def before_starting_fetchers(self, partitions, assignment):
+        self.told.append(("start", {tp.topic for tp in partitions}))
+
+
+def test_the_listener_stays_unless_another_one_is_set(cluster):
+    listener, other = Listener(), Listener()
+    connector, _ = cluster.join(listener)
+    connector.unsubscribe()
+    connector.create_message_streams({"u": 1})
+    connector.unsubscribe()
+    connector.set_rebalance_listener(other)
+    connector.create_message_streams({"t": 1})
+    assert listener.told == [("start", {"t"}), ("release", {"t"}), ("start", {"u"}), ("release", {"u"})]
+    assert other.told == [("start", {"t"})]
+
+
+def test_a_loop_may_unsubscribe_and_what_it_has_in_hand_is_delivered_again(cluster):
+    connector, stream = cluster.join()
+    read = []
+    for message in stream:
+        read.append(message.offset())
+        if len(read) == 4:
+            connector.unsubscribe()
+    assert len(read) == 4
+    (stream,) = connector.create_message_streams({"t": 1})["t"]
+    assert len(take(stream, 17)) == 17, "three were consumed, the fourth comes again"
+
+
+def test_a_hook_may_unsubscribe(cluster):
+    done = threading.Event()
+
+    class Leaving(Listener):
+        def before_starting_fetchers(self, partitions, assignment):
+            super().before_starting_fetchers(partitions, assignment)
+            if len(self.told) > 1 and not done.is_set():
+                connector.unsubscribe()
+                done.set()
+
+    connector = cluster.connector()
+    connector.set_rebalance_listener(Leaving())
+    connector.create_message_streams({"t": 1})
+    cluster.join(topic="t")
+    assert done.wait(60)
+    assert connector.status.phase is Phase.CREATED
+    connector.create_message_streams({"u": 1})
+
+
+def test_two_threads_may_unsubscribe_and_a_third_may_shut_down(cluster):
+    connector, _ = cluster.join()
+    calls = [connector.unsubscribe, connector.unsubscribe, connector.shutdown]
+    ended = []
+
+    def call(one):
+        try:
+            one()
+            ended.append(None)
+        except ConsumerClosedError as error:
+            ended.append(error)
+
+    threads = [threading.Thread(target=call, args=(one,)) for one in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(ended) == 3
+    assert traces(cluster) == ((), [])
+    with pytest.raises(ConsumerClosedError):
+        connector.create_message_streams({"t": 1})
+
+
+@pytest.mark.parametrize("line", range(0, 100, 4))
+def test_whoever_is_interrupted_at_any_line_of_it_may_call_it_again(cluster, line):
+    connector, _ = cluster.join()
+    with contextlib.suppress(KeyboardInterrupt), AtLine(line, interrupt):
+        connector.unsubscribe()
+    connector.unsubscribe()
+    assert traces(cluster) == ((), [])
+    connector.create_message_streams({"u": 1})
+
+
+def test_a_signal_handler_that_interrupts_a_call_of_the_connector_may_not_wait_for_it(cluster):
+    connector, stream = cluster.join()
+    refused = []
+
+    def handle():
+        with pytest.raises(CallInProgressError):
+            connector.unsubscribe()
+        refused.append(1)
+
+    with AtLine(5, handle):
+        next(stream)
+    assert refused == [1]
+    assert len(connector.status.owned) == 2
