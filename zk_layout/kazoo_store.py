@@ -10,7 +10,6 @@ What kazoo leaves to its users, and this file does:
 - Connecting and closing can be interrupted, see sockets.
 """
 
-# ruff: noqa: SLF001 - kazoo's public API has no way to send other requests, to bound a stop, or to see the session id
 from __future__ import annotations
 
 import contextlib
@@ -21,17 +20,12 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from operator import methodcaller
 from typing import Any
 
-from kazoo.protocol.serialization import (
-    Exists,
-    GetACL,
-    GetChildren,
-    GetData,
-)
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
@@ -50,19 +44,16 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.kazoo_client import (
-    ListChildren,
     ReadMany,
-    Reply,
     Secret,
     StoreClient,
-    StoreConnection,
     StoreHandler,
     Watch,
     WatchMany,
     Write,
     stop_client,
 )
-from zk_layout.kazoo_translation import decode_children, encode_acl, entries_of, failure_of, stat_of, translated
+from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of, stat_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
@@ -143,14 +134,14 @@ class KazooStore(ReadsMany):
     def session_timeout_ms(self) -> int:
         """The timeout that the server granted; what will be asked for before start()."""
         client = self._client
-        return self._settings.session_timeout_ms if client is None else client._connection.granted_timeout_ms
+        return (client and client.session.granted_timeout_ms) or self._settings.session_timeout_ms
 
     def silence_s(self, session_id: int) -> float:
         """Seconds since the sending of the last question of this session that the server has answered."""
         client = self._client
         if client is None:
             return math.inf
-        session, heard_at = client._connection.heard
+        session, heard_at = client.session.heard
         return time.monotonic() - heard_at if session == session_id else math.inf
 
     @property
@@ -182,7 +173,7 @@ class KazooStore(ReadsMany):
         # the request goes out behind the credentials, so that a refusal shows here
         while True:
             try:
-                found = self._take(self._send(Exists(self._full("/"), None), deadline), "/", deadline)
+                found = self._take(self._send(methodcaller("exists_async", "/"), deadline), "/", deadline)
             except (ConnectionLostError, SessionExpiredError):
                 if self._closed:
                     raise
@@ -228,14 +219,11 @@ class KazooStore(ReadsMany):
                 handler=handler,
                 auth_data=[(scheme, Secret(credential)) for scheme, credential in settings.auth],
                 connection_retry={"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 1.0},
+                sasl_options=self._sasl_options(),
             )
         except ValueError as error:
             raise ConfigError("zookeeper.connect", settings.connect, str(error)) from error
         handler.hosts = len(client.hosts)
-        client._connection = StoreConnection(
-            client, client._conn_retry.copy(), logger=client.logger, sasl_options=self._sasl_options()
-        )
-        client._connection.granted_timeout_ms = settings.session_timeout_ms
         client.add_listener(functools.partial(self._on_state, client))
         return client
 
@@ -258,17 +246,17 @@ class KazooStore(ReadsMany):
             return
         session_id = self._session_id
         if state == KazooState.CONNECTED:
-            session_id = client._session_id
+            session_id, _ = client.client_id
             kind = SessionKind.CONNECTED
         elif state == KazooState.SUSPENDED:
             kind = SessionKind.SUSPENDED
         else:
             session_id = 0
             kind = SessionKind.EXPIRED
-            if client._state == KeeperState.AUTH_FAILED:
+            if client.client_state == KeeperState.AUTH_FAILED:
                 kind = SessionKind.AUTH_FAILED
                 self._refused = AuthenticationError(f"{self._settings.connect} refused the credentials")
-            elif client._state == KeeperState.CLOSED:
+            elif client.client_state == KeeperState.CLOSED:
                 # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
                 logger.warning("the connection to %s broke down, starting a new session", self._settings.connect)
                 threading.Thread(target=self._revive, args=(client,), daemon=True).start()
@@ -294,36 +282,37 @@ class KazooStore(ReadsMany):
 
     def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
         """Read data and Stat, and watch the data."""
-        data, stat = self._ask(GetData(self._full(path), self._data_watch(path, watcher)), path)
+        data, stat = self._ask("get_async", path, self._data_watch(path, watcher))
         return Znode(data, stat_of(stat))
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
         """The names of the children, sorted; and watch them."""
-        return tuple(sorted(self._ask(GetChildren(self._full(path), self._child_watch(path, watcher)), path)))
+        return tuple(sorted(self._ask("get_children_async", path, self._child_watch(path, watcher))))
 
     def list_children(self, path: str, watcher: Watcher | None = None) -> Children:
         """As get_children, with the count of their changes."""
-        return decode_children(self._ask(ListChildren(self._full(path), self._child_watch(path, watcher)), path))
+        names, stat = self._ask("get_children_async", path, self._child_watch(path, watcher), True)
+        return Children(tuple(sorted(names)), stat.cversion, stat.czxid)
 
     def exists(self, path: str, watcher: Watcher | None = None) -> Stat | None:
         """The Stat, or None; the watch is set either way."""
-        found = self._ask(Exists(self._full(path), self._data_watch(path, watcher)), path)
+        found = self._ask("exists_async", path, self._data_watch(path, watcher))
         return None if found is None else stat_of(found)
 
     def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
         """One request each; None and no watch where there is no znode."""
-        read = self._pipeline((GetData(self._full(path), self._data_watch(path, watcher)), path) for path in paths)
+        read = self._pipeline("get_async", paths, watcher)
         return [None if reply is None else Znode(reply[0], stat_of(reply[1])) for reply in read]
 
     def pipeline_children(self, paths: Iterable[str]) -> list[tuple[str, ...] | None]:
         """One request each, sorted; None where there is no znode."""
-        read = self._pipeline((GetChildren(self._full(path), None), path) for path in paths)
-        return [None if names is None else tuple(sorted(names)) for names in read]
+        return [
+            None if names is None else tuple(sorted(names)) for names in self._pipeline("get_children_async", paths)
+        ]
 
     def pipeline_stats(self, paths: Iterable[str], watcher: Watcher | None) -> list[Stat | None]:
         """One request each; None where there is no znode, watched either way."""
-        read = self._pipeline((Exists(self._full(path), self._data_watch(path, watcher)), path) for path in paths)
-        return [None if stat is None else stat_of(stat) for stat in read]
+        return [None if stat is None else stat_of(stat) for stat in self._pipeline("exists_async", paths, watcher)]
 
     def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
         """Watch many existing znodes without reading them; fires at once for those that do not exist."""
@@ -333,13 +322,11 @@ class KazooStore(ReadsMany):
                 self._full(path): Watch("data", path, watcher, stopping)
                 for path in paths[start : start + _WATCHES_PER_REQUEST]
             }
-            deadline = self._deadline()
-            client = self._connected_client(deadline)
-            self._take(self._send(WatchMany(client, watches), deadline), paths[start], deadline)
+            self._ask_other(WatchMany(watches), paths[start])
 
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
         """One request for all."""
-        reply: bytes = self._ask(ReadMany(kind, [self._full(path) for path in paths]), paths[0])
+        reply: bytes = self._ask_other(ReadMany(kind, [self._full(path) for path in paths]), paths[0])
         return reply
 
     def probe_multi_read(self) -> bool | None:
@@ -364,7 +351,7 @@ class KazooStore(ReadsMany):
 
     def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
         """The ACL of each znode, pipelined; None where there is no znode, or where these credentials may not see it."""
-        replies = self._pipeline(((GetACL(self._full(path)), path) for path in paths), (NoNodeError, NotPermittedError))
+        replies = self._pipeline("get_acls_async", paths, as_none=(NoNodeError, NotPermittedError))
         return [None if reply is None else entries_of(reply[0]) for reply in replies]
 
     # ------------------------------------------------------------------ writes
@@ -392,8 +379,8 @@ class KazooStore(ReadsMany):
         # servers before 3.5 have no create that replies with a Stat, so ask for it right behind
         deadline = self._deadline()
         write = self._write([op], None)
-        created = self._send(write, deadline)
-        seen = self._send(Exists(self._full(op.path), None), deadline)
+        created = self._send_other(write, deadline)
+        seen = self._send(methodcaller("exists_async", op.path), deadline)
         self._written_one(write, created, op, deadline)
         stat = self._take(seen, op.path, deadline)
         if stat is None:
@@ -405,12 +392,12 @@ class KazooStore(ReadsMany):
         names = [name for name in path.split("/") if name]
         prefixes = ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
         # looking first, because create is refused on a protected parent even if the znode is there already
-        found = self._pipeline((Exists(self._full(prefix), None), prefix) for prefix in prefixes)
+        found = self._pipeline("exists_async", prefixes)
         deadline = self._deadline()
         ops = [CreateOp(prefix, None, acl=acl) for prefix, stat in zip(prefixes, found, strict=True) if stat is None]
         writes = [self._write([op], None) for op in ops]
         # all on their way before the first is answered: the server carries them out in order
-        sent = [self._send(write, deadline) for write in writes]
+        sent = [self._send_other(write, deadline) for write in writes]
         for op, write, result in zip(ops, writes, sent, strict=True):
             with contextlib.suppress(NodeExistsError):
                 self._written_one(write, result, op, deadline)
@@ -437,7 +424,7 @@ class KazooStore(ReadsMany):
         if session_id is not None and session_id != self._session_id and not self._closed:
             raise SessionExpiredError(_other_session(session_id))
         deadline = self._deadline()
-        return self._written(write, self._send(write, deadline), ops, deadline)
+        return self._written(write, self._send_other(write, deadline), ops, deadline)
 
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
         for op in ops:
@@ -465,7 +452,7 @@ class KazooStore(ReadsMany):
     def _acl_of(self, path: str) -> bytes | None:
         """None where there is no znode. Raises: NotPermittedError if the server does not tell all of it."""
         try:
-            entries = entries_of(self._ask(GetACL(self._full(path)), path)[0])
+            entries = entries_of(self._ask("get_acls_async", path)[0])
         except NoNodeError:
             return None
         if not all(entry.is_told for entry in entries):
@@ -475,7 +462,7 @@ class KazooStore(ReadsMany):
     def _write_one(self, op: Op) -> Stat | None:
         deadline = self._deadline()
         write = self._write([op], None)
-        return self._written_one(write, self._send(write, deadline), op, deadline)
+        return self._written_one(write, self._send_other(write, deadline), op, deadline)
 
     def _written_one(self, write: Write, result: Any, op: Op, deadline: float) -> Stat | None:
         try:
@@ -517,12 +504,22 @@ class KazooStore(ReadsMany):
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.operation_timeout_ms / 1000
 
-    def _ask(self, request: Any, path: str) -> Any:
+    def _ask(self, method: str, path: str, *arguments: Any) -> Any:
+        """What a method of kazoo's client replies about a znode."""
+        _check_absolute(path)
         deadline = self._deadline()
-        return self._take(self._send(request, deadline), path, deadline)
+        return self._take(self._send(methodcaller(method, path, *arguments), deadline), path, deadline)
+
+    def _ask_other(self, request: Any, path: str) -> Any:
+        deadline = self._deadline()
+        return self._take(self._send_other(request, deadline), path, deadline)
 
     def _pipeline(
-        self, requests: Iterable[tuple[Any, str]], as_none: tuple[type[ZooKeeperError], ...] = (NoNodeError,)
+        self,
+        method: str,
+        paths: Iterable[str],
+        watcher: Watcher | None = None,
+        as_none: tuple[type[ZooKeeperError], ...] = (NoNodeError,),
     ) -> list[Any]:
         """The replies in order, None for a missing znode; the deadline counts for each request."""
         replies: list[Any] = []
@@ -534,28 +531,30 @@ class KazooStore(ReadsMany):
             except as_none:
                 replies.append(None)
 
-        for request, path in requests:
+        for path in paths:
+            _check_absolute(path)
             if len(in_flight) == _PIPELINE_WINDOW:
                 take_oldest()
+            watch = () if watcher is None else (self._data_watch(path, watcher),)
             deadline = self._deadline()
-            in_flight.append((self._send(request, deadline), path, deadline))
+            in_flight.append((self._send(methodcaller(method, path, *watch), deadline), path, deadline))
         while in_flight:
             take_oldest()
         return replies
 
-    def _send(self, request: Any, deadline: float) -> Any:
+    def _send(self, ask: Callable[[Any], Any], deadline: float) -> Any:
         """Hand a request to kazoo as soon as there is a connection."""
-        client = self._connected_client(deadline)
-        if isinstance(request, Write):
-            request.client = client
-        reply = Reply()
-        client._call(request, reply)
-        return reply
+        return ask(self._connected_client(deadline))
+
+    def _send_other(self, request: Any, deadline: float) -> Any:
+        """As _send, a request that kazoo lacks."""
+        request.client = client = self._connected_client(deadline)
+        return client.send(request)
 
     def _connected_client(self, deadline: float) -> Any:
         client = self._client
         if client is not None and client.connected and not self._closed:
-            if threading.current_thread() is client._connection._connection_routine:
+            if client.handler.is_called_back():
                 msg = "a watcher or session listener must not call the store: it would wait for itself"
                 raise RuntimeError(msg)
             return client

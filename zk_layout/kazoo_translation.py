@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from kazoo import exceptions as kazoo_errors
-from kazoo.protocol.serialization import GetChildren2, int_struct, write_string
+from kazoo.protocol.serialization import int_struct, write_string
 from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL
 
@@ -22,7 +21,7 @@ from zk_layout.errors import (
     UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.store import AclEntries, AclEntry, Children, Stat
+from zk_layout.store import AclEntries, AclEntry, Stat
 
 _BY_PATH = {
     kazoo_errors.NoNodeError: NoNodeError,
@@ -31,6 +30,11 @@ _BY_PATH = {
     kazoo_errors.NotEmptyError: NotEmptyError,
     kazoo_errors.NoAuthError: NotPermittedError,
 }
+_REFUSED = (
+    kazoo_errors.AuthFailedError,
+    # kazoo 2.10 lacks it
+    getattr(kazoo_errors, "SessionClosedRequireSaslError", kazoo_errors.AuthFailedError),
+)
 
 
 def translated(error: Exception, path: str) -> ZooKeeperError:
@@ -38,6 +42,8 @@ def translated(error: Exception, path: str) -> ZooKeeperError:
     for foreign, ours in _BY_PATH.items():
         if isinstance(error, foreign):
             return ours(path)
+    if isinstance(error, _REFUSED):
+        return AuthenticationError("ZooKeeper refused the credentials")
     match error:
         case kazoo_errors.ConnectionClosedError() | kazoo_errors.ConnectionLoss():
             return ConnectionLostError(f"the connection to ZooKeeper was lost while asking about {path}")
@@ -45,8 +51,6 @@ def translated(error: Exception, path: str) -> ZooKeeperError:
             return ConnectionLostError(f"ZooKeeper did not carry out the request about {path}")
         case kazoo_errors.SessionExpiredError():
             return SessionExpiredError("the ZooKeeper session has expired")
-        case kazoo_errors.AuthFailedError() | kazoo_errors.SessionClosedRequireSaslError():
-            return AuthenticationError("ZooKeeper refused the credentials")
         case kazoo_errors.InvalidACLError():
             return AuthenticationError(
                 f"{path}: ZooKeeper does not know whom the ACL should name, check the credentials"
@@ -87,10 +91,3 @@ def stat_of(stat: ZnodeStat) -> Stat:
         stat.numChildren,
         stat.cversion,
     )
-
-
-@lru_cache(maxsize=16)
-def decode_children(reply: bytes) -> Children:
-    """A reply to a request for children and Stat; remembered, because the members of a process all get the same."""
-    names, stat = GetChildren2.deserialize(reply, 0)
-    return Children(tuple(sorted(names)), stat.cversion, stat.czxid)

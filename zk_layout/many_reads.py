@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from zk_layout.errors import ConnectionLostError, NotPermittedError, UnimplementedRequestError, ZooKeeperError
 from zk_layout.multi_read import (
@@ -26,47 +26,20 @@ logger = logging.getLogger(__name__)
 WORTH_A_PROBE = 16
 """Fewer reads than this are not worth a connection to find out about opcode 22."""
 
-
 _DROP_WITHIN_S = 2.0
-
-
-class ServedRequests:
-    """Which ensembles serve opcode 22, found out once in a process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._served: dict[str, bool] = {}
-
-    def get(self, hosts: str) -> bool | None:
-        """None if nobody knows yet."""
-        return self._served.get(hosts)
-
-    def learn(self, hosts: str, served: bool | None) -> None:
-        """Remember an answer; None forgets it."""
-        if served is None:
-            self._served.pop(hosts, None)
-        else:
-            self._served[hosts] = served
-
-    def find_out(self, hosts: str, probe: Callable[[], bool | None]) -> bool:
-        """The known answer, or the probe's; threads that ask together probe once."""
-        with self._lock:
-            if self.get(hosts) is None:
-                self.learn(hosts, probe())
-            return bool(self.get(hosts))
-
-
-served_multi_reads = ServedRequests()
 
 
 class ReadsMany(ABC):
     """get_data_many, get_children_many and exists_many over the single requests of a store.
 
-    hosts: the ensemble, for what is known about its servers.
+    hosts: the ensemble.
     """
 
     def __init__(self, hosts: str) -> None:
         self.hosts = hosts
+        self._serves_multi_read: bool | None = None
+        """None as long as nobody knows."""
+        self._finding_out = threading.Lock()
 
     @abstractmethod
     def pipeline_data(self, paths: Iterable[str], watcher: Watcher | None) -> list[Znode | None]:
@@ -123,7 +96,7 @@ class ReadsMany(ABC):
 
     def _read_many(self, kind: ReadKind, paths: Sequence[str]) -> list[ReadResult] | None:
         """All the reads by opcode 22; None if the server lacks it, or for too few reads to find out."""
-        if len(paths) < 2 or not self._serves_multi_read(len(paths)):
+        if len(paths) < 2 or not self._finds_multi_read(len(paths)):
             return None
         results: list[ReadResult] = []
         size = ChunkSize()
@@ -133,18 +106,19 @@ class ReadsMany(ABC):
                 reply = self.multi_read(kind, chunk)
             except UnimplementedRequestError:
                 # another server of the ensemble, an older one than the one that was probed
-                served_multi_reads.learn(self.hosts, served=False)
+                self._serves_multi_read = False
                 self._outlive_the_connection()
                 return None
             size.learn(len(chunk), len(reply))
             results += decode_multi_read(reply)
         return results
 
-    def _serves_multi_read(self, reads: int) -> bool:
-        served = served_multi_reads.get(self.hosts)
-        if served is None and reads >= WORTH_A_PROBE:
-            served = served_multi_reads.find_out(self.hosts, self.probe_multi_read)
-        return bool(served)
+    def _finds_multi_read(self, reads: int) -> bool:
+        if self._serves_multi_read is None and reads >= WORTH_A_PROBE:
+            with self._finding_out:
+                if self._serves_multi_read is None:
+                    self._serves_multi_read = self.probe_multi_read()
+        return bool(self._serves_multi_read)
 
     def _outlive_the_connection(self) -> None:
         """Ask until the connection is gone: a server drops it after a request that it does not know.

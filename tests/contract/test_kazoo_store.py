@@ -36,7 +36,6 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.kazoo_store import KazooStore
-from zk_layout.many_reads import served_multi_reads
 from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
 from zk_layout.store import Acl, CheckOp, CreateOp, SessionEvent, SessionKind, SetOp, WatchEvent
 
@@ -255,7 +254,6 @@ def test_each_of_many_threads_gets_the_answer_to_its_own_request_though_the_conn
         asking = [pool.submit(keep_asking, number) for number in range(16)]
         try:
             for _ in range(4):
-                # on the main thread, whose requests take the longer way
                 while not all(ask(number % 16) for number in range(200)):
                     pass
                 kazoo.cut(store)
@@ -336,10 +334,10 @@ def test_a_write_is_checked_once_more_at_the_moment_of_sending(kazoo: KazooBacke
     deadline = time.monotonic() + 30
     write = store._write([CreateOp(path, b"")], store.session_id + 1)
     with pytest.raises(SessionExpiredError):
-        store._written(write, store._send(write, deadline), [CreateOp(path, b"")], deadline)
+        store._written(write, store._send_other(write, deadline), [CreateOp(path, b"")], deadline)
     given_up = store._write([CreateOp(path, b"")], None)
     given_up.given_up = True
-    store._send(given_up, deadline).wait(30)
+    store._send_other(given_up, deadline).wait(30)
     assert store.exists(path) is None
 
 
@@ -357,13 +355,13 @@ def test_ctrl_c_in_the_middle_of_a_request_is_not_taken_for_a_lost_connection(ka
 
     store = kazoo.new_store()
     store.start()
-    connection = store._client._connection
-    writer, connection._write_sock = connection._write_sock, Interrupted()
+    handler = store._client.handler
+    writer, handler.waker = handler.waker, Interrupted()
     try:
         with pytest.raises(KeyboardInterrupt):
             store.get_children("/")
     finally:
-        connection._write_sock = writer
+        handler.waker = writer
     assert store.get_children("/")
 
 
@@ -403,32 +401,24 @@ def test_a_reply_that_makes_no_sense_costs_the_session_but_not_the_store(kazoo: 
 # ---------------------------------------------------------------------- reading many at once
 
 
-@pytest.fixture
-def forgotten_probes() -> Iterator[dict[str, bool]]:
-    known = served_multi_reads._served
-    known.clear()
-    yield known
-    known.clear()
-
-
 @zookeeper_needed
 @pytest.mark.parametrize(("version", "served"), [("3.9", True), ("3.4", False)])
 def test_finding_out_about_the_server_is_done_once_and_does_not_disturb_the_session(
-    zookeeper: Callable[[str], EmbeddedZooKeeper],
-    forgotten_probes: dict[str, bool],
-    version: str,
-    served: bool,
+    zookeeper: Callable[[str], EmbeddedZooKeeper], monkeypatch: pytest.MonkeyPatch, version: str, served: bool
 ):
     store = KazooStore(ZkSettings(zookeeper(version).connect))
     sessions = Recorder[SessionEvent]()
     store.add_session_listener(sessions)
+    probe, found = store.probe_multi_read, []
+    monkeypatch.setattr(store, "probe_multi_read", lambda: found.append(probe()) or found[-1])
     store.start()
     try:
         store.get_data_many(["/"] * 3)
-        assert forgotten_probes == {}
-        for _ in range(2):
-            assert None not in store.get_data_many(["/"] * 100)
-            assert forgotten_probes == {zookeeper(version).connect: served}
+        assert found == []
+        with ThreadPoolExecutor(4) as pool:
+            for znodes in pool.map(store.get_data_many, [["/"] * 100] * 8):
+                assert None not in znodes
+        assert found == [served]
         assert len(sessions.events) == 1
     finally:
         store.close()
@@ -436,15 +426,14 @@ def test_finding_out_about_the_server_is_done_once_and_does_not_disturb_the_sess
 
 @zookeeper_needed
 def test_an_older_server_than_the_one_probed_is_read_in_the_old_way(
-    zookeeper: Callable[[str], EmbeddedZooKeeper], forgotten_probes: dict[str, bool]
+    zookeeper: Callable[[str], EmbeddedZooKeeper],
 ):
-    connect = zookeeper("3.4").connect
-    forgotten_probes[connect] = True
-    store = KazooStore(ZkSettings(connect))
+    store = KazooStore(ZkSettings(zookeeper("3.4").connect))
+    store._serves_multi_read = True
     store.start()
     try:
         assert [znode is None for znode in store.get_data_many(["/", "/missing"])] == [False, True]
-        assert forgotten_probes == {connect: False}
+        assert store._serves_multi_read is False
         assert store.get_children_many(["/"])[0] == store.get_children("/")
     finally:
         store.close()
