@@ -122,6 +122,16 @@ def check_offset(tp: TopicPartition, offset: object) -> None:
         raise OffsetError(msg)
 
 
+def check_fetches(offsets: object) -> None:
+    """Raises: OffsetError unless it is {TopicPartition: offset to read from}."""
+    if not isinstance(offsets, Mapping):
+        msg = f"offsets must be {{TopicPartition: offset to read from}}, not {type(offsets).__name__}"
+        raise OffsetError(msg)
+    for tp, offset in offsets.items():
+        check_partition(tp)
+        check_offset(tp, offset)
+
+
 def check_message(message: object) -> None:
     """Raises: TypeError for what is no message."""
     if not all(callable(getattr(message, name, None)) for name in ("topic", "partition", "offset")):

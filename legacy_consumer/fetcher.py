@@ -146,6 +146,13 @@ class LogOffsets(Protocol):
         """
         ...
 
+    def before(self, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
+        """Up to so many offsets before which all is older than a time, newest first; one where no more are known.
+
+        Raises: as at_time.
+        """
+        ...
+
     def close(self) -> None:
         """Free the connections; twice is harmless."""
         ...

@@ -4,8 +4,8 @@ It belongs to no group, writes nothing to ZooKeeper, and remembers nothing betwe
 to know: each fetch says where it begins. Finding the leader of a partition, and following it to another broker, is its
 business.
 
-Behind it are the same two seams as behind a connector, a Fetcher and LogOffsets. The partition that was fetched last
-stays assigned, so that a fetch that goes on where the last one ended finds what was brought in ahead; any other fetch
+Behind it are the same two seams as behind a connector, a Fetcher and LogOffsets. The partitions that were fetched last
+stay assigned, so that a fetch that goes on where the last one ended finds what was brought in ahead; any other fetch
 begins anew at its offset.
 """
 
@@ -15,13 +15,15 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import TracebackType
+from typing import TypeVar
 
 from legacy_consumer.arguments import (
     check_config,
+    check_fetches,
     check_offset,
     check_partition,
     check_topic,
@@ -46,7 +48,7 @@ from legacy_consumer.owning_process import OwningProcess
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
-from zk_layout.model import Broker, TopicAssignment, TopicPartition
+from zk_layout.model import Broker, PartitionState, TopicAssignment, TopicPartition
 from zk_layout.paths import PartitionStatePath, TopicPath
 from zk_layout.store import ZkStore
 
@@ -56,6 +58,8 @@ else:
     from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
 
 _CLIENT = "simple-consumer"
 _SLICE_S = 0.1
@@ -78,6 +82,8 @@ class PartitionInfo:
     """How often the leader changed; -1 before the first."""
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
+    followers: tuple[Broker, ...] = ()
+    """The other brokers that have a replica, as far as they are registered."""
 
 
 class SimpleConsumer:
@@ -121,16 +127,22 @@ class SimpleConsumer:
         settings = _with_fetch_settings(config)
         self._backoff_s = settings.refresh_leader_backoff_ms / 1000
         self._store = store or KazooStore(settings.zk_settings())
-        self._log_offsets = log_offsets or open_log_offsets(settings, self._store)
+        # librdkafka asks for one offset only, so its questions go the other way where that is open
+        self._log_offsets = log_offsets or open_log_offsets(replace(settings, fetcher="auto"), self._store)
         self._fetcher = fetcher or open_fetcher(settings, self._store, self._log_offsets)
         self._warnings = settings.warnings
         self._closed = threading.Event()
         self._started = False
-        self._assigned: TopicPartition | None = None
-        self._position = -1
+        self._positions: dict[TopicPartition, int] = {}
+        """What is assigned, and the offset behind what was fetched of it."""
         self._next_look = 0.0
 
     # Looking.
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """The living brokers by id, with where they listen. Raises: ZooKeeperError."""
+        self._start()
+        return tuple(read_brokers(self._store))
 
     def partitions(self, topic: str) -> dict[TopicPartition, PartitionInfo]:
         """The partitions of a topic with their leaders and replicas, by ZooKeeper, in order.
@@ -146,18 +158,19 @@ class SimpleConsumer:
         found: dict[TopicPartition, PartitionInfo] = {}
         for tp, path, znode in zip(partitions, paths, self._store.get_data_many(paths), strict=True):
             replicas = assignment.partitions[tp.partition]
-            if znode is None:  # the controller has not come to it yet
-                found[tp] = PartitionInfo(None, -1, replicas, ())
-            else:
-                state = decode_partition_state(path, znode.data)
-                found[tp] = PartitionInfo(brokers.get(state.leader), state.leader_epoch, replicas, state.isr)
+            # without a state the controller has not come to it yet
+            state = PartitionState(-1, -1, (), -1) if znode is None else decode_partition_state(path, znode.data)
+            followers = tuple(brokers[one] for one in replicas if one in brokers and one != state.leader)
+            leader = brokers.get(state.leader)
+            found[tp] = PartitionInfo(leader, state.leader_epoch, replicas, state.isr, followers)
         return found
 
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int = 1) -> list[int]:
         """Where to begin to read what came from a time on: all messages before this offset are older.
 
         time_ms: ms since 1970, EARLIEST (where the log begins) or LATEST (where it ends).
-        max_offsets: for the old API's sake; one offset is what brokers answer today, so at most one is returned.
+        max_offsets: with more than one, up to so many, newest first, as the old API answered: the begins of segments
+        that were last written to by then; with LATEST the log's end comes first. Brokers from 4.0 on tell one.
 
         Brokers from 0.10.1 on answer by message: the first with this timestamp or a later one, or the log's end if all
         are older. Older ones know times of segments only, as the old API did: the begin of the newest segment that was
@@ -170,18 +183,15 @@ class SimpleConsumer:
         """
         check_partition(tp)
         time_ms = checked_number(time_ms, "time_ms (LATEST=-1, EARLIEST=-2)", EARLIEST)
-        checked_number(max_offsets, "max_offsets")
+        max_offsets = checked_number(max_offsets, "max_offsets")
         self._start()
         self._check_partition(tp)
+        if max_offsets > 1:
+            found = self._asked(lambda: self._log_offsets.before(tp, time_ms, max_offsets))
+            return found or [self._end(tp, EARLIEST)]
         if time_ms in (EARLIEST, LATEST):
             return [self._end(tp, time_ms)]
-        deadline = time.monotonic() + _ANSWER_S
-        while True:
-            try:
-                offset = self._log_offsets.at_time(tp, time_ms)
-                break
-            except BrokersUnavailableError as error:
-                self._wait_or_raise(error, deadline)
+        offset = self._asked(lambda: self._log_offsets.at_time(tp, time_ms))
         if offset is not None:
             return [offset]
         by_segment = min((b.version for b in read_brokers(self._store)), default=0) <= _LAST_VERSION_WITHOUT_TIMES
@@ -204,29 +214,60 @@ class SimpleConsumer:
         """
         check_partition(tp)
         check_offset(tp, offset)
+        answer = self.fetch_many({tp: offset}, max_messages, timeout)[tp]
+        if isinstance(answer, LegacyConsumerError):
+            raise answer
+        return answer
+
+    def fetch_many(
+        self, offsets: Mapping[TopicPartition, int], max_messages: int = 1000, timeout: float = 1.0
+    ) -> dict[TopicPartition, Sequence[Message] | LegacyConsumerError]:
+        """Fetch each partition from its offset on: {partition: its messages, or the error that concerns it alone}.
+
+        It returns as soon as messages of any partition came, up to max_messages of all together, or when there is an
+        error for each, or after timeout seconds. A partition of which nothing came by then has no messages; ask again,
+        each from behind its last message.
+
+        Errors of one partition: OffsetOutOfRangeError, NoSuchTopicError, NoSuchPartitionError, FetchError, and
+        BrokersUnavailableError when nothing came of any and this one has no leader.
+        Raises: OffsetError for what is no {partition: offset}, TypeError and ValueError for what is no number or no
+        time; BrokerRefusedError, MissingListenerError, ZooKeeperError.
+        """
+        check_fetches(offsets)
         max_messages = checked_number(max_messages, "max_messages")
         timeout = checked_seconds(timeout)
         self._start()
-        if (tp, offset) != (self._assigned, self._position):
-            self._check_partition(tp)
-            self._begin(tp, offset)
+        errors = self._begin(offsets)
         self._fetcher.prepare()
         deadline = time.monotonic() + timeout
-        while True:
+        messages: Mapping[TopicPartition, Sequence[Message]] = {}
+        while not messages and len(errors) < len(offsets):
             left = max(0.0, deadline - time.monotonic())
-            messages = self._poll(max_messages, min(left, _SLICE_S))
+            try:
+                messages = self._poll(max_messages, min(left, _SLICE_S))
+            except LegacyConsumerError as error:
+                tp = getattr(error, "partition", None)
+                if not isinstance(tp, TopicPartition) or tp not in self._positions:
+                    self._release(self._positions.keys())
+                    raise
+                self._release([tp])  # the next fetch of it begins anew
+                errors[tp] = error
+                continue
             if messages:
-                return messages
+                break
             if self._closed.is_set():
                 raise ConsumerClosedError
             if time.monotonic() >= self._next_look:
-                self._check_partition(tp)
+                missing = self._missing(self._positions.keys())
+                self._release(missing.keys())
+                errors |= missing
                 if left <= 0:
-                    self._check_leader(tp)
+                    errors |= self._leaderless(self._positions.keys())
                 else:
                     self._next_look = min(time.monotonic() + _LOOK_S, deadline)
             if left <= 0:
-                return ()
+                break
+        return {tp: errors.get(tp) or messages.get(tp, ()) for tp in offsets}
 
     # Leaving.
 
@@ -274,30 +315,55 @@ class SimpleConsumer:
             self._store.start()
             self._started = True
 
-    def _begin(self, tp: TopicPartition, offset: int) -> None:
-        self._release()
-        if offset < 0:
-            raise OffsetOutOfRangeError(tp, offset, self._end(tp, EARLIEST), self._end(tp, LATEST))
-        self._fetcher.assign({tp: offset})
-        self._assigned, self._position = tp, offset
-        self._next_look = time.monotonic() + _LOOK_S
-
-    def _release(self) -> None:
-        if self._assigned is not None:
-            self._fetcher.unassign([self._assigned])
-        self._assigned, self._position = None, -1
-
-    def _poll(self, max_messages: int, timeout_s: float) -> Sequence[Message]:
-        try:
-            batch = self._fetcher.poll(max_messages, timeout_s)
-        except LegacyConsumerError:
-            self._release()  # the next fetch asks again
-            raise
-        messages = batch.messages() if batch is not None else ()
-        if messages:
-            self._position = messages[-1].offset() + 1
+    def _begin(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LegacyConsumerError]:
+        """Assign these, and nothing else; the errors of those that cannot be."""
+        going_on = {tp for tp, offset in offsets.items() if self._positions.get(tp) == offset}
+        self._release(self._positions.keys() - going_on)
+        starting = {tp: offset for tp, offset in offsets.items() if tp not in going_on}
+        if not starting:
+            return {}
+        errors = self._missing(starting)
+        for tp, offset in starting.items():
+            if offset < 0 and tp not in errors:
+                errors[tp] = self._outside(tp, offset)
+        starting = {tp: offset for tp, offset in starting.items() if tp not in errors}
+        if starting:
+            self._fetcher.assign(starting)
+            self._positions.update(starting)
             self._next_look = time.monotonic() + _LOOK_S
-        return messages
+        return errors
+
+    def _outside(self, tp: TopicPartition, offset: int) -> LegacyConsumerError:
+        try:
+            return OffsetOutOfRangeError(tp, offset, self._end(tp, EARLIEST), self._end(tp, LATEST))
+        except BrokerRefusedError:
+            raise
+        except BrokersUnavailableError as error:
+            return error
+
+    def _release(self, partitions: Collection[TopicPartition]) -> None:
+        going = list(partitions)
+        if going:
+            self._fetcher.unassign(going)
+        for tp in going:
+            self._positions.pop(tp, None)
+
+    def _poll(self, max_messages: int, timeout_s: float) -> Mapping[TopicPartition, Sequence[Message]]:
+        batch = self._fetcher.poll(max_messages, timeout_s)
+        messages = batch.messages() if batch is not None else ()
+        if not messages:
+            return {}
+        found: dict[TopicPartition, Sequence[Message]] = {}
+        if len(self._positions) == 1:
+            found = dict.fromkeys(self._positions, messages)
+        else:
+            for message in messages:
+                own = found.setdefault(TopicPartition(message.topic(), message.partition()), [])
+                assert isinstance(own, list)
+                own.append(message)
+        self._positions.update((tp, own[-1].offset() + 1) for tp, own in found.items())
+        self._next_look = time.monotonic() + _LOOK_S
+        return found
 
     def _assignment(self, topic: str) -> TopicAssignment:
         path = TopicPath(topic).path
@@ -307,34 +373,54 @@ class SimpleConsumer:
             raise NoSuchTopicError(topic) from error
 
     def _check_partition(self, tp: TopicPartition) -> None:
-        partitions = self._assignment(tp.topic).partitions
-        if tp.partition not in partitions:
-            raise NoSuchPartitionError(tp, len(partitions))
+        for error in self._missing([tp]).values():
+            raise error
 
-    def _check_leader(self, tp: TopicPartition) -> None:
-        """Raises: BrokersUnavailableError if no broker leads the partition, so that nothing can come."""
-        info = self.partitions(tp.topic)[tp]
-        if info.leader is None:
-            replicas = ", ".join(map(str, info.replicas))
-            raise BrokersUnavailableError(f"{tp} has no leader: see whether its brokers run, which are {replicas}")
+    def _missing(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LegacyConsumerError]:
+        """Those of these that do not exist."""
+        errors: dict[TopicPartition, LegacyConsumerError] = {}
+        for topic in sorted({tp.topic for tp in partitions}):
+            own = [tp for tp in partitions if tp.topic == topic]
+            try:
+                known = self._assignment(topic).partitions
+            except NoSuchTopicError as error:
+                errors.update(dict.fromkeys(own, error))
+            else:
+                errors.update({tp: NoSuchPartitionError(tp, len(known)) for tp in own if tp.partition not in known})
+        return errors
+
+    def _leaderless(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LegacyConsumerError]:
+        """Those of these that no broker leads, so that nothing can come."""
+        errors: dict[TopicPartition, LegacyConsumerError] = {}
+        for topic in sorted({tp.topic for tp in partitions}):
+            for tp, info in self.partitions(topic).items():
+                if tp in partitions and info.leader is None:
+                    replicas = ", ".join(map(str, info.replicas))
+                    errors[tp] = BrokersUnavailableError(
+                        f"{tp} has no leader: see whether its brokers run, which are {replicas}"
+                    )
+        return errors
 
     def _end(self, tp: TopicPartition, end: int) -> int:
+        def ask() -> int:
+            found = self._log_offsets.earliest([tp]) if end == EARLIEST else self._log_offsets.latest([tp])
+            if tp in found:
+                return found[tp]
+            raise BrokersUnavailableError(f"the leader of {tp} does not tell where its log begins and ends")
+
+        return self._asked(ask)
+
+    def _asked(self, ask: Callable[[], Answer]) -> Answer:
+        """The answer, asked for again after errors that may pass, as while a leader changes."""
         deadline = time.monotonic() + _ANSWER_S
         while True:
             try:
-                found = self._log_offsets.earliest([tp]) if end == EARLIEST else self._log_offsets.latest([tp])
-                if tp in found:
-                    return found[tp]
-                raise BrokersUnavailableError(f"the leader of {tp} does not tell where its log begins and ends")
+                return ask()
             except BrokersUnavailableError as error:
-                self._wait_or_raise(error, deadline)
-
-    def _wait_or_raise(self, error: BrokersUnavailableError, deadline: float) -> None:
-        """After an error that may pass, as while a leader changes."""
-        if isinstance(error, BrokerRefusedError) or time.monotonic() >= deadline:
-            raise error
-        if self._closed.wait(self._backoff_s):
-            raise ConsumerClosedError from error
+                if isinstance(error, BrokerRefusedError) or time.monotonic() >= deadline:
+                    raise
+                if self._closed.wait(self._backoff_s):
+                    raise ConsumerClosedError from error
 
 
 def _with_fetch_settings(config: ClusterConfig) -> ConsumerConfig:

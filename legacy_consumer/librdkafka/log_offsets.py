@@ -49,6 +49,12 @@ class LibrdkafkaLogOffsets:
         """As at_times, of one partition."""
         return self.at_times({partition: time_ms})[partition]
 
+    def before(self, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
+        """As at_time, for librdkafka asks for one offset only."""
+        del most
+        found = self.at_time(partition, time_ms)
+        return [] if found is None else [found]
+
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Where the brokers say that each time (ms since 1970) begins in its log; None if they know no such place.
 

@@ -59,7 +59,19 @@ class ColumnarLogOffsets:
         brokers: the newest segment last written to by then; None = all were written to since.
         Raises: FetchError if its messages have no timestamps; BrokersUnavailableError if the leader has no answer.
         """
-        answers, reasons = self._ask({partition: time_ms})
+        answer = self._answer(partition, time_ms, 1)
+        return answer.offset if answer.offset >= 0 else None
+
+    def before(self, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
+        """The begins of segments last written to by then, newest first; at LATEST the log's end before them.
+
+        A broker from 4.0 on knows one at most. Raises: as at_time.
+        """
+        answer = self._answer(partition, time_ms, most)
+        return [offset for offset in (answer.offset, *answer.earlier) if offset >= 0]
+
+    def _answer(self, partition: TopicPartition, time_ms: int, most: int) -> ListedOffset:
+        answers, reasons = self._ask({partition: time_ms}, most)
         answer = answers.get(partition)
         if answer is None:
             raise BrokersUnavailableError(f"{partition}: {reasons.get(partition, 'its leader does not answer')}")
@@ -69,7 +81,7 @@ class ColumnarLogOffsets:
             raise FetchError(partition, error_codes.error_name(answer.error))
         if answer.error != error_codes.NONE:
             raise BrokersUnavailableError(f"{partition}: {error_codes.error_name(answer.error)}")
-        return answer.offset if answer.offset >= 0 else None
+        return answer
 
     def close(self) -> None:
         """Free the connections; twice is harmless. A question in another thread ends with an error."""
@@ -87,7 +99,7 @@ class ColumnarLogOffsets:
         return {tp: answer.offset for tp, answer in answers.items() if answer.error == 0 and answer.offset >= 0}
 
     def _ask(
-        self, times: Mapping[TopicPartition, int]
+        self, times: Mapping[TopicPartition, int], most: int = 1
     ) -> tuple[dict[TopicPartition, ListedOffset], dict[TopicPartition, str]]:
         """(answers, why there is none)."""
         if not times:
@@ -110,7 +122,7 @@ class ColumnarLogOffsets:
             for remaining, (address, own) in zip(range(len(by_broker), 0, -1), by_broker.items(), strict=True):
                 left_s = max(_SHORTEST_S, (deadline - time.monotonic()) / remaining)
                 try:
-                    answers.update(self._ask_broker(address, own, left_s))
+                    answers.update(self._ask_broker(address, own, most, left_s))
                 except BrokersUnavailableError as error:
                     # one that refuses us is one broker's trouble as well, as long as others answer
                     unheard = error if not isinstance(unheard, BrokerRefusedError) else unheard
@@ -122,16 +134,16 @@ class ColumnarLogOffsets:
             return answers, reasons
 
     def _ask_broker(
-        self, address: BrokerAddress, times: Mapping[TopicPartition, int], timeout_s: float
+        self, address: BrokerAddress, times: Mapping[TopicPartition, int], most: int, timeout_s: float
     ) -> dict[TopicPartition, ListedOffset]:
         is_fresh = address not in self._connections
         try:
-            return self._ask_over(self._connection(address, timeout_s), times, timeout_s)
+            return self._ask_over(self._connection(address, timeout_s), times, most, timeout_s)
         except BrokersUnavailableError:
             if is_fresh or self._closed:
                 raise
             # it may have been closed for being idle, which shows with the next use only
-            return self._ask_over(self._connection(address, timeout_s), times, timeout_s)
+            return self._ask_over(self._connection(address, timeout_s), times, most, timeout_s)
 
     def _connection(self, address: BrokerAddress, timeout_s: float) -> Connection:
         connection = self._connections.get(address)
@@ -142,12 +154,15 @@ class ColumnarLogOffsets:
         return connection
 
     def _ask_over(
-        self, connection: Connection, times: Mapping[TopicPartition, int], timeout_s: float
+        self, connection: Connection, times: Mapping[TopicPartition, int], most: int, timeout_s: float
     ) -> dict[TopicPartition, ListedOffset]:
         try:
             version = connection.versions.of(Api.LIST_OFFSETS)
-            body = encode_list_offsets(version, times, read_committed=self._read_committed)
-            answered = decode_list_offsets(version, connection.ask(Api.LIST_OFFSETS, body, timeout_s))
+            if most > 1 and connection.versions.has(Api.LIST_OFFSETS, 0):
+                version = 0  # the only one that tells several
+            body = encode_list_offsets(version, times, read_committed=self._read_committed, most=most)
+            answer = connection.ask(Api.LIST_OFFSETS, body, timeout_s, version=version)
+            answered = decode_list_offsets(version, answer)
         except MalformedResponseError as error:
             self._drop(connection)
             raise BrokersUnavailableError(str(error)) from error

@@ -12,12 +12,15 @@ from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka import Record, produce_all
 from tests.support.broker_cluster import FORMAT_VERSIONS, USER, on_every_broker, tp
 from tests.support.waiting import eventually
+from zk_layout.errors import LegacyConsumerError
 
 pytestmark = pytest.mark.kafka
 
 DAY_MS = 24 * 3600 * 1000
 BEGIN_MS = 1_500_000_000_000
 BY_SEGMENT = ("0.8.2.2",)
+
+on_some_brokers = pytest.mark.parametrize("broker_version", ["0.8.2.2", "1.1.1", "2.8.2"])
 
 
 @pytest.fixture
@@ -95,9 +98,54 @@ def test_an_offset_outside_the_log_is_an_error_with_the_logs_range(consumer, log
 @on_every_broker
 def test_the_ends_of_a_log_are_told(cluster, consumer, log):
     assert consumer.offsets_before(log, EARLIEST) == [0]
-    assert consumer.offsets_before(log, LATEST, max_offsets=10) == [300]
+    assert consumer.offsets_before(log, LATEST) == [300]
     empty = tp(cluster.new_topic())
     assert [consumer.offsets_before(empty, time_ms) for time_ms in (EARLIEST, LATEST, BEGIN_MS)] == [[0], [0], [0]]
+
+
+@on_some_brokers
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_several_offsets_are_the_begins_of_segments_newest_first(cluster, log, fetcher):
+    segments = sorted(int(f.stem) for f in (cluster.kafka.brokers[0].data_folder / f"{log.topic}-0").glob("*.log"))
+    assert len(segments) > 3
+    with SimpleConsumer(zookeeper_connect=cluster.kafka.zookeeper_connect, fetcher=fetcher) as consumer:
+        assert consumer.offsets_before(log, LATEST, 1000) == [300, *reversed(segments)]
+        assert consumer.offsets_before(log, LATEST, 3) == [300, *reversed(segments)][:3]
+        assert consumer.offsets_before(log, EARLIEST, 5) == [0]
+        assert consumer.offsets_before(log, BEGIN_MS - DAY_MS, 5) == [0], "none is as old: read from the begin"
+
+
+@on_some_brokers
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_many_partitions_are_fetched_at_once_with_an_error_for_each_that_has_one(cluster, log, fetcher):
+    topic = cluster.new_topic(partitions=3)
+    cluster.produce(topic, (Record(None, b"%d" % n, n % 3) for n in range(90)))
+    parts = [TopicPartition(topic, number) for number in range(3)]
+    nowhere, beyond = TopicPartition("no-such-topic", 0), TopicPartition(topic, 7)
+    with SimpleConsumer(zookeeper_connect=cluster.kafka.zookeeper_connect, fetcher=fetcher) as consumer:
+        positions = {parts[0]: 0, parts[1]: 10, parts[2]: 29, log: 290, nowhere: 0, beyond: 0, tp(topic): 0}
+        outside = {parts[1]: -1}
+        read, errors = {}, {}
+        deadline = time.monotonic() + 60
+        while sum(map(len, read.values())) < 30 + 20 + 1 + 10:
+            assert time.monotonic() < deadline
+            for one, answer in consumer.fetch_many(positions, 7).items():
+                if isinstance(answer, LegacyConsumerError):
+                    errors[one] = type(answer)
+                    continue
+                assert len(answer) <= 7
+                read.setdefault(one, []).extend(int(message.value()) for message in answer)
+                positions[one] += len(answer)
+        assert errors == {nowhere: NoSuchTopicError, beyond: NoSuchPartitionError}
+        assert read == {
+            parts[0]: list(range(0, 90, 3)),
+            parts[1]: list(range(31, 90, 3)),
+            parts[2]: [89],
+            log: list(range(290, 300)),
+        }
+        [error] = consumer.fetch_many(outside, timeout=30).values()
+        assert isinstance(error, OffsetOutOfRangeError)
+        assert (error.partition, error.earliest, error.latest) == (parts[1], 0, 30)
 
 
 @on_every_broker
@@ -184,7 +232,10 @@ def test_a_leader_that_changes_is_followed():
         partition = TopicPartition("t", 0)
         produce(kafka, range(100))
         with SimpleConsumer(zookeeper_connect=kafka.zookeeper_connect) as consumer:
-            old = consumer.partitions("t")[partition].leader.broker_id
+            info = consumer.partitions("t")[partition]
+            assert {broker.broker_id for broker in consumer.brokers()} == {0, 1}
+            old = info.leader.broker_id
+            assert [follower.broker_id for follower in info.followers] == [1 - old]
             assert fetch_all(consumer, partition, 0, 60) == list(range(60))
             kafka.brokers[old].kill()
             other = 1 - old

@@ -157,5 +157,11 @@ class FakeFetchers:
     def latest(self, partitions):
         return {tp: self.kafka.ends[tp] for tp in partitions}
 
+    def before(self, partition, time_ms, most):
+        """Segments of three messages."""
+        end = self.kafka.ends[partition]
+        begins = range(end - end % 3 or end, -1, -3) if time_ms == LATEST else [0]
+        return [end, *(begin for begin in begins if begin < end)][:most] if time_ms == LATEST else [0]
+
     def close(self):
         pass

@@ -10,7 +10,7 @@ and 2 is 0.9.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.wire.protocol import error_codes
@@ -39,9 +39,13 @@ _BEFORE_API_VERSIONS: Mapping[int, Mapping[Api, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The version to use of each request; one that is missing cannot be used with this broker."""
+    """The version to use of each request; one that is missing cannot be used with this broker.
+
+    oldest: the oldest that both sides speak, where that is another.
+    """
 
     chosen: Mapping[Api, int]
+    oldest: Mapping[Api, int] = field(default_factory=dict)
 
     def of(self, api: Api) -> int:
         """Raises: BrokersUnavailableError if the broker takes no version that is spoken here."""
@@ -49,6 +53,11 @@ class Versions:
         if version is None:
             raise BrokersUnavailableError(f"the broker takes no version of {api.name} that is spoken here")
         return version
+
+    def has(self, api: Api, version: int) -> bool:
+        """Whether this version of it may be used."""
+        newest = self.chosen.get(api, -1)
+        return self.oldest.get(api, newest) <= version <= newest
 
 
 def versions_by_registration(registration_version: int) -> Versions | None:
@@ -65,9 +74,11 @@ def decode_api_versions(frame: memoryview | bytes) -> Versions:
     if code != error_codes.NONE:
         raise BrokersUnavailableError(f"asked for its versions, the broker answers {error_codes.error_name(code)}")
     chosen: dict[Api, int] = {}
+    eldest: dict[Api, int] = {}
     for _ in range(reader.count(6)):
         key, oldest, newest = reader.int16(), reader.int16(), reader.int16()
         ours = _OURS.get(Api(key)) if key in Api.__members__.values() else None
         if ours is not None and max(oldest, ours[0]) <= min(newest, ours[1]):
             chosen[Api(key)] = min(newest, ours[1])
-    return Versions(chosen)
+            eldest[Api(key)] = max(oldest, ours[0])
+    return Versions(chosen, eldest)

@@ -25,14 +25,17 @@ from zk_layout.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """offset -1: the broker knows no such place."""
+    """offset -1: the broker knows no such place. earlier: in version 0 the segments before it, newest first."""
 
     error: int
     offset: int
+    earlier: tuple[int, ...] = ()
 
 
-def encode_list_offsets(version: int, times: Mapping[TopicPartition, int], *, read_committed: bool) -> bytes:
-    """times: ms since 1970, -2 for the begin, -1 for the end."""
+def encode_list_offsets(
+    version: int, times: Mapping[TopicPartition, int], *, read_committed: bool, most: int = 1
+) -> bytes:
+    """times: ms since 1970, -2 for the begin, -1 for the end. most: offsets of one partition, in version 0."""
     writer = Writer()
     writer.int32(-1)
     if version >= 2:
@@ -48,7 +51,7 @@ def encode_list_offsets(version: int, times: Mapping[TopicPartition, int], *, re
             writer.int32(number)
             writer.int64(times[TopicPartition(topic, number)])
             if version == 0:
-                writer.int32(1)
+                writer.int32(most)
     return writer.done()
 
 
@@ -63,10 +66,9 @@ def decode_list_offsets(version: int, frame: memoryview | bytes) -> dict[TopicPa
         for _ in range(reader.count(10)):
             number, error = reader.int32(), reader.int16()
             if version == 0:
-                offsets = [reader.int64() for _ in range(reader.count(8))]
-                offset = offsets[0] if offsets else -1
+                offsets = [reader.int64() for _ in range(reader.count(8))] or [-1]
             else:
                 reader.int64()
-                offset = reader.int64()
-            found[TopicPartition(topic, number)] = ListedOffset(error, offset)
+                offsets = [reader.int64()]
+            found[TopicPartition(topic, number)] = ListedOffset(error, offsets[0], tuple(offsets[1:]))
     return found

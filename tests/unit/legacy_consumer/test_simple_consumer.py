@@ -3,6 +3,7 @@
 import pytest
 
 from legacy_consumer import (
+    BrokerRefusedError,
     BrokersUnavailableError,
     ClusterConfig,
     ConfigError,
@@ -16,6 +17,7 @@ from legacy_consumer.errors import NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 TP = TopicPartition("t", 0)
@@ -147,9 +149,101 @@ def test_a_time_that_no_message_has_is_the_end_or_before_all_segments(broker_ver
     assert World(broker_version).consumer.offsets_before(TP, 1_500_000_000_000) == [offset]
 
 
-def test_the_ends_are_one_offset_however_many_are_asked_for(world):
+def test_several_offsets_are_told_newest_first(world):
     assert world.consumer.offsets_before(TP, EARLIEST, 5) == [0]
-    assert world.consumer.offsets_before(TP, LATEST, 5) == [10]
+    assert world.consumer.offsets_before(TP, LATEST, 3) == [10, 9, 6]
+    assert world.consumer.offsets_before(TP, LATEST) == [10]
+
+
+# Many partitions at once
+
+
+def of(answers):
+    """{partition: its offsets, or the kind of its error}."""
+    return {
+        tp: type(answer) if isinstance(answer, LegacyConsumerError) else [message.offset() for message in answer]
+        for tp, answer in answers.items()
+    }
+
+
+def test_many_partitions_are_fetched_at_once_and_go_on_without_beginning_anew(world):
+    assert of(world.consumer.fetch_many({TP: 2, OTHER: 1}, timeout=0)) == {TP: [*range(2, 10)], OTHER: [1, 2, 3, 4]}
+    world.kafka.produce(OTHER)
+    world.zookeeper.requests.clear()
+    assert of(world.consumer.fetch_many({OTHER: 5, TP: 10}, timeout=0)) == {OTHER: [5], TP: []}
+    assert world.zookeeper.requests.total() == 0
+    assert world.fetch(TP, 9) == [9]
+    assert world.assigned == [{TP: 2, OTHER: 1}, {TP: 9}]
+
+
+def test_no_message_is_lost_between_calls_that_take_a_few(world):
+    positions, read = {TP: 0, OTHER: 0}, []
+    while len(read) < 15:
+        for tp, messages in world.consumer.fetch_many(positions, 4, 0).items():
+            assert len(messages) <= 4
+            read += [(tp, message.offset()) for message in messages]
+            positions[tp] += len(messages)
+    assert sorted(read) == [(TP, n) for n in range(10)] + [(OTHER, n) for n in range(5)]
+    assert world.assigned == [{TP: 0, OTHER: 0}]
+
+
+def test_each_part_has_an_error_of_its_own_and_the_others_their_messages(world):
+    world.fetcher._resets = False
+    gone, beyond = TopicPartition("u", 0), TopicPartition("t", 9)
+    asked = {gone: 0, TP: 7, beyond: 0, OTHER: 99}
+    answers = world.consumer.fetch_many(asked, timeout=0)
+    assert of(answers) == {
+        gone: NoSuchTopicError,
+        TP: [7, 8, 9],
+        beyond: NoSuchPartitionError,
+        OTHER: OffsetOutOfRangeError,
+    }
+    assert list(answers) == list(asked)
+    assert (answers[OTHER].earliest, answers[OTHER].latest) == (0, 5)
+    assert of(world.consumer.fetch_many({TP: 10, OTHER: 3}, timeout=0)) == {TP: [], OTHER: [3, 4]}
+
+
+def test_errors_of_all_parts_are_told_at_once(world):
+    parts = {TopicPartition("u", 0): 0, TP: -1}
+    assert of(world.consumer.fetch_many(parts, timeout=3600)) == {
+        TopicPartition("u", 0): NoSuchTopicError,
+        TP: OffsetOutOfRangeError,
+    }
+
+
+def test_of_parts_of_which_nothing_came_those_without_a_leader_say_so(world):
+    assert of(world.consumer.fetch_many({TP: 10, OTHER: 5}, timeout=1.1)) == {TP: [], OTHER: BrokersUnavailableError}
+    assert of(world.consumer.fetch_many({}, timeout=3600)) == {}
+
+
+def test_an_error_of_no_part_is_an_error_of_the_call(world):
+    def refuse():
+        raise BrokerRefusedError("h:9092", "no")
+
+    world.fetcher.before_poll_returns = refuse
+    with pytest.raises(BrokerRefusedError):
+        world.consumer.fetch_many({TP: 0, OTHER: 0})
+    world.fetcher.before_poll_returns = lambda: None
+    assert of(world.consumer.fetch_many({TP: 0}, 1, timeout=0)) == {TP: [0]}
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_an_error_of_its_parts(world):
+    world.fetch(TP, 10)
+    for path in ("0/state", "0", "1/state", "1", ""):
+        world.admin.delete(f"/brokers/topics/t/partitions/{path}".rstrip("/"))
+    world.admin.delete("/brokers/topics/t")
+    assert of(world.consumer.fetch_many({TP: 10}, timeout=3600)) == {TP: NoSuchTopicError}
+
+
+def test_living_brokers_and_the_followers_of_a_partition_are_told(world):
+    world.admin.create("/brokers/ids/1", BROKER % 2)
+    assert [broker.broker_id for broker in world.consumer.brokers()] == [0, 1]
+    found = world.consumer.partitions("t")
+    assert [follower.broker_id for follower in found[TP].followers] == [1]
+    assert [follower.broker_id for follower in found[OTHER].followers] == [1, 0], "nobody leads"
+    world.admin.delete("/brokers/ids/1")
+    assert [broker.broker_id for broker in world.consumer.brokers()] == [0]
+    assert world.consumer.partitions("t")[TP].followers == ()
 
 
 @pytest.mark.parametrize("arguments", [(TP, LATEST, 0), (TP, -3)])

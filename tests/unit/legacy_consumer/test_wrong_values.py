@@ -260,6 +260,15 @@ READING = {
     },
     **{f"waits {v!r} s": (error, lambda c, v=v: c.fetch(P0, 0, 1, v)) for v, error in NO_TIMES},
     **{
+        f"fetch many of {v!r}": (OffsetError, lambda c, v=v: c.fetch_many(v))
+        for v in ([P0], "t/0", None, P0, {"t": 0}, {("t", 0): 0}, {P0: "5"}, {P0: None}, {P0: 2**63}, {P0: 1, None: 1})
+    },
+    **{
+        f"fetch many, max_messages={v!r}": ((TypeError, ValueError), lambda c, v=v: c.fetch_many({P0: 0}, v))
+        for v in (*NO_COUNTS, 2**63, math.nan)
+    },
+    **{f"fetch many waits {v!r} s": (error, lambda c, v=v: c.fetch_many({P0: 0}, 1, v)) for v, error in NO_TIMES},
+    **{
         f"offsets before of {v!r}": (OffsetError, lambda c, v=v: c.offsets_before(v, -1))
         for v in (*(TopicPartition("t", v) for v in NO_PARTITIONS), None, "t", ("t", 0))
     },
@@ -291,7 +300,14 @@ def test_a_simple_consumer_refuses_it_as_clearly(reading, name):
 
 
 @pytest.mark.parametrize(
-    "call", [lambda c: c.partitions("t"), lambda c: c.fetch(P0, 0), lambda c: c.offsets_before(P0, -1)]
+    "call",
+    [
+        lambda c: c.partitions("t"),
+        lambda c: c.brokers(),
+        lambda c: c.fetch(P0, 0),
+        lambda c: c.fetch_many({P0: 0}),
+        lambda c: c.offsets_before(P0, -1),
+    ],
 )
 def test_a_simple_consumer_that_was_closed_says_so(call):
     consumer = SimpleConsumer(store=MemoryStore(MemoryZooKeeper()), zookeeper_connect="memory")
