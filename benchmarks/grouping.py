@@ -1,7 +1,10 @@
 """How long a group of N members on one topic of P partitions takes to change, ours and one of Kafka's Scala consumers.
 
-Each side has all its members in one process: ours in Python, the JVM's over kafka.javaapi.consumer.ConsumerConnector.
-Both processes stay for the whole stage, and what each does first there is not measured: the JVM compiles meanwhile.
+Each member has a process of its own, as members are deployed: ours in Python, the JVM's with a small heap, over
+kafka.javaapi.consumer.ConsumerConnector. (A group may also have all members of a side in one process: one row does, and
+the picture of growth, for which a machine would have to hold a hundred JVMs.) The processes are started before a clock
+runs and stay for the whole stage, and what a group of a size does first there is not measured: the JVM compiles
+meanwhile.
 Members have the default settings of their side and one stream each, read by a thread. The group is new and the topic
 empty, but the directory for its offsets is there: each partition's first position is written when it is given up, as a
 group at work has to write how far it came. Changes begin two seconds after the one before has settled.
@@ -14,7 +17,8 @@ What a figure includes, seconds, all by the clock of the ZooKeeper server (see o
 - start: from the first registration to the last owner znode of the settled group.
 - join: from the joiner's registration to the last owner znode. It connected to ZooKeeper before: not in the figure.
 - leave: from when the leaver was told to leave to the last owner znode of the others.
-- requests of start, join and leave: all that the server received from before the change until 0.2 s after it settled.
+- requests of start, join and leave: all that the server received from before the change until nothing has changed for
+  two seconds, heartbeats not counted.
 - commits: of offsets for all partitions by one member that owns them, each time other ones than before.
 """
 
@@ -25,12 +29,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.comparison import Effort, Figures
 from benchmarks.observer import Observer
-from benchmarks.processes import JAVA_SOURCES, MembersProcess, Side, own_program
-from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.embedded.jvm import ALL_COMPILERS
+from benchmarks.processes import Crew, MembersProcess, Side, compile_java, own_program
+from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper, find_java
+from legacy_consumer.embedded.jvm import ALL_COMPILERS, java_command, write_logging_files
 from legacy_consumer.embedded.process import Workspace
 
 JOIN_S, LEAVE_S, START_S = "join_s", "leave_s", "start_s"
@@ -40,6 +45,7 @@ COMMITS_PER_S = "commits_per_s"
 _TOPIC = "benchmark"
 _DURABLE = {"forceSync": "yes", "preAllocSize": "65536"}
 """ZooKeeper as it comes: each transaction is on the disk before it is answered, which an embedded one leaves out."""
+_SMALL_HEAP = ("-Xms32m", "-Xmx128m")
 _COMMITS = {"ours": 40, "jvm": 4}
 """Enough for a figure; the JVM takes half a second for one."""
 _COMMITS_BEFORE = {"ours": 20, "jvm": 2}
@@ -47,38 +53,48 @@ _COMMITS_BEFORE = {"ours": 20, "jvm": 2}
 
 
 class GroupStage:
-    """A broker with a topic, an observer, and a process for the members of each side, started when first needed."""
+    """A broker with a topic, an observer, and the members of each side, whose processes start when first needed."""
 
     def __init__(self, kafka: EmbeddedKafka, observer: Observer, workspace: Workspace, partitions: int) -> None:
         self.observer = observer
         self.partitions = partitions
         self._kafka = kafka
         self._workspace = workspace
-        self._processes: dict[Side, MembersProcess] = {}
+        self._crews: dict[tuple[Side, bool], Crew] = {}
         self._groups = itertools.count()
-        self.warm: set[Side] = set()
+        self._classes: Path | None = None
+        self.warm: set[Changes] = set()
 
-    def members(self, side: Side) -> MembersProcess:
-        """The process of this side."""
-        if side not in self._processes:
-            arguments = [self._kafka.zookeeper_connect, _TOPIC, str(self.partitions)]
-            if side == "jvm":
-                command = self._kafka.java_command(str(JAVA_SOURCES / "Members.java"), *arguments)
-            else:
-                command = own_program("members", *arguments)
-            self._processes[side] = MembersProcess(side, command, self._workspace)
-        return self._processes[side]
-
-    def new_group(self, side: Side) -> str:
-        """A group without members and offsets; those who join from now on join this one."""
+    def new_group(self, side: Side, members: int, *, in_one_process: bool = False) -> tuple[str, Crew]:
+        """A group without members and offsets, and so many that may join it."""
         group = f"{side}-{next(self._groups)}"
-        self.members(side).tell(f"group {group}")
-        return group
+        key = side, in_one_process
+        if key not in self._crews:
+            self._crews[key] = Crew(
+                lambda first: self._new_process(side, first, in_one_process=in_one_process),
+                in_one_process=in_one_process,
+            )
+        self._crews[key].prepare(group, members)
+        return group, self._crews[key]
+
+    def _new_process(self, side: Side, first: int, *, in_one_process: bool) -> MembersProcess:
+        arguments = [self._kafka.zookeeper_connect, _TOPIC, str(self.partitions), str(first)]
+        command = own_program("members", *arguments) if side == "ours" else self._java_command(arguments)
+        name = f"{side}, all members" if in_one_process else f"{side}, member {first}"
+        return MembersProcess(name, command, self._workspace)
+
+    def _java_command(self, arguments: list[str]) -> list[str]:
+        java, folder = find_java(), self._workspace.folder
+        if self._classes is None:
+            write_logging_files(folder, level="WARN", target="System.err")
+            self._classes = compile_java(java, "Members.java", self._kafka.jars, folder)
+        jars = [self._classes, *self._kafka.jars]
+        return java_command(java, jars, "Members", arguments, folder=folder, flags=_SMALL_HEAP)
 
     def close(self) -> None:
         """End the processes."""
-        for process in self._processes.values():
-            process.close()
+        for crew in self._crews.values():
+            crew.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,46 +130,47 @@ class Changes:
 
     side: Side
     members: int
+    in_one_process: bool = False
 
     def __str__(self) -> str:
-        return f"{self.side}, {self.members} members"
+        return f"{self.side}, {self.members} members{' in one process' if self.in_one_process else ''}"
 
     def measure(self, stage: GroupStage) -> Figures:
-        """Seconds and requests of each change; what a side does first on a stage is done twice."""
-        if self.side not in stage.warm:
-            stage.warm.add(self.side)
+        """Seconds and requests of each change; what is done first on a stage is done twice."""
+        if self not in stage.warm:
+            stage.warm.add(self)
             self._change(stage)
         return self._change(stage)
 
     def _change(self, stage: GroupStage) -> Figures:
-        process, observer, count = stage.members(self.side), stage.observer, self.members
-        group = stage.new_group(self.side)
+        observer, count = stage.observer, self.members
+        group, crew = stage.new_group(self.side, count + 1, in_one_process=self.in_one_process)
         observer.prepare(group)
 
         before = observer.requests()
-        process.tell(f"join {count}")
+        crew.join(0, count)
         started = observer.wait_until_settled(group, count)
         first_ms = min(observer.registered_ms(group, number) for number in range(count))
-        start_requests = started.requests - before
+        start_requests = started.requests.since(before)
 
         before = observer.requests()
-        process.tell("join 1")
+        crew.join(count, 1)
         joined = observer.wait_until_settled(group, count + 1)
         joiner_ms = observer.registered_ms(group, count)
-        join_requests = joined.requests - before
+        join_requests = joined.requests.since(before)
 
         before = observer.requests()
         told_ms = time.time() * 1000
-        process.tell("leave 1")
+        crew.leave(count, 1)
         left = observer.wait_until_settled(group, count)
-        process.tell(f"leave {count}")
+        crew.leave(0, count)
         return {
             START_S: (started.at_ms - first_ms) / 1000,
             JOIN_S: (joined.at_ms - joiner_ms) / 1000,
             LEAVE_S: (left.at_ms - told_ms) / 1000,
             "start_requests": start_requests,
             JOIN_REQUESTS: join_requests,
-            "leave_requests": left.requests - before,
+            "leave_requests": left.requests.since(before),
         }
 
 
@@ -168,31 +185,36 @@ class Commits:
 
     def measure(self, stage: GroupStage) -> Figures:
         """Commits a second; those before, which warm up, are not counted."""
-        process = stage.members(self.side)
-        group = stage.new_group(self.side)
-        process.tell("join 1")
+        group, crew = stage.new_group(self.side, 1)
+        crew.join(0, 1)
         stage.observer.wait_until_settled(group, 1)
         times = _COMMITS[self.side]
-        process.tell(f"commit {_COMMITS_BEFORE[self.side]}")
-        seconds = float(process.tell(f"commit {times}"))
-        process.tell("leave 1")
+        crew.commit(_COMMITS_BEFORE[self.side])
+        seconds = crew.commit(times)
+        crew.leave(0, 1)
         return {COMMITS_PER_S: times / seconds}
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """members and partitions that groups are measured at; plain: on a ZooKeeper without reads of many znodes."""
+    """members and partitions that groups are measured at, each member in a process of its own or all in one.
+
+    plain: on a ZooKeeper without reads of many znodes.
+    """
 
     members: int
     partitions: int
     plain: bool = False
+    in_one_process: bool = False
 
     def name(self, what: str) -> str:
         """The name of a benchmark at this size."""
-        return f"{what}{'_plain' if self.plain else ''}_vs_jvm_{self.members}_{self.partitions}"
+        special = f"{'_plain' if self.plain else ''}{'_in_one_process' if self.in_one_process else ''}"
+        return f"{what}{special}_vs_jvm_{self.members}_{self.partitions}"
 
     def __str__(self) -> str:
         where = ", ZooKeeper without MultiRead" if self.plain else ""
+        where += ", all in one process" if self.in_one_process else ""
         return f"{self.members} on {self.partitions} partitions{where}"
 
     @property
@@ -203,13 +225,16 @@ class Size:
     @property
     def in_quick(self) -> bool:
         """Whether a quick run has time for it."""
-        return not self.plain and self.partitions == 500 and self.members in (1, 16)
+        return self in (Size(1, 500), Size(4, 500))
 
 
 _WITHOUT_MULTI_READ = "3.5"
 
 SIZES = (
-    *(Size(members, 500) for members in (1, 4, 16, 50)),
+    *(Size(members, 500) for members in (1, 4, 16)),
     Size(16, 2000),
-    *(Size(members, 500, plain=True) for members in (16, 50)),
+    Size(16, 500, plain=True),
 )
+
+IN_ONE_PROCESS = Size(50, 500, in_one_process=True)
+"""For those who run threads: reported, not tuned for."""

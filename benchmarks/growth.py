@@ -1,6 +1,7 @@
 """How the cost of a change grows with partitions and members: python -m benchmarks.growth [--partitions N ...]
 
-Each point is a group that starts, is joined by one and left by one, as in grouping.py. The points are written to
+Each point is a group that starts, is joined by one and left by one, as in grouping.py, all members of a side
+in one process. The points are written to
 results/growth.json, where those of earlier runs stay, drawn as docs/growth.svg, and put into docs/benchmarks.md.
 """
 
@@ -56,7 +57,7 @@ def measure(partitions: int, members: tuple[int, ...], sides: tuple[Side, ...], 
     with GroupScene(partitions).open(Effort(None, False)) as stage:
         for count in members:
             for side in sides:
-                figures = [Changes(side, count).measure(stage) for _ in range(rounds)]
+                figures = [Changes(side, count, in_one_process=True).measure(stage) for _ in range(rounds)]
                 medians = {name: statistics.median(one[name] for one in figures) for name in figures[0]}
                 point = Point(
                     side,

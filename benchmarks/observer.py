@@ -6,8 +6,9 @@ the owner that it should have and nothing has changed for two seconds. So it doe
 disturb nobody it lists owners ten times a second, which also tells how many came and went, and reads them when they
 come to rest. Times are in ms, the resolution of ZooKeeper's.
 
-Requests are counted by the server (zk_packets_received of mntr) less what the observer itself sent (cons). The pings of
-all sessions are among them.
+Requests are counted by the server (zk_packets_received of mntr) less what the observer itself sent (cons). Heartbeats
+are not among them: of each session the server tells how many packets it sent (recved) and the number of its last
+request (lcxid), and heartbeats have no number.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from zk_layout.store import Children, Znode
 _LOOK_EVERY_S = 0.1
 _STILL_FOR_S = 2.0
 """Longer than a member of ours is settled before it watches its owner znodes: the next change finds it at rest."""
-_COUNT_AFTER_MS = 200
-"""When requests are counted, after the last owner znode: members look again once more, and then it is quiet."""
 _TIMEOUT_S = 120.0
 _RECEIVED = re.compile(r"^zk_packets_received\s+(\d+)", re.MULTILINE)
+_SESSION = re.compile(r"\brecved=(\d+),.*\bsid=(0x[0-9a-f]+),.*\blcxid=0x([0-9a-f]+),")
+_NO_REQUEST_YET = 2**64 - 1
 
 
 class NotSettledError(Exception):
@@ -40,11 +41,36 @@ class NotSettledError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Requests:
+    """How many packets the server has had but for the observer's, and how many of them were a session's heartbeats."""
+
+    received: int
+    heartbeats: dict[str, int]
+
+    def since(self, before: Requests) -> int:
+        """How many requests came since then. Sessions that have ended meanwhile count with their heartbeats."""
+        heartbeats = sum(count - before.heartbeats.get(session, 0) for session, count in self.heartbeats.items())
+        return self.received - before.received - heartbeats
+
+
+def heartbeats_of(connections: str) -> dict[str, int]:
+    """{session: its packets without a number, but for the one by which it began}, from the server's answer to cons."""
+    found = {}
+    for received, session, last in _SESSION.findall(connections):
+        requests = int(last, 16)
+        found[session] = int(received) - 1 - (0 if requests == _NO_REQUEST_YET else requests)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
-    """at_ms: when the last owner znode was made, by the server's clock. requests: the server's count until then."""
+    """at_ms: when the last owner znode was made, by the server's clock.
+
+    requests: the server's count when nothing had changed for two seconds: what a change causes is done by then.
+    """
 
     at_ms: int
-    requests: int
+    requests: Requests
 
 
 class Observer:
@@ -55,7 +81,7 @@ class Observer:
         self._partitions = partitions
         self._port = int(zookeeper_connect.partition("/")[0].rpartition(":")[2])
         self._store = KazooStore(ZkSettings(zookeeper_connect))
-        self._own_line = re.compile("")
+        self._own_session = ""
         self._four_letter_words = 0
         self._listed: Children | None = None
         self._made: list[tuple[int, int]] | None = None
@@ -63,7 +89,7 @@ class Observer:
     def start(self) -> None:
         """Connect."""
         self._store.start()
-        self._own_line = re.compile(rf"recved=(\d+),.*sid=0x{self._store.session_id:x},")
+        self._own_session = f"0x{self._store.session_id:x}"
 
     def close(self) -> None:
         """Disconnect."""
@@ -80,14 +106,17 @@ class Observer:
             raise NotSettledError(f"member {member} of {group} is not registered")
         return stat.ctime_ms
 
-    def requests(self) -> int:
-        """How many requests the server has had, but for our own."""
+    def requests(self) -> Requests:
+        """What the server has had until now."""
         found = _RECEIVED.search(self._ask("mntr"))
-        own = self._own_line.search(self._ask("cons"))
+        connections = self._ask("cons")
+        own = re.search(rf"\brecved=(\d+),.*\bsid={self._own_session},", connections)
         if found is None or own is None:
             raise NotSettledError("the server does not say how many requests it had")
-        # a four-letter word counts as a request too
-        return int(found.group(1)) - int(own.group(1)) - self._four_letter_words
+        heartbeats = heartbeats_of(connections)
+        del heartbeats[self._own_session]
+        # a four-letter word counts as a packet too
+        return Requests(int(found.group(1)) - int(own.group(1)) - self._four_letter_words, heartbeats)
 
     def _ask(self, word: str) -> str:
         self._four_letter_words += 1
@@ -100,20 +129,14 @@ class Observer:
         still_since = time.monotonic()
         self._listed = None
         seen: list[int] = []
-        requests: int | None = None
         while time.monotonic() < deadline:
             made = self._owners_made(group, members, wanted)
             now = time.monotonic()
             if made is None or [stat for stat, _ in made] != seen:
                 seen = [] if made is None else [czxid for czxid, _ in made]
                 still_since = now
-                requests = None
-            if made is not None:
-                at_ms = max(ctime for _, ctime in made)
-                if requests is None and time.time() * 1000 - at_ms >= _COUNT_AFTER_MS:
-                    requests = self.requests()
-                if requests is not None and now - still_since >= _STILL_FOR_S:
-                    return Settled(at_ms, requests)
+            if made is not None and now - still_since >= _STILL_FOR_S:
+                return Settled(max(ctime for _, ctime in made), self.requests())
             time.sleep(_LOOK_EVERY_S)
         raise NotSettledError(f"{group} with {members} members has not settled after {_TIMEOUT_S:g} s")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +26,17 @@ def own_program(name: str, *arguments: str) -> list[str]:
     return ["env", f"PYTHONPATH={_HERE.parent}", sys.executable, str(_HERE / "programs" / f"{name}.py"), *arguments]
 
 
+def compile_java(java: Path, source: str, jars: Sequence[Path], folder: Path) -> Path:
+    """Compile a file of java/ once for many processes; the folder of its classes. Raises: ServerStartError."""
+    classes = folder / "classes"
+    options = ["-nowarn", "-proc:none", "-cp", os.pathsep.join(map(os.fspath, jars)), "-d", os.fspath(classes)]
+    command = [os.fspath(java), "-m", "jdk.compiler/com.sun.tools.javac.Main", *options, str(JAVA_SOURCES / source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False)
+    if done.returncode != 0:
+        raise ServerStartError(source, "it does not compile", done.stdout + done.stderr)
+    return classes
+
+
 def output_of(process: ServerProcess) -> str:
     """Wait until it has ended; what it wrote. Raises: ServerStartError if it failed or took too long."""
     try:
@@ -36,25 +49,76 @@ def output_of(process: ServerProcess) -> str:
         process.kill()
 
 
-class MembersProcess:
-    """The process that holds the members of one side."""
+class Crew:
+    """The members of one side, numbered from 0: each in a process of its own, or all in one.
 
-    def __init__(self, side: Side, command: list[str], workspace: Workspace) -> None:
-        self.name = f"members, {side}"
-        self._errors = (workspace.folder / f"{side}.err").open("w+", encoding="utf-8")
+    new_process: makes the one whose first member has this number.
+    """
+
+    def __init__(self, new_process: Callable[[int], MembersProcess], *, in_one_process: bool) -> None:
+        self._new_process = new_process
+        self._in_one_process = in_one_process
+        self._processes: list[MembersProcess] = []
+
+    def prepare(self, group: str, members: int) -> None:
+        """Have the processes of so many members, whose next group is this one."""
+        missing = range(len(self._processes), 1 if self._in_one_process else members)
+        started = [self._new_process(number) for number in missing]
+        for process in started:
+            process.answer()
+        self._processes += started
+        self._tell(self._processes, f"group {group}")
+
+    def join(self, first: int, count: int) -> None:
+        """These members join at the same time; returns when all have their streams."""
+        self._tell_members("join", first, count)
+
+    def leave(self, first: int, count: int) -> None:
+        """These members leave at the same time; in one process they must be the last that joined."""
+        self._tell_members("leave", first, count)
+
+    def commit(self, times: int) -> float:
+        """The first member commits all offsets so many times; how many seconds that took."""
+        return float(self._tell(self._processes[:1], f"commit {times}")[0])
+
+    def _tell_members(self, verb: str, first: int, count: int) -> None:
+        if self._in_one_process:
+            self._tell(self._processes, f"{verb} {count}")
+        else:
+            self._tell(self._processes[first : first + count], f"{verb} 1")
+
+    @staticmethod
+    def _tell(processes: Sequence[MembersProcess], line: str) -> list[str]:
+        for process in processes:
+            process.tell(line)
+        return [process.answer() for process in processes]
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.end_input()
+        for process in self._processes:
+            process.close()
+
+
+class MembersProcess:
+    """A process that holds members of a group. It answers once when it is ready, and then each line that it is told."""
+
+    def __init__(self, name: str, command: list[str], workspace: Workspace) -> None:
+        self.name = name
+        self._errors = (workspace.folder / f"{name}.err").open("w+", encoding="utf-8")
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, bufsize=1
         )
         workspace.guard(self._process.pid)
-        self._answer()
 
-    def tell(self, line: str) -> str:
-        """Have it do something, and wait until it is done; what it answers. Raises: ServerStartError."""
+    def tell(self, line: str) -> None:
+        """Have it do something."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
-        return self._answer()
 
-    def _answer(self) -> str:
+    def answer(self) -> str:
+        """Wait until it has done what it was told; what it answers. Raises: ServerStartError."""
         assert self._process.stdout is not None
         verdict, _, answer = self._process.stdout.readline().strip().partition(" ")
         if verdict != "ok":
@@ -62,11 +126,14 @@ class MembersProcess:
             raise ServerStartError(self.name, answer or "it ended", self._errors.read()[-2000:])
         return answer
 
-    def close(self) -> None:
-        """End it; its members leave in order if they can."""
+    def end_input(self) -> None:
+        """Its members leave in order if they can, and it ends."""
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         self._process.stdin.close()
+
+    def close(self) -> None:
+        """Wait for its end, or end it."""
+        assert self._process.stdout is not None
         try:
             self._process.wait(_LEAVE_TIMEOUT_S)
         except subprocess.TimeoutExpired:

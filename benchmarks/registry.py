@@ -27,6 +27,7 @@ from benchmarks.describing import KafkaTool, ListAgain, Tree, TreeScene
 from benchmarks.describing import Ours as OurCommand
 from benchmarks.grouping import (
     COMMITS_PER_S,
+    IN_ONE_PROCESS,
     JOIN_REQUESTS,
     JOIN_S,
     LEAVE_S,
@@ -143,21 +144,15 @@ def _change(kind: str, about: str, figure: str, unit: str, size: Size, target: f
         name=size.name(kind),
         about=f"{about} of {size}",
         scene=size.scene,
-        ours=Changes("ours", size.members),
-        peer=Changes("jvm", size.members),
+        ours=Changes("ours", size.members, size.in_one_process),
+        peer=Changes("jvm", size.members, size.in_one_process),
         figure=figure,
         unit=unit,
         better="lower",
         target=target,
         in_quick=size.in_quick,
-        headline=size.members == 16 and size.partitions == 500 and not size.plain,
+        headline=size == Size(16, 500),
     )
-
-
-def _of_50(size: Size, wanted: float, wanted_plain: float) -> float | None:
-    if size.members != 50:
-        return None
-    return wanted_plain if size.plain else wanted
 
 
 _CHANGES = (
@@ -166,20 +161,21 @@ _CHANGES = (
         for size in SIZES
     ),
     *(
-        _change("leave", "one member leaves a group, which is then", LEAVE_S, "s", size, 0.25 if size.plain else 0.12)
+        _change("leave", "one member leaves a group, which is then", LEAVE_S, "s", size, 0.25 if size.plain else 0.15)
         for size in SIZES
     ),
     *(
-        _change("start", "all members start at once: a group", START_S, "s", size, _of_50(size, 0.35, 0.8))
+        _change("start", "all members start at once: a group", START_S, "s", size, 0.8 if size.plain else 0.35)
         for size in SIZES
     ),
     *(
         _change(
             "zk_requests", "requests at ZooKeeper while one joins a group", JOIN_REQUESTS, "requests", size,
-            _of_50(size, 0.04, 0.1),
+            0.1 if size.plain else 0.04,
         )
         for size in SIZES
     ),
+    _change("join", "one member joins a group", JOIN_S, "s", IN_ONE_PROCESS, None),
 )  # fmt: skip
 
 

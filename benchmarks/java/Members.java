@@ -17,11 +17,11 @@ import kafka.consumer.KafkaStream;
 import kafka.javaapi.consumer.ConsumerConnector;
 
 /**
- * Members of a group of Kafka's Scala consumer, all in this JVM, that come and go as lines on standard input say.
+ * Members of a group of Kafka's Scala consumer in this JVM, one or many, that come and go as lines on standard input say.
  *
- * Arguments: ZOOKEEPER TOPIC PARTITIONS. Each line is answered by one that begins with "ok" or "error":
+ * Arguments: ZOOKEEPER TOPIC PARTITIONS FIRST, the number of the first member. Each line is answered by one that begins with "ok" or "error":
  *   group NAME     members that join from now on join this group
- *   join N         N members join at the same time, each with one stream that a thread reads; their ids are m-000, ...
+ *   join N         N members join at the same time, each with one stream that a thread reads; their ids are m-FIRST, ...
  *   leave N        the N that joined last leave at the same time
  *   commit TIMES   the first member commits an offset for every partition so many times, each time others; "ok SECONDS"
  * The end of the input ends the process. programs/members.py is the same for our consumer.
@@ -36,6 +36,7 @@ public final class Members {
     private static String zookeeper;
     private static String topic;
     private static int partitions;
+    private static int first;
     private static String group;
     private static long nextOffset = 1;
 
@@ -43,6 +44,7 @@ public final class Members {
         zookeeper = arguments[0];
         topic = arguments[1];
         partitions = Integer.parseInt(arguments[2]);
+        first = Integer.parseInt(arguments[3]);
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         System.out.println("ok");
         for (String line = input.readLine(); line != null; line = input.readLine()) {
@@ -77,7 +79,7 @@ public final class Members {
     private static void join(int count) throws Exception {
         List<Callable<ConsumerConnector>> tasks = new ArrayList<>();
         for (int i = 0; i < count; i++) {
-            String id = String.format("m-%03d", members.size() + i);
+            String id = String.format("m-%03d", first + members.size() + i);
             tasks.add(() -> newMember(id));
         }
         for (Future<ConsumerConnector> joined : threads.invokeAll(tasks)) {

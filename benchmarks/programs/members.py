@@ -1,6 +1,7 @@
-"""Members of a group, all in this process, that come and go as lines on standard input say.
+"""Members of a group in this process, one or many, that come and go as lines on standard input say.
 
-members.py ZOOKEEPER TOPIC PARTITIONS, and then the same lines and answers as java/Members.java, which explains them.
+members.py ZOOKEEPER TOPIC PARTITIONS FIRST, and then the same lines and answers as java/Members.java, which explains
+them.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from legacy_consumer import ConsumerConnector, KafkaStream, LegacyConsumerError,
 
 
 class Members:
-    """Those that are in the group, in the order in which they joined."""
+    """The members of this process that are in the group, in the order in which they joined.
 
-    def __init__(self, zookeeper: str, topic: str, partitions: int) -> None:
+    first: the number of the first; it is in its consumer id.
+    """
+
+    def __init__(self, zookeeper: str, topic: str, partitions: int, first: int) -> None:
         self._zookeeper = zookeeper
         self._topic = topic
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._first = first
         self._group = ""
         self._members: list[ConsumerConnector] = []
         self._next_offset = 1
@@ -31,7 +36,7 @@ class Members:
             case "group":
                 self._group = argument
             case "join":
-                ids = [f"m-{len(self._members) + number:03}" for number in range(int(argument))]
+                ids = [f"m-{self._first + len(self._members) + number:03}" for number in range(int(argument))]
                 self._members += self._threads.map(self._new_member, ids)
             case "leave":
                 going = [self._members.pop() for _ in range(int(argument))]
@@ -77,8 +82,8 @@ def _read(stream: KafkaStream) -> None:
 
 def main() -> None:
     """Obey until standard input ends."""
-    zookeeper, topic, partitions = sys.argv[1:]
-    members = Members(zookeeper, topic, int(partitions))
+    zookeeper, topic, partitions, first = sys.argv[1:]
+    members = Members(zookeeper, topic, int(partitions), int(first))
     print("ok", flush=True)
     for line in sys.stdin:
         try:

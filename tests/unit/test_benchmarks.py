@@ -16,6 +16,7 @@ from benchmarks.durations import Durations
 from benchmarks.growth_picture import draw
 from benchmarks.kill import DeliveryLog
 from benchmarks.load import LoadMeter
+from benchmarks.observer import Requests, heartbeats_of
 from benchmarks.registry import BENCHMARKS
 from benchmarks.report import LATEST, merged, table
 
@@ -185,3 +186,18 @@ def test_a_log_of_deliveries_is_read_line_by_line_as_it_grows(tmp_path):
     path.write_bytes(path.read_bytes() + b"4.5 6\n")
     log.skip()
     assert log.news() == []
+
+
+CONNECTIONS = """ /127.0.0.1:50414[1](queued=0,recved=12,sent=13,sid=0x10001ffa3060004,lop=PING,est=1,to=6000,lcxid=0x4,lzxid=0x1,lresp=1,llat=0,minlat=0,avglat=0,maxlat=2)
+ /127.0.0.1:50416[1](queued=0,recved=3,sent=3,sid=0x10001ffa3060005,lop=PING,est=1,to=6000,lcxid=0xffffffffffffffff,lzxid=0x1,lresp=1,llat=0,minlat=0,avglat=0,maxlat=2)
+ /127.0.0.1:50420[0](queued=0,recved=1,sent=0)
+"""  # noqa: E501  (as the server writes it)
+
+
+def test_heartbeats_are_the_packets_without_a_number():
+    assert heartbeats_of(CONNECTIONS) == {"0x10001ffa3060004": 7, "0x10001ffa3060005": 2}
+
+
+def test_requests_are_counted_without_the_heartbeats_of_those_who_are_still_there():
+    before = Requests(100, {"a": 10, "left": 3})
+    assert Requests(130, {"a": 12, "joined": 1}).since(before) == 30 - 2 - 1
