@@ -31,6 +31,8 @@ LONG_LIVED_ARGS ?= --minutes 30 --json build/long-lived.json
 
 bin := .venv/bin
 declared := pyproject.toml constraints.txt
+native_sources := $(shell find native -type f -not -path 'native/target/*')
+export CARGO_TARGET_DIR := $(CURDIR)/build/native
 
 # $(call install,extra): pip is silent unless a person watches, for its log is long.
 define install
@@ -44,7 +46,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart test test-long check pythons lint style types format bench bench-all pins sbom simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart native native-check wheels test test-long check pythons lint style types format bench bench-all pins sbom simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down clean
 .ONESHELL:
 
 help: ## this list
@@ -70,6 +72,47 @@ environment:
 
 .venv: .venv/.dev ## the environment with everything for development
 
+build/native-tools: Makefile
+	@rm -rf $@
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet --disable-pip-version-check maturin==1.16.0
+
+build/wheel-tools: Makefile
+	@rm -rf $@
+	$(PYTHON) -m venv $@
+	$@/bin/pip install --quiet --disable-pip-version-check maturin==1.16.0 ziglang==0.15.2
+
+# The native decoder, where there is a compiler for it; half a minute, and again only when native/ changes.
+.venv/.native: $(native_sources) | .venv/.dev
+	@if ! command -v cargo >/dev/null; then
+	  echo "cargo is not installed, so native/ is not built: install Rust (rustup), then run make again" >&2; exit 0
+	fi
+	$(MAKE) --no-print-directory build/native-tools
+	rm -rf build/native/wheels
+	build/native-tools/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out build/native/wheels >&2
+	$(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/native/wheels/*.whl >&2
+	touch $@
+
+native: .venv/.native ## the native decoder, built and in .venv; needs cargo
+
+native-check: ## format, lints and tests of the native decoder (HOSTILE_SECONDS=600: hostile bytes for so long); needs cargo
+	@if ! command -v cargo >/dev/null; then echo "cargo is not installed, so native/ is not checked" >&2; exit 0; fi
+	cargo fmt --check --manifest-path native/Cargo.toml
+	cargo clippy --quiet --locked --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
+	cargo test --quiet --locked --manifest-path native/Cargo.toml
+
+# zig is a C compiler and a linker for every glibc. cargo itself needs the other processor's standard library.
+wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64, for every Python from 3.10 on, in dist/
+	@mkdir -p dist
+	rm -f dist/legacy_consumer_native-*
+	for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do
+	  if [ ! -d "$$(rustc --print sysroot)/lib/rustlib/$$target" ]; then rustup target add "$$target"; fi
+	  build/wheel-tools/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist \
+	    --target "$$target" --zig --compatibility manylinux_2_17
+	done
+	build/wheel-tools/bin/maturin sdist --manifest-path native/Cargo.toml --out dist
+	ls dist/legacy_consumer_native-*
+
 quickstart: .venv/.quickstart ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)
 	@exec $(bin)/legacy-consumer quickstart $(QUICKSTART_ARGS)
 
@@ -80,7 +123,7 @@ build/pyspark-%: .venv/.dev
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --target $@.part pyspark==$* >&2
 	mv $@.part $@
 
-test: .venv/.dev $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run (TESTS=tests/unit for one; PYTEST_ARGS, PYSPARK=4.2.1: see docs/testing.md)
+test: .venv/.dev .venv/.native $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run (TESTS=tests/unit for one; PYTEST_ARGS, PYSPARK=4.2.1: see docs/testing.md)
 	@export PYTHONPATH="$(PYSPARK:%=$(CURDIR)/build/pyspark-%)$${PYTHONPATH:+:$$PYTHONPATH}"
 	if [ -z "$(TESTS)" ]; then exec $(bin)/python -m tests.lanes $(PYTEST_ARGS); fi
 	exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
@@ -88,14 +131,14 @@ test: .venv/.dev $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run
 test-long: ## the same, and what shows a claim at more length: every combination, every moment
 	@$(MAKE) --no-print-directory test PYTEST_ARGS="--long $(PYTEST_ARGS)"
 
-check: style .venv/.dev ## style, types, unit tests and simulation, for the inner loop
+check: style .venv/.dev .venv/.native ## style, types, unit tests and simulation, for the inner loop
 	@mkdir -p build
-	$(bin)/mypy --strict >build/types.log 2>&1 & types=$$!
+	{ $(bin)/mypy --strict && $(MAKE) --no-print-directory native-check; } >build/types.log 2>&1 & types=$$!
 	$(bin)/python -m tests.lanes --quick -m "not slow" $(PYTEST_ARGS) || failed=1
 	wait $$types || { cat build/types.log >&2; failed=1; }
 	exit $${failed:-0}
 
-pythons: .venv/.dev ## the unit tests and every command's help on each other Python that is declared (PYTHONS="3.10")
+pythons: .venv/.dev .venv/.native ## the unit tests and every command's help on each other Python that is declared (PYTHONS="3.10")
 	@exec $(bin)/python tests/pythons.py $(PYTHONS)
 
 lint: style types ## format, style, spelling and types, checked only

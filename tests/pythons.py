@@ -42,13 +42,15 @@ def environment_of(version: str, python: str) -> Path:
     """The interpreter of an environment with everything that the tests need."""
     folder = ROOT / "build" / f"python-{version}"
     stamp, inside = folder / "installed", folder / "bin" / "python"
-    if stamp.exists() and all(stamp.stat().st_mtime > path.stat().st_mtime for path in DECLARED):
-        return inside
-    subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
     quiet = ("--quiet", "--disable-pip-version-check", "--no-input", "--no-compile")
     pip = [str(inside), "-m", "pip", "install", *quiet, "--use-pep517"]
-    subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[test]"], cwd=ROOT, check=True)
-    stamp.touch()
+    if not (stamp.exists() and all(stamp.stat().st_mtime > path.stat().st_mtime for path in DECLARED)):
+        subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[test]"], cwd=ROOT, check=True)
+        stamp.touch()
+    # built once, by `make`, for every Python
+    for wheel in (ROOT / "build" / "native" / "wheels").glob("*.whl"):
+        subprocess.run([*pip, "--no-deps", "--force-reinstall", str(wheel)], check=True)
     return inside
 
 

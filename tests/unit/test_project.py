@@ -185,7 +185,7 @@ def test_every_tier_and_marker_is_explained():
 def test_what_is_checked_before_landing_is_what_the_readme_tells_people_to_run():
     assert re.findall(r"^make .+", text_of(".ci/run"), re.MULTILINE) == [
         "make style",
-        'make types >"$types" 2>&1 &',
+        'make types native-check >"$types" 2>&1 &',
         "make test || failed=1",
         "make pythons || failed=1",
     ]

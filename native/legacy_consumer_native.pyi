@@ -1,0 +1,104 @@
+"""Kafka's record sets into columns in Arrow's layout: what legacy-consumer's columnar fetcher decodes with.
+
+Decoding runs without the interpreter's lock. Every length is checked, what is decompressed is bounded, and no input
+ends in anything but columns or one of the errors below.
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+from typing_extensions import Buffer, CapsuleType
+
+__version__: str
+
+class DamagedRecordsError(ValueError):
+    """The bytes are not what the format says."""
+
+class TooLargeError(ValueError):
+    """Nothing but that more would come out of a batch than is allowed."""
+
+@final
+class Columns:
+    """The records of one partition, ascending by offset. They hold memory of their own, which slices share."""
+
+    def __len__(self) -> int: ...
+    @property
+    def next_offset(self) -> int:
+        """The position after all that was looked at, gaps, control records and aborted transactions, too.
+
+        So it may move without a record. Where it equals the position that was asked for, nothing whole was there.
+        """
+    @property
+    def has_more(self) -> bool:
+        """The record set holds more from next_offset on.
+
+        A limit was reached, or what follows is damaged, which decoding from there will say.
+        """
+    @property
+    def incomplete_size(self) -> int | None:
+        """Set when no whole entry was there but the beginning of one: how many bytes the set needs up to its end.
+
+        The number is the entry's own and not checked; 2 GiB - 1 at most behind what comes before it.
+        """
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept in memory, by a slice too."""
+    def slice(self, start: int, stop: int, /) -> Columns:
+        """The records from start to before stop, as many as there are."""
+    def offset(self, row: int, /) -> int: ...
+    def timestamp(self, row: int, /) -> tuple[int, int]:
+        """(type, ms since 1970): type 0 none, with -1; 1 create time; 2 log append time."""
+    def key(self, row: int, /) -> bytes | None: ...
+    def value(self, row: int, /) -> bytes | None: ...
+    def headers(self, row: int, /) -> list[tuple[str, bytes | None]] | None:
+        """In order, a key perhaps more than once; None if there are none. What is not UTF-8 becomes U+FFFD."""
+    def offsets(self) -> list[int]: ...
+    def timestamps(self) -> list[tuple[int, int]]: ...
+    def keys(self) -> list[bytes | None]: ...
+    def values(self) -> list[bytes | None]: ...
+    def arrow(self, names: Sequence[str], topic: str, partition: int, /) -> ArrowBatch:
+        """Columns for Arrow: key, value, topic, partition, offset, timestamp, timestampType, headers.
+
+        Raises: ValueError for another name.
+        """
+
+@final
+class ArrowBatch:
+    """For pyarrow.record_batch() and whatever else knows Arrow's PyCapsule interface.
+
+    Keys, values, offsets and timestamps are not copied.
+    """
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[CapsuleType, CapsuleType]: ...
+    def __arrow_c_schema__(self) -> CapsuleType: ...
+
+def decode(
+    record_set: Buffer,
+    position: int,
+    /,
+    *,
+    aborted: Sequence[tuple[int, int]] | None = None,
+    max_records: int = 1_048_576,
+    max_batch_bytes: int = ...,
+    max_decompressed_bytes: int = 33_554_432,
+    check_crcs: bool = True,
+) -> Columns:
+    """Decode the records at the position and behind it, as many as are whole.
+
+    record_set: message sets of formats 0 and 1 and batches of format 2, one behind the other, the last one may be cut;
+    nobody may write into it meanwhile. aborted: (producer id, first offset) of aborted transactions as the Fetch
+    response lists them, to leave those out; None to read what is not committed, too. max_batch_bytes: what one batch
+    may decompress to. max_decompressed_bytes: once so much is decompressed, the columns end with that batch.
+
+    Raises: DamagedRecordsError or TooLargeError if what comes first at the position cannot be read (what is sound
+    before it is returned, with has_more); MemoryError; ValueError for more than 2 GiB - 1.
+    """
+
+def glance(record_set: Buffer, position: int, /) -> tuple[int, int]:
+    """Where a partition goes on, by the heads of the entries alone, which are not checked.
+
+    (the position after the last whole entry, bytes of the first one if not even that is whole, else 0)
+    """
+
+def crc32c(data: Buffer, /) -> int:
+    """CRC-32C, by the processor's instruction where it has one."""

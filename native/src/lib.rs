@@ -1,0 +1,9 @@
+//! Kafka's record sets, as a Fetch response holds them, into columns in Arrow's layout.
+//!
+//! `records` is the decoder: no I/O, no Python, no unsafe code. `python` is the module `legacy_consumer_native`,
+//! whose interface stands in `legacy_consumer_native.pyi`.
+
+pub mod records;
+
+#[cfg(feature = "python")]
+mod python;

@@ -1,0 +1,199 @@
+//! The module `legacy_consumer_native`: see `legacy_consumer_native.pyi`.
+
+mod arrow;
+mod arrow_c;
+mod bytes_in;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use pyo3::create_exception;
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
+
+use crate::records::{self, Fault, Request};
+use arrow::ArrowBatch;
+use bytes_in::Bytes;
+
+create_exception!(legacy_consumer_native, DamagedRecordsError, PyValueError, "The bytes are not what the format says.");
+create_exception!(legacy_consumer_native, TooLargeError, PyValueError, "More would come out than is allowed.");
+
+impl From<Fault> for PyErr {
+    fn from(fault: Fault) -> PyErr {
+        match fault {
+            Fault::Damaged(_) => DamagedRecordsError::new_err(fault.to_string()),
+            Fault::TooLarge(_) => TooLargeError::new_err(fault.to_string()),
+            Fault::NoMemory => PyMemoryError::new_err(fault.to_string()),
+        }
+    }
+}
+
+/// The records of one partition, or some of them: the memory is shared and never changes.
+#[pyclass(frozen, module = "legacy_consumer_native")]
+pub struct Columns {
+    of: Arc<records::Columns>,
+    rows: Range<usize>,
+}
+
+impl Columns {
+    fn row(&self, row: usize) -> PyResult<usize> {
+        if row < self.rows.len() {
+            return Ok(self.rows.start + row);
+        }
+        Err(PyIndexError::new_err(format!("no record {row} of {}", self.rows.len())))
+    }
+
+    fn binary<'py>(&self, py: Python<'py>, fields: &records::Binary) -> PyResult<Bound<'py, PyList>> {
+        PyList::new(py, self.rows.clone().map(|row| fields.get(row).map(|bytes| PyBytes::new(py, bytes))))
+    }
+}
+
+#[pymethods]
+impl Columns {
+    fn __len__(&self) -> usize {
+        self.rows.len()
+    }
+
+    #[getter]
+    fn next_offset(&self) -> i64 {
+        let Range { start, end } = self.rows;
+        if end == self.of.len() {
+            self.of.next_offset
+        } else if end > start {
+            self.of.offsets[end - 1] + 1
+        } else {
+            self.of.offsets[start]
+        }
+    }
+
+    #[getter]
+    fn has_more(&self) -> bool {
+        self.of.has_more || self.rows.end < self.of.len()
+    }
+
+    #[getter]
+    fn incomplete_size(&self) -> Option<usize> {
+        self.of.incomplete_size
+    }
+
+    #[getter]
+    fn nbytes(&self) -> usize {
+        self.of.nbytes()
+    }
+
+    #[pyo3(signature = (start, stop, /))]
+    fn slice(&self, start: usize, stop: usize) -> Columns {
+        let start = start.min(self.rows.len());
+        let stop = stop.clamp(start, self.rows.len());
+        Columns { of: self.of.clone(), rows: self.rows.start + start..self.rows.start + stop }
+    }
+
+    #[pyo3(signature = (row, /))]
+    fn offset(&self, row: usize) -> PyResult<i64> {
+        Ok(self.of.offsets[self.row(row)?])
+    }
+
+    #[pyo3(signature = (row, /))]
+    fn timestamp(&self, row: usize) -> PyResult<(i8, i64)> {
+        let row = self.row(row)?;
+        Ok((self.of.timestamp_types[row], self.of.timestamps[row]))
+    }
+
+    #[pyo3(signature = (row, /))]
+    fn key<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self.of.keys.get(self.row(row)?).map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    #[pyo3(signature = (row, /))]
+    fn value<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        Ok(self.of.values.get(self.row(row)?).map(|bytes| PyBytes::new(py, bytes)))
+    }
+
+    #[pyo3(signature = (row, /))]
+    fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyList>>> {
+        let Some(written) = self.of.headers.get(self.row(row)?) else { return Ok(None) };
+        let found = records::parse_headers(written).unwrap_or_default();
+        let pairs = found.into_iter().map(|(key, value)| {
+            let key = PyString::new(py, &String::from_utf8_lossy(key)).into_any();
+            let value = value.map(|bytes| PyBytes::new(py, bytes)).into_pyobject(py)?.into_any();
+            PyTuple::new(py, [key, value])
+        });
+        Ok(Some(PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)?))
+    }
+
+    fn offsets(&self) -> Vec<i64> {
+        self.of.offsets[self.rows.clone()].to_vec()
+    }
+
+    fn timestamps(&self) -> Vec<(i8, i64)> {
+        self.rows.clone().map(|row| (self.of.timestamp_types[row], self.of.timestamps[row])).collect()
+    }
+
+    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.binary(py, &self.of.keys)
+    }
+
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        self.binary(py, &self.of.values)
+    }
+
+    #[pyo3(signature = (names, topic, partition, /))]
+    fn arrow(&self, names: Vec<String>, topic: String, partition: i32) -> PyResult<ArrowBatch> {
+        ArrowBatch::new(self.of.clone(), self.rows.clone(), names, topic, partition)
+    }
+}
+
+#[pyfunction]
+#[pyo3(signature = (record_set, position, /, *, aborted = None, max_records = 1 << 20, max_batch_bytes = 128 << 20,
+                    max_decompressed_bytes = 32 << 20, check_crcs = true))]
+#[allow(clippy::too_many_arguments)]
+fn decode(
+    py: Python<'_>,
+    record_set: Bytes<'_>,
+    position: i64,
+    aborted: Option<Vec<(i64, i64)>>,
+    max_records: usize,
+    max_batch_bytes: usize,
+    max_decompressed_bytes: usize,
+    check_crcs: bool,
+) -> PyResult<Columns> {
+    if record_set.len() > i32::MAX as usize {
+        return Err(PyValueError::new_err(format!("a record set of {} bytes: 2 GiB - 1 at most", record_set.len())));
+    }
+    let set = record_set.as_slice();
+    let of = py.detach(|| {
+        let aborted = aborted.as_deref();
+        records::decode(
+            set,
+            &Request { position, aborted, max_records, max_batch_bytes, max_decompressed_bytes, check_crcs },
+        )
+    })?;
+    let rows = 0..of.len();
+    Ok(Columns { of: Arc::new(of), rows })
+}
+
+#[pyfunction]
+#[pyo3(signature = (record_set, position, /))]
+fn glance(record_set: Bytes<'_>, position: i64) -> (i64, i64) {
+    records::glance(record_set.as_slice(), position)
+}
+
+#[pyfunction]
+#[pyo3(name = "crc32c", signature = (data, /))]
+fn crc32c_of(py: Python<'_>, data: Bytes<'_>) -> u32 {
+    let bytes = data.as_slice();
+    py.detach(|| ::crc32c::crc32c(bytes))
+}
+
+#[pymodule]
+fn legacy_consumer_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("DamagedRecordsError", module.py().get_type::<DamagedRecordsError>())?;
+    module.add("TooLargeError", module.py().get_type::<TooLargeError>())?;
+    module.add_class::<Columns>()?;
+    module.add_class::<ArrowBatch>()?;
+    module.add_function(wrap_pyfunction!(decode, module)?)?;
+    module.add_function(wrap_pyfunction!(glance, module)?)?;
+    module.add_function(wrap_pyfunction!(crc32c_of, module)?)
+}

@@ -1,0 +1,192 @@
+//! The columns as they grow. A batch that turns out to be damaged is taken back as a whole.
+
+use super::fault::Fault;
+
+/// Bytes of all rows, one behind the other, as Arrow's type `binary` has them.
+#[derive(Debug, Clone)]
+pub struct Binary {
+    /// Where each row begins, and where the last one ends.
+    pub offsets: Vec<i32>,
+    /// The bytes.
+    pub data: Vec<u8>,
+    /// A bit for each row, the lowest first: 0 for null.
+    pub validity: Vec<u8>,
+}
+
+impl Default for Binary {
+    fn default() -> Binary {
+        Binary { offsets: vec![0], data: Vec::new(), validity: Vec::new() }
+    }
+}
+
+impl Binary {
+    /// A row's bytes, None for null and where there is no such row.
+    #[must_use]
+    pub fn get(&self, row: usize) -> Option<&[u8]> {
+        if self.validity.get(row / 8)? >> (row % 8) & 1 == 0 {
+            return None;
+        }
+        let begin = usize::try_from(*self.offsets.get(row)?).ok()?;
+        let end = usize::try_from(*self.offsets.get(row + 1)?).ok()?;
+        self.data.get(begin..end)
+    }
+
+    /// How many of these rows are null.
+    #[must_use]
+    pub fn nulls(&self, rows: std::ops::Range<usize>) -> usize {
+        rows.filter(|row| self.validity.get(row / 8).is_none_or(|bits| bits >> (row % 8) & 1 == 0)).count()
+    }
+
+    fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    #[inline]
+    fn push(&mut self, field: Option<&[u8]>) -> Result<(), Fault> {
+        let row = self.len();
+        let bytes = field.unwrap_or_default();
+        self.data.try_reserve(bytes.len())?;
+        let end = i32::try_from(self.data.len() + bytes.len()).map_err(|_| Fault::TooLarge(i32::MAX as usize))?;
+        self.data.extend_from_slice(bytes);
+        self.offsets.try_reserve(1)?;
+        self.offsets.push(end);
+        let bit = u8::from(field.is_some()) << (row % 8);
+        if row.is_multiple_of(8) {
+            self.validity.try_reserve(1)?;
+            self.validity.push(bit);
+        } else if let Some(last) = self.validity.last_mut() {
+            *last |= bit;
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        self.offsets.truncate(rows + 1);
+        let end = self.offsets.last().map_or(0, |end| usize::try_from(*end).unwrap_or(0));
+        self.data.truncate(end);
+        self.validity.truncate(rows.div_ceil(8));
+        if !rows.is_multiple_of(8) {
+            if let Some(last) = self.validity.last_mut() {
+                *last &= (1 << (rows % 8)) - 1;
+            }
+        }
+    }
+}
+
+/// The records of one partition, in ascending order of their offsets.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    /// Kafka's offsets.
+    pub offsets: Vec<i64>,
+    /// Milliseconds since 1970; -1 where there is none.
+    pub timestamps: Vec<i64>,
+    /// 0 none, 1 create time, 2 log append time.
+    pub timestamp_types: Vec<i8>,
+    /// Keys.
+    pub keys: Binary,
+    /// Values.
+    pub values: Binary,
+    /// Headers as they were written, from their count on; null for none.
+    pub headers: Binary,
+    /// The position after all that was looked at: over gaps, control records and aborted transactions, too.
+    pub next_offset: i64,
+    /// The record set holds more from there on: a limit was reached, or what follows is damaged.
+    pub has_more: bool,
+    /// Set when nothing whole was there but the beginning of an entry: how many bytes the set needs up to its end.
+    pub incomplete_size: Option<usize>,
+}
+
+/// One record on its way into the columns.
+pub(super) struct Record<'a> {
+    pub offset: i64,
+    pub timestamp: i64,
+    pub timestamp_type: i8,
+    pub key: Option<&'a [u8]>,
+    pub value: Option<&'a [u8]>,
+    pub headers: Option<&'a [u8]>,
+}
+
+/// Where the columns stood.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    rows: usize,
+    next_offset: i64,
+}
+
+/// What became of a record.
+#[derive(PartialEq, Eq)]
+pub(super) enum Pushed {
+    Yes,
+    /// The columns have as many rows as are wanted.
+    Full,
+}
+
+impl Columns {
+    /// How many records there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
+    /// Bytes of memory that they take.
+    #[must_use]
+    pub fn nbytes(&self) -> usize {
+        let fields = [&self.keys, &self.values, &self.headers];
+        self.len() * 17 + fields.iter().map(|f| f.data.len() + f.validity.len() + 4 * f.offsets.len()).sum::<usize>()
+    }
+
+    pub(super) fn data_bytes(&self) -> usize {
+        self.keys.data.len() + self.values.data.len() + self.headers.data.len()
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { rows: self.len(), next_offset: self.next_offset }
+    }
+
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        self.offsets.truncate(mark.rows);
+        self.timestamps.truncate(mark.rows);
+        self.timestamp_types.truncate(mark.rows);
+        for fields in [&mut self.keys, &mut self.values, &mut self.headers] {
+            fields.truncate(mark.rows);
+        }
+        self.next_offset = mark.next_offset;
+    }
+
+    /// Memory for so many more records, and for what may be their values.
+    pub(super) fn expect(&mut self, records: usize, bytes: usize) -> Result<(), Fault> {
+        self.offsets.try_reserve(records)?;
+        self.timestamps.try_reserve(records)?;
+        self.timestamp_types.try_reserve(records)?;
+        for fields in [&mut self.keys, &mut self.values, &mut self.headers] {
+            fields.offsets.try_reserve(records)?;
+            fields.validity.try_reserve(records / 8 + 1)?;
+        }
+        Ok(self.values.data.try_reserve(bytes)?)
+    }
+
+    /// Append a record, unless it lies before the position, and move the position behind it.
+    #[inline]
+    pub(super) fn push(&mut self, record: &Record, most: usize) -> Result<Pushed, Fault> {
+        if record.offset < self.next_offset {
+            return Ok(Pushed::Yes);
+        }
+        if self.len() >= most {
+            return Ok(Pushed::Full);
+        }
+        self.keys.push(record.key)?;
+        self.values.push(record.value)?;
+        self.headers.push(record.headers)?;
+        self.offsets.push(record.offset);
+        self.timestamps.push(record.timestamp);
+        self.timestamp_types.push(record.timestamp_type);
+        self.next_offset = record.offset + 1;
+        Ok(Pushed::Yes)
+    }
+}

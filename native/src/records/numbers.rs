@@ -1,0 +1,78 @@
+//! Numbers as the formats write them. Each reader is told what it may read, and says None where that is not enough.
+
+pub fn int16(data: &[u8], at: usize) -> Option<i16> {
+    Some(i16::from_be_bytes(data.get(at..at.checked_add(2)?)?.try_into().ok()?))
+}
+
+pub fn int32(data: &[u8], at: usize) -> Option<i32> {
+    Some(i32::from_be_bytes(data.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+pub fn int64(data: &[u8], at: usize) -> Option<i64> {
+    Some(i64::from_be_bytes(data.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+/// The next byte.
+#[inline]
+pub fn byte(data: &mut &[u8]) -> Option<u8> {
+    let (first, rest) = data.split_first()?;
+    *data = rest;
+    Some(*first)
+}
+
+/// Zigzag, 7 bits a byte, lowest first: 32 bits in at most 5 bytes.
+#[inline]
+pub fn varint(data: &mut &[u8]) -> Option<i64> {
+    let first = byte(data)?;
+    if first < 0x80 {
+        return Some(unzigzag(u64::from(first)));
+    }
+    let mut bits = u64::from(first & 0x7F);
+    for shift in [7, 14, 21, 28] {
+        let next = byte(data)?;
+        bits |= u64::from(next & 0x7F) << shift;
+        if next < 0x80 {
+            return (bits >> 32 == 0).then(|| unzigzag(bits));
+        }
+    }
+    None
+}
+
+/// The same of 64 bits in at most 10 bytes.
+#[inline]
+pub fn varlong(data: &mut &[u8]) -> Option<i64> {
+    let mut bits = 0u64;
+    for shift in (0..70).step_by(7) {
+        let next = byte(data)?;
+        if shift == 63 && next > 1 {
+            return None;
+        }
+        bits |= u64::from(next & 0x7F) << shift;
+        if next < 0x80 {
+            return Some(unzigzag(bits));
+        }
+    }
+    None
+}
+
+/// So many bytes; none of a negative count.
+#[inline]
+pub fn take<'a>(data: &mut &'a [u8], count: i64) -> Option<&'a [u8]> {
+    let (taken, rest) = data.split_at_checked(usize::try_from(count).ok()?)?;
+    *data = rest;
+    Some(taken)
+}
+
+/// A length, -1 for null, and so many bytes.
+#[inline]
+pub fn nullable<'a>(data: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    match varint(data)? {
+        -1 => Some(None),
+        length => take(data, length).map(Some),
+    }
+}
+
+#[allow(clippy::cast_possible_wrap)]
+fn unzigzag(bits: u64) -> i64 {
+    (bits >> 1) as i64 ^ -((bits & 1) as i64)
+}

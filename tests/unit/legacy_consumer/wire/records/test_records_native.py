@@ -1,0 +1,229 @@
+"""The native decoder says what the decoder in Python says, of what brokers sent and of the same bytes damaged."""
+
+import random
+import struct
+import threading
+
+import pyarrow as pa
+import pytest
+
+from legacy_consumer.errors import CorruptRecordsError, FetchError
+from legacy_consumer.wire.records import AbortedTransaction, decode_records
+from legacy_consumer.wire.records.arrow import TYPES
+from legacy_consumer.wire.shallow import glance
+from tests.support.plain_sets import HEADERS, LONG, NEED_MORE, PLAIN, signed
+from tests.support.record_encoder import Written, batch, crc32c, message, wrapper
+from tests.support.record_sets import TP, recorded, rows_of
+
+native = pytest.importorskip("legacy_consumer_native", reason="the crate in native/ is not built: `make native`")
+
+RECORDED = recorded()
+SMALL = [recording for recording in RECORDED if len(recording.data) < 4000]
+LIMIT = 1 << 20
+MADE = {
+    "headers": batch([Written(0, b"k", b"v", 1, HEADERS), Written(1, None, None, 2)]),
+    "long": LONG,
+    "plain": PLAIN,
+    "linked xerial": batch([Written(n, b"k", b"v" * 300, n) for n in range(300)], "snappy", framing="xerial"),
+    "wrapper": wrapper([Written(n, b"k", b"v", n) for n in range(5)], 1, "gzip", append_time=77),
+    **NEED_MORE,
+}
+
+
+def native_rows(columns):
+    return [
+        (columns.offset(row), *columns.timestamp(row), columns.key(row), columns.value(row), columns.headers(row))
+        for row in range(len(columns))
+    ]
+
+
+def ends(columns):
+    return columns.next_offset, columns.has_more, columns.incomplete_size
+
+
+def by_native(data, position, *, read_committed=False, aborted=(), **options):
+    """Rows and how they end; None if what comes first cannot be read."""
+    try:
+        columns = native.decode(data, position, aborted=list(aborted) if read_committed else None, **options)
+    except native.DamagedRecordsError:
+        return "damaged"
+    except native.TooLargeError:
+        return "too large"
+    return native_rows(columns), *ends(columns)
+
+
+def by_python(data, position, **options):
+    try:
+        columns = decode_records(data, TP, position, with_headers=True, **options)
+    except CorruptRecordsError:
+        return "damaged"
+    except FetchError:
+        return "too large"
+    return rows_of(columns), *ends(columns)
+
+
+@pytest.mark.parametrize("recording", RECORDED, ids=lambda recording: recording.name)
+def test_what_librdkafka_delivered_is_decoded_and_reaches_arrow(recording):
+    end = recording.next_offset
+    for position in (0, 1, end // 2, end - 1, end):
+        assert by_native(recording.data, position, **recording.options) == by_python(
+            recording.data, position, **recording.options
+        )
+    for cut in range(0, len(recording.data), max(7, len(recording.data) // 25)):
+        cut_set = recording.data[:cut]
+        assert by_native(cut_set, 0, **recording.options) == by_python(cut_set, 0, **recording.options)
+        assert native.glance(cut_set, 0) == tuple(vars_of(glance(memoryview(bytearray(cut_set)), 0)))
+
+
+def vars_of(seen):
+    return seen.next_offset, seen.incomplete_bytes
+
+
+def to_the_end(decode, data, max_records):
+    """All rows, some at a time, and how the last of them end."""
+    rows, position = [], 0
+    while not isinstance(step := decode(data, position, max_records=max_records), str):
+        assert len(step[0]) <= max_records
+        rows += step[0]
+        if not step[2]:
+            return rows, step[1:]
+        assert step[1] > position
+        position = step[1]
+    return rows, step
+
+
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("max_records", [1, 3, 1 << 20])
+def test_made_sets_are_decoded_the_same(name, max_records):
+    data = MADE[name] if max_records > 1 else MADE[name][:9000]
+    wanted = to_the_end(by_python, data, max_records)
+    assert wanted[1] not in ("damaged", "too large")
+    assert to_the_end(by_native, data, max_records) == wanted
+
+
+def damaged(data, rng):
+    made = bytearray(data)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(len(made)) if made else 0
+        match rng.randrange(6):
+            case 0:
+                made[at : at + 1] = rng.randbytes(1)
+            case 1:
+                made[at : at + 4] = struct.pack(">i", rng.choice([-1, 0, 1, 2**31 - 1, -(2**31), 127, 300]))
+            case 2:
+                made[at : at + 2] = rng.choice([b"\xff\xff", b"\xff\x0f", b"\x80\x01", b"\1\0"])
+            case 3:
+                del made[at : at + rng.randint(1, 30)]
+            case 4:
+                made[at:at] = made[at : at + rng.randint(1, 60)]
+            case _:
+                made[at:at] = rng.randbytes(rng.randint(1, 8))
+    return bytes(made)
+
+
+def test_damaged_sets_end_the_same():
+    rng = random.Random(23)
+    verdicts = set()
+    for _ in range(4000):
+        recording = rng.choice(SMALL)
+        data = damaged(recording.data, rng)
+        data = signed(data) if rng.random() < 0.7 else data
+        options = {"check_crcs": rng.random() < 0.5, "max_batch_bytes": LIMIT}
+        if rng.random() < 0.5:
+            options |= {"read_committed": True, "aborted": [AbortedTransaction(n, 0) for n in range(4)]}
+        wanted, found = by_python(data, 0, **options), by_native(data, 0, **options)
+        if found != wanted:
+            # the library behind Python copies from nowhere then, and leaves what it found in memory
+            with pytest.raises(native.DamagedRecordsError, match="lz4: 0 is not a valid match offset"):
+                native.decode(data, 0, check_crcs=False)
+            continue
+        verdicts.add(wanted if isinstance(wanted, str) else "rows")
+    assert verdicts >= {"damaged", "rows"}
+
+
+def record_batch(columns, names):
+    return pa.record_batch(columns.arrow(names, "t", 3))
+
+
+@pytest.mark.parametrize("recording", RECORDED[::7], ids=lambda recording: recording.name)
+def test_arrow_takes_the_columns_as_it_takes_those_of_python(recording):
+    aborted = recording.options["aborted"] if recording.options["read_committed"] else None
+    columns = native.decode(recording.data, 0, aborted=aborted)
+    wanted = decode_records(recording.data, TP, 0, with_headers=True, **recording.options).to_arrow(TYPES)
+    found = record_batch(columns, list(TYPES))
+    found.validate(full=True)
+    assert found.schema == wanted.schema
+    assert found.equals(wanted)
+    for start, stop in ((0, 0), (3, 12), (9, len(columns)), (5, 6)):
+        part = record_batch(columns.slice(start, stop), list(TYPES))
+        part.validate(full=True)
+        assert part.equals(wanted.slice(start, stop - start))
+    assert record_batch(columns, ["offset"]).schema.names == ["offset"]
+
+
+def test_arrow_is_given_the_memory_itself_and_keeps_it():
+    columns = native.decode(LONG, 0)
+    first, second = (record_batch(columns, ["value", "offset"]) for _ in range(2))
+    buffers = [[buffer and buffer.address for buffer in column.buffers()] for column in first.columns]
+    assert buffers == [[buffer and buffer.address for buffer in column.buffers()] for column in second.columns]
+    wanted = columns.values()
+    del columns, second
+    assert first.column(0).to_pylist() == wanted
+
+
+def test_capsules_that_nobody_takes_over_are_freed():
+    columns = native.decode(MADE["headers"], 0)
+    for _ in range(100):
+        columns.arrow(list(TYPES), "t", 3).__arrow_c_array__()
+        columns.arrow(list(TYPES), "t", 3).__arrow_c_schema__()
+
+
+def test_wrong_arguments_are_errors():
+    columns = native.decode(PLAIN, 0)
+    for row in (len(columns), 2**40):
+        for method in (columns.offset, columns.key, columns.value, columns.timestamp, columns.headers):
+            with pytest.raises(IndexError, match="no record"):
+                method(row)
+    assert len(columns.slice(5, 2)) == 0
+    assert len(columns.slice(2**40, 2**41)) == 0
+    with pytest.raises(ValueError, match="no column"):
+        columns.arrow(["unheard-of"], "t", 3)
+    for wrong in (None, "text", 5, memoryview(bytes(10))[::2]):
+        with pytest.raises((TypeError, BufferError)):
+            native.decode(wrong, 0)
+
+
+def test_every_kind_of_bytes_is_read_and_let_go():
+    plain = native_rows(native.decode(PLAIN, 0))
+    for kind in (bytearray, memoryview, lambda data: memoryview(b"x" + data + b"x")[1:-1]):
+        assert native_rows(native.decode(kind(PLAIN), 0)) == plain
+    resizable = bytearray(PLAIN)
+    native.decode(resizable, 0)
+    resizable += b"x"  # refused while somebody has its buffer
+
+
+def test_a_checksum_is_that_of_the_slow_code():
+    for size in (0, 1, 7, 8, 9, 1000, 5000):
+        data = random.Random(size).randbytes(size)
+        assert native.crc32c(data) == crc32c(data)
+
+
+def test_other_threads_run_while_a_set_is_decoded():
+    large = batch([Written(n, None, b"v" * 1000, n) for n in range(1000)], "gzip")
+    ended = threading.Event()
+    threads = [threading.Thread(target=lambda: (native.decode(large, 0), ended.set())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert ended.is_set()
+
+
+def test_more_than_is_allowed_is_told_from_damage():
+    bomb = batch([Written(0, None, bytes(3 << 20), 0)], "gzip")
+    with pytest.raises(native.TooLargeError, match="holds more than 1048576 bytes"):
+        native.decode(bomb, 0, max_batch_bytes=LIMIT)
+    assert len(native.decode(bomb, 0)) == 1
+    both = message(Written(0, None, b"v", 1), 1) + wrapper([Written(1, None, bytes(3 << 20), 1)], 1, "gzip")
+    sound = native.decode(both, 0, max_batch_bytes=LIMIT)
+    assert (len(sound), sound.next_offset, sound.has_more) == (1, 1, True)
