@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _UNOWNED = "this member does not own it, or not any more"
 _OWNED = "another member owns it; with unfenced=True it is written all the same"
+_BY_HAND = "its offsets are kept by hand: offsets.by.hand names its topic"
 _BACKWARDS = "the group has committed {} already; with unfenced=True it is moved back"
 
 
@@ -39,6 +40,8 @@ class CommitSettings:
     consumer_id: str
     adopt_foreign_commits: bool
     retries: RetrySettings = field(default_factory=RetrySettings)
+    topics_by_hand: frozenset[str] = frozenset()
+    """What is never committed."""
 
 
 class Committer:
@@ -134,6 +137,8 @@ class Committer:
             raise OffsetsNotCommittedError(self._settings.group, dict(sorted(reasons.items())))
 
     def _commit_given(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool) -> CommitResult:
+        by_hand = [tp for tp in offsets if tp.topic in self._settings.topics_by_hand]
+        offsets = {tp: offset for tp, offset in offsets.items() if tp not in by_hand}
         with self._lock:
             known = {tp: known for tp, known in self._progress.snapshot().items() if tp in offsets}
             mine = {tp: of.committed for tp, of in known.items()}
@@ -160,6 +165,7 @@ class Committer:
         reasons.update((tp, str(error)) for tp, error in result.refused.items())
         reasons.update(dict.fromkeys(result.unowned, _UNOWNED))
         reasons.update(dict.fromkeys(more.unowned, _OWNED))
+        reasons.update(dict.fromkeys(by_hand, _BY_HAND))
         reasons.update(
             (tp, f"another client committed {now.offset}: commit.conflict=adopt")
             for tp, now in result.foreign.items()
@@ -182,7 +188,11 @@ class Committer:
                     stream.come_back()
                 else:
                     stream.note_progress()
-            changes = self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged)
+            changes = {
+                tp: change
+                for tp, change in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
+                if tp.topic not in self._settings.topics_by_hand
+            }
             result = self._write(changes, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
         if result.failure is not None:
             raise result.failure

@@ -51,7 +51,7 @@ from legacy_consumer.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.joining_checks import JoiningChecks
 from legacy_consumer.kafka_stream import KafkaStream
 from legacy_consumer.librdkafka import open_group_offsets
-from legacy_consumer.listener import RebalanceListener
+from legacy_consumer.listener import RebalanceListener, StartListener
 from legacy_consumer.offsets import (
     CommitResult,
     DualOffsetStore,
@@ -607,6 +607,9 @@ class ConsumerConnector:
     ) -> None:
         self._check_open()
         self._check_not_inside()
+        if self._config.topics_by_hand and not isinstance(self._delivery.listener, StartListener):
+            what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
+            raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
         with self._lock:
             if self._has_begun:
                 raise MessageStreamsExistError
@@ -688,6 +691,7 @@ class ConsumerConnector:
                 adopt_foreign_commits=config.commit_conflict == "adopt",
                 retries=RetrySettings(config.offsets_commit_max_retries, config.offsets_channel_backoff_ms / 1000),
                 last_commit_timeout_s=config.drain_timeout_ms / 1000,
+                topics_by_hand=config.topics_by_hand,
             ),
             offsets=self._offsets,
             progress=self._progress,

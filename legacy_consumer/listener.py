@@ -47,9 +47,10 @@ class StartListener(RebalanceListener, Protocol):
         """Where each partition starts that has just become mine: the next offset to read, EARLIEST or LATEST.
 
         partitions: with the group's committed offsets, None where there is none. What the answer leaves out, or says
-        None of, starts there, or by auto.offset.reset; partitions that were not asked for are ignored. Partitions for
-        which this raises, answers no offset or does not return within drain.timeout.ms do not start elsewhere: it is
-        asked again, and the member is DEGRADED meanwhile.
+        None of, starts there, or by auto.offset.reset, unless offsets.by.hand names its topic. Partitions that were not
+        asked for are ignored. Those for which this raises, answers no offset or does not return within
+        drain.timeout.ms, and those of offsets.by.hand that it leaves out, do not start elsewhere: it is asked again,
+        and the member is DEGRADED meanwhile.
         """
         ...
 
@@ -60,6 +61,7 @@ class LossListener(RebalanceListener, Protocol):
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """These are gone, and others may own them already: the session ended, somebody took or deleted the owner
-        znodes, or the topic was deleted. Nothing was committed, and no commit of them is accepted.
+        znodes, or the topic was deleted. Nothing was committed. commit_offsets() takes an offset of them by name only
+        while nobody owns them, and forward, or with unfenced=True.
         """
         ...

@@ -35,6 +35,7 @@ class DeliverySettings:
     """The part of the configuration that delivery depends on.
 
     reset_to: EARLIEST, LATEST, or None to leave partitions without an offset to their user.
+    topics_by_hand: whose offsets are neither read from the group nor committed to it.
     last_commit_timeout_s: bounds the commit before partitions are given up, where it goes to Kafka; what a rebalance
     waits for a listener's hook; and for the brokers to say where a log ends.
     """
@@ -47,6 +48,7 @@ class DeliverySettings:
     retries: RetrySettings = field(default_factory=RetrySettings)
     last_commit_timeout_s: float = 5.0
     group: str = ""
+    topics_by_hand: frozenset[str] = frozenset()
 
 
 class Streams(Protocol):
@@ -86,7 +88,13 @@ class StreamDelivery:
         self._running: dict[TopicPartition, GatedStream] = {}
         self.listener: RebalanceListener | None = None
         self.committer = Committer(
-            CommitSettings(settings.group, settings.consumer_id, settings.adopt_foreign_commits, settings.retries),
+            CommitSettings(
+                settings.group,
+                settings.consumer_id,
+                settings.adopt_foreign_commits,
+                settings.retries,
+                settings.topics_by_hand,
+            ),
             offsets=offsets,
             progress=progress,
             streams=streams.all,
@@ -102,7 +110,8 @@ class StreamDelivery:
         if not claimed and self.listener is None:
             # of most members of a group that changes: others' shares changed, and nobody wants to hear of it
             return
-        committed = self._offsets.read(list(claimed))
+        by_hand = {tp: Committed(None, None) for tp in claimed if self._is_by_hand(tp)}
+        committed = {**self._offsets.read([tp for tp in claimed if tp not in by_hand]), **by_hand}
         held = {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
         claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
         chosen, unsaid = self._ask_for_starts({tp: committed[tp].offset for tp in claimed})
@@ -183,7 +192,7 @@ class StreamDelivery:
         """Go on from these offsets; what is stopped stays stopped, and starts there when it goes on."""
         for tp, theirs in foreign.items():
             stream = self._running.get(tp)
-            if stream is None:
+            if stream is None or self._is_by_hand(tp):
                 continue
             position = theirs.offset if theirs.offset is not None else self._reset_position
             stream.restart({tp: position}, {tp: theirs})
@@ -271,7 +280,14 @@ class StreamDelivery:
             for tp, offset in given.items()
             if not is_position(offset)
         }
+        unsaid = [tp for tp in committed if self._is_by_hand(tp) and tp not in given]
+        wrong.update(
+            dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it")
+        )
         return {tp: offset for tp, offset in given.items() if tp not in wrong}, wrong
+
+    def _is_by_hand(self, tp: TopicPartition) -> bool:
+        return tp.topic in self._settings.topics_by_hand
 
     @property
     def _reset_position(self) -> int:

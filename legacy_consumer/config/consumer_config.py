@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from legacy_consumer.config.cluster_config import ClusterConfig
+from legacy_consumer.config.cluster_config import ClusterConfig, check_name
 from legacy_consumer.config.sources import Value, Values
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from zk_layout.errors import ConfigError
@@ -39,6 +39,7 @@ class ConsumerConfig(ClusterConfig):
     auto_commit_interval_ms: int
     auto_offset_reset: str
     offsets_storage: str
+    offsets_by_hand: str | None
     dual_commit_enabled: bool
     offsets_commit_max_retries: int
     offsets_channel_backoff_ms: int
@@ -58,6 +59,11 @@ class ConsumerConfig(ClusterConfig):
         """What auto.offset.reset says, as a position: EARLIEST, LATEST, or None if it leaves that to the user."""
         return {"smallest": EARLIEST, "largest": LATEST, "none": None}[self.auto_offset_reset]
 
+    @property
+    def topics_by_hand(self) -> frozenset[str]:
+        """The topics of offsets.by.hand."""
+        return frozenset(_topics(self.offsets_by_hand))
+
     @classmethod
     def _complete(cls, values: Values) -> dict[str, Value | None]:
         # a slots dataclass is made anew by its decorator, so super() without arguments would look in the wrong class
@@ -71,6 +77,11 @@ class ConsumerConfig(ClusterConfig):
         consumer = complete["consumer.id"]
         if consumer is not None and (not consumer or "/" in str(consumer) or not str(consumer).isprintable()):
             raise ConfigError("consumer.id", consumer, "must not be empty nor hold / or control characters")
+        by_hand = complete["offsets.by.hand"]
+        for topic in _topics(by_hand if isinstance(by_hand, str) else None):
+            check_name("offsets.by.hand", topic)
+            if topic in {"", ".", ".."}:
+                raise ConfigError("offsets.by.hand", by_hand, f"{topic!r} is no topic: give names with commas between")
         if complete["rebalance.backoff.ms"] is None:
             complete["rebalance.backoff.ms"] = complete["zookeeper.sync.time.ms"]
         if complete["dual.commit.enabled"] is None:
@@ -107,6 +118,10 @@ class ConsumerConfig(ClusterConfig):
         if complete["dual.commit.enabled"] and complete["offsets.storage"] == "zookeeper":
             warnings.append("dual.commit.enabled has no effect while offsets.storage is zookeeper")
         return warnings
+
+
+def _topics(names: str | None) -> list[str]:
+    return [] if names is None else [name.strip() for name in names.split(",")]
 
 
 def _number(complete: Mapping[str, Value | None], name: str) -> int:

@@ -125,6 +125,12 @@ _OFFSETS = (
         ("zookeeper", "kafka"),
         "where offsets are kept; must be the same in all members",
     ),
+    _text(
+        "offsets.by.hand",
+        None,
+        "topics, with commas between, whose offsets the listener's starting_offsets says and the group never commits; "
+        "must be the same in all members",
+    ),
     _flag(
         "dual.commit.enabled",
         None,
