@@ -23,6 +23,7 @@ _LARGEST_PARTITION = 2**31 - 1
 _LONGEST_S = 1e6
 """What stands for ever in waits that cannot be for ever: eleven days."""
 _HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
+_HOOKS_OF_JAVA = ("on_partitions_revoked", "on_partitions_assigned")
 _OPTIONAL_HOOKS = ("on_partitions_lost", "starting_offsets")
 
 
@@ -95,6 +96,8 @@ def check_function(function: object, what: str) -> None:
 
 def check_listener(listener: object) -> None:
     """Raises: ConfigError for an object without the hooks."""
+    if all(callable(getattr(listener, hook, None)) for hook in _HOOKS_OF_JAVA):
+        return
     missing = [hook for hook in _HOOKS if listener is not None and not callable(getattr(listener, hook, None))]
     if missing:
         raise ConfigError("listener", repr(listener), f"has no method {missing[0]}")

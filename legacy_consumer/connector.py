@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import cast
 
 from legacy_consumer.admin.topic_partitions import read_topic_lives
 from legacy_consumer.arguments import (
@@ -48,10 +47,10 @@ from legacy_consumer.errors import (
 from legacy_consumer.fetcher import FetcherFactory, Message
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, make_fetchers
 from legacy_consumer.interrupted_calls import is_inside, refuse_inside
-from legacy_consumer.joining_checks import JoiningChecks
+from legacy_consumer.joining_checks import JoiningChecks, classic_strategy
 from legacy_consumer.kafka_stream import KafkaStream
 from legacy_consumer.librdkafka import open_group_offsets
-from legacy_consumer.listener import RebalanceListener, StartListener
+from legacy_consumer.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
 from legacy_consumer.offsets import (
     CommitResult,
     DualOffsetStore,
@@ -68,17 +67,18 @@ from legacy_consumer.progress import PartitionProgress, Progress
 from legacy_consumer.reset_requests import ResetFollower
 from legacy_consumer.stream import GatedStream, this_thread
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
-from rebalance.assignors import ASSIGNORS, Dialect
-from rebalance.assignors.once import assign_once
+from rebalance.assignors.strategies import make_assignors
 from rebalance.clock import Clock, SystemClock
 from rebalance.coordinator import Coordinator, Periods, Status
 from rebalance.counters import MemberCounters, Vitals
 from rebalance.lease import Lease
-from rebalance.machine import Doubted, Drained, Phase, Policy
+from rebalance.led.member import LedMember
+from rebalance.machine import Doubted, Drained, Event, Phase, Policy
 from rebalance.mailbox import Errand
 from rebalance.ownership import Ownership
 from rebalance.precedence import precedence_in
 from rebalance.registrar import Registrar
+from rebalance.snapshot import Assignment, GroupSnapshot, remember_last
 from rebalance.subscription import TopicFilter
 from zk_layout.errors import AuthenticationError, ConfigError, LegacyConsumerError
 from zk_layout.kazoo_store import KazooStore
@@ -94,6 +94,8 @@ logger = logging.getLogger(__name__)
 
 _CLOSE_MARGIN_S = 5.0
 """What leaving may take beyond drain.timeout.ms: a last commit and the release."""
+_REBALANCE_MARGIN_MS = 5000
+"""How much longer than drain.timeout.ms a led group waits for a member to join again."""
 _HASTE_S = 1.0
 """For leaving when joining has failed."""
 _CLOSING_PATIENCE_S = 2.0
@@ -177,6 +179,7 @@ class ConsumerConnector:
         )
         self._delivery = self._make_delivery()
         self._follower = self._make_follower()
+        self._led: LedMember | None = None
         self._closing = Closing(
             self.consumer_id,
             [
@@ -217,13 +220,16 @@ class ConsumerConnector:
         self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
         return [self._face(None, n) for n in range(streams)]
 
-    def set_rebalance_listener(self, listener: RebalanceListener) -> None:
-        """Hook into rebalances. Raises: MessageStreamsExistError when the streams exist already; ConfigError."""
+    def set_rebalance_listener(self, listener: RebalanceListener | GenerationListener) -> None:
+        """Hook into rebalances, with our hooks or with Java's.
+
+        Raises: MessageStreamsExistError when the streams exist already; ConfigError.
+        """
         self._check_open()
         check_listener(listener)
         if self._has_begun:
             raise MessageStreamsExistError
-        self._delivery.listener = listener
+        self._delivery.listener = in_our_words(listener)
 
     # Committing.
 
@@ -622,7 +628,9 @@ class ConsumerConnector:
             if pattern is SubscriptionPattern.STATIC:
                 self._checks.warn_of_missing(topic for topic, _ in subscription)
             self._checks.check_strategy()
-            registration = ConsumerRegistration(pattern, subscription, self._clock.wall_ms())
+            registration = ConsumerRegistration(
+                pattern, subscription, self._clock.wall_ms(), coordination=self._config.group_coordination
+            )
             self._checks.check_offsets(registration)
             coordinator = self._make_coordinator(registration)
             with self._lock:
@@ -668,7 +676,7 @@ class ConsumerConnector:
 
     def _await_first_share(self, coordinator: Coordinator) -> None:
         # the machine itself ends the wait: its tries are bounded
-        while not coordinator.wait_until(_first_share_is_decided, 1.0):
+        while not coordinator.wait_until(self._first_share_is_decided, 1.0):
             pass
         status = coordinator.status
         if status.error is not None and not status.error.retriable:
@@ -701,6 +709,13 @@ class ConsumerConnector:
             on_unowned=self._doubt_ownership,
         )
 
+    def _first_share_is_decided(self, status: Status) -> bool:
+        if status.error is not None and not status.error.retriable:
+            return True
+        if status.phase is Phase.STABLE:
+            return self._led is None or self._led.standing.state != "joining"
+        return status.phase in (Phase.DEGRADED, Phase.CLOSED)
+
     def _make_follower(self) -> ResetFollower:
         def post(errand: Errand) -> None:
             if self._coordinator is not None:
@@ -727,13 +742,17 @@ class ConsumerConnector:
     def _make_coordinator(self, registration: ConsumerRegistration) -> Coordinator:
         config = self._config
         group = config.group_id
-        assign = ASSIGNORS[config.partition_assignment_strategy]
+        ownership = Ownership(self._store, group, self.consumer_id)
+        assign = remember_last(classic_strategy(config).assign)
+        if config.group_coordination == "leader":
+            self._led = self._make_led_member(ownership, assign)
+            assign = self._led.assign
         return Coordinator(
             store=self._store,
             registrar=Registrar(self._store, group, self.consumer_id, registration),
-            ownership=Ownership(self._store, group, self.consumer_id),
+            ownership=ownership,
             delivery=self._follower,
-            assign=partial(assign_once, assign, cast(Dialect, config.partition_assignment_dialect)),
+            assign=assign,
             exclude_internal_topics=config.exclude_internal_topics,
             policy=Policy(
                 max_retries=config.rebalance_max_retries,
@@ -750,6 +769,35 @@ class ConsumerConnector:
             ),
             clock=self._clock,
             precedence=self._precedence,
+        )
+
+    def _make_led_member(self, ownership: Ownership, classic: Callable[[GroupSnapshot], Assignment]) -> LedMember:
+        config = self._config
+
+        def post(mail: Errand | Event) -> None:
+            if self._coordinator is not None:
+                self._coordinator.post(mail)
+
+        def later(errand: Errand, delay_ms: int) -> None:
+            if self._coordinator is not None:
+                self._coordinator.post_later(errand, delay_ms)
+
+        return LedMember(
+            self._store,
+            config.group_id,
+            self.consumer_id,
+            make_assignors(config.partition_assignment_strategy, dict(config.assignment)),
+            classic=classic,
+            session_id=self._session_of_claims,
+            owned=lambda: ownership.owned,
+            post=post,
+            later=later,
+            tell_nothing_revoked=self._delivery.tell_nothing_revoked,
+            tell_nothing_assigned=self._delivery.tell_nothing_assigned,
+            clock=self._clock,
+            # a member that drains that long joins after it
+            rebalance_timeout_ms=config.drain_timeout_ms + _REBALANCE_MARGIN_MS,
+            initial_delay_ms=config.group_initial_rebalance_delay_ms,
         )
 
     def _make_offset_store(self, group_offsets: GroupOffsets | None) -> OffsetStore:
@@ -813,9 +861,3 @@ class ConsumerConnector:
                 raise NoSuchTopicError(tp.topic)
             if tp.partition not in lives[tp.topic].partitions:
                 raise NoSuchPartitionError(tp, len(lives[tp.topic].partitions))
-
-
-def _first_share_is_decided(status: Status) -> bool:
-    if status.error is not None and not status.error.retriable:
-        return True
-    return status.phase in (Phase.STABLE, Phase.DEGRADED, Phase.CLOSED)

@@ -13,7 +13,7 @@ from typing import cast
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import GroupOffsetsUnavailableError
 from legacy_consumer.offsets import OffsetStore
-from rebalance.assignors import Dialect
+from rebalance.assignors import ASSIGNORS, Dialect
 from rebalance.clock import Clock
 from rebalance.errors import StrategyMismatchError
 from rebalance.group_strategy import Strategy, find_mismatch, telling_partitions, tells_of_no_other
@@ -103,15 +103,20 @@ class JoiningChecks:
     def mismatch(self) -> StrategyMismatchError | None:
         """How the group divides otherwise than this member would, by what stands now; None if nothing tells of it."""
         config = self._config
-        strategy = Strategy.of(config.partition_assignment_strategy, cast(Dialect, config.partition_assignment_dialect))
+        strategy = classic_strategy(config)
         if not self._is_anything_owned():
             # a group that starts: nothing could be told
             return None
         group = GroupReader(
             self._store, config.group_id, exclude_internal_topics=config.exclude_internal_topics, on_change=None
         ).read()
-        if not group.members.keys() - {self._consumer_id}:
+        others = [told for name, told in group.members.items() if name != self._consumer_id]
+        if not others:
             return None
+        if all(told.coordination == "leader" for told in others):
+            if config.group_coordination == "leader":
+                return None
+            return StrategyMismatchError(config.group_id, str(strategy), ("a leader",), "group.coordination=leader")
         telling = telling_partitions(group, strategy, without=self._consumer_id)
         if telling is not None:
             few = read_owners(self._store, group, [tp for tp, _ in telling])
@@ -133,3 +138,10 @@ class JoiningChecks:
             return False
         folders = self._store.exists_many([TopicOwnersPath(group, topic).path for topic in topics])
         return any(folder is not None and folder.num_children for folder in folders)
+
+
+def classic_strategy(config: ConsumerConfig) -> Strategy:
+    """By which rule this member divides a group without a leader, and a led one with members that follow none."""
+    names = (name.strip().lower() for name in config.partition_assignment_strategy.split(","))
+    known = next((name for name in names if name in ASSIGNORS), "range")
+    return Strategy.of(known, cast(Dialect, config.partition_assignment_dialect))

@@ -9,6 +9,7 @@ from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 
+@runtime_checkable
 class RebalanceListener(Protocol):
     """Told on a thread of its own, one hook after another; an error in one is logged and counted.
 
@@ -65,3 +66,70 @@ class LossListener(RebalanceListener, Protocol):
         while nobody owns them, and forward, or with unfenced=True.
         """
         ...
+
+
+@runtime_checkable
+class GenerationListener(Protocol):
+    """Hooks with the names and the timing of Java's ConsumerRebalanceListener.
+
+    In a led group each generation calls them, with an empty set too: with an eager strategy on_partitions_revoked
+    before the member joins and on_partitions_assigned when it has what it was given; with a cooperative one
+    on_partitions_revoked only for what a generation takes, and on_partitions_assigned for what it adds. In a classic
+    group they are called for what really goes and comes. Without on_partitions_lost, what is lost is told as revoked.
+    """
+
+    def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
+        """These are about to go; as before_releasing_partitions."""
+        ...
+
+    def on_partitions_assigned(self, partitions: frozenset[TopicPartition]) -> None:
+        """These have come, and flow when this returns; as before_starting_fetchers."""
+        ...
+
+
+class JavaStyle:
+    """A listener with Java's hooks, called as one with ours. What else it has, it keeps."""
+
+    def __init__(self, listener: GenerationListener) -> None:
+        self._listener = listener
+
+    def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
+        """Revoked."""
+        self._listener.on_partitions_revoked(partitions)
+
+    def before_starting_fetchers(
+        self,
+        partitions: Mapping[TopicPartition, ConsumerThreadId],
+        assignment: Assignment,  # noqa: ARG002
+    ) -> None:
+        """Assigned; that others' shares have changed is not told."""
+        if partitions:
+            self._listener.on_partitions_assigned(frozenset(partitions))
+
+    def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Lost, or revoked if the listener makes no difference."""
+        getattr(self._listener, "on_partitions_lost", self._listener.on_partitions_revoked)(partitions)
+
+    def nothing_revoked(self) -> None:
+        """A generation begins, and nothing had to be given up for it."""
+        self._listener.on_partitions_revoked(frozenset())
+
+    def nothing_assigned(self) -> None:
+        """A generation has come, and gives this member nothing more."""
+        self._listener.on_partitions_assigned(frozenset())
+
+
+class JavaStyleWithStarts(JavaStyle):
+    """The same for a listener that also says where partitions start."""
+
+    def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
+        """As the listener says."""
+        starts: Mapping[TopicPartition, int | None] = getattr(self._listener, "starting_offsets")(partitions)  # noqa: B009
+        return starts
+
+
+def in_our_words(listener: RebalanceListener | GenerationListener | None) -> RebalanceListener | None:
+    """The listener itself if it has our hooks; else one that calls Java's."""
+    if listener is None or isinstance(listener, RebalanceListener):
+        return listener
+    return JavaStyleWithStarts(listener) if hasattr(listener, "starting_offsets") else JavaStyle(listener)

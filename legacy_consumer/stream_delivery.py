@@ -15,7 +15,7 @@ from legacy_consumer.arguments import is_position
 from legacy_consumer.committer import CommitSettings, Committer
 from legacy_consumer.errors import KafkaError, NotAssignedError
 from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
-from legacy_consumer.listener import LossListener, RebalanceListener, StartListener
+from legacy_consumer.listener import JavaStyle, LossListener, RebalanceListener, StartListener
 from legacy_consumer.listener_calls import BoundedCall, Hook, ListenerCalls
 from legacy_consumer.offsets import OffsetStore, RetrySettings
 from legacy_consumer.progress import Committed, Progress
@@ -182,6 +182,16 @@ class StreamDelivery:
         elif self.listener is not None and lost:
             self._tell(lambda listener: listener.before_releasing_partitions(lost))
         self._forget(partitions)
+
+    def tell_nothing_revoked(self) -> None:
+        """A led group's generation begins, and nothing had to be given up for it."""
+        if isinstance(self.listener, JavaStyle):
+            self._tell(lambda listener: cast(JavaStyle, listener).nothing_revoked())
+
+    def tell_nothing_assigned(self) -> None:
+        """A led group's generation has come, and gives nothing more."""
+        if isinstance(self.listener, JavaStyle):
+            self._tell(lambda listener: cast(JavaStyle, listener).nothing_assigned())
 
     def bury(self, partitions: Collection[TopicPartition]) -> None:
         """Their logs are gone: no commit."""

@@ -5,6 +5,7 @@ LegacyConsumerError (zk_layout.errors)
     MissingTopicError               a subscribed topic has no partition list in the snapshot
     AssignmentRefusedError          the dialect's own precondition fails, as it fails in the JVM member
     AssignorFailedError             an assignor raised, or what it returned cannot be given to the group
+    DeposedError                    another member leads the led group
     UnknownAssignorError            no assignor of this name, or what the import path names is none
     UnreadableUserDataError         what a member tells its assignor is not of this assignor's layout
     StrategyMismatchError           the group's owner znodes show another strategy than this member's
@@ -62,6 +63,10 @@ class AssignorFailedError(RebalanceError):
 
     def __str__(self) -> str:
         return f"assignor {self.assignor} failed: {self.reason}"
+
+
+class DeposedError(RebalanceError):
+    """Another member leads the led group, or has led it meanwhile: what this one decided is not written."""
 
 
 class UnknownAssignorError(RebalanceError):

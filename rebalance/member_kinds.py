@@ -9,6 +9,8 @@ them apart:
     {"version":1,"subscription":{"a\\.b":1},"pattern":"white_list", ...                             0.8.2 to 1.0.0
     {"version":1,"subscription":{"a\\\\.b":1},"pattern":"white_list", ...                           1.0.1 to 1.1.1
     *4*a.*b   !4!a.*b   { "t": 4,"u": 2 }                                                           0.7
+    {"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1416392398000","coordination":"leader"}
+                                                                              this project, group.coordination=leader
     t                                                                                               pykafka
     {"pattern":"static","subscription":{"t":1},"timestamp":"1416392398","version":1}                wvanbergen/kafka
     {"version":1,"subscription":{"t": 1, "u": 1},"pattern":"white_list","timestamp":"141639..."}    kafka-node
@@ -41,6 +43,8 @@ class MemberKind(Enum):
     """Known only by a regular expression that is escaped once; or legacy-consumer."""
     KAFKA_1_0_1 = "Kafka 1.0.1+"
     """Known only by a regular expression that is escaped twice."""
+    LED = "legacy-consumer, led"
+    """With group.coordination=leader."""
     PYKAFKA = "pykafka"
     WVANBERGEN = "wvanbergen/kafka"
     KAFKA_NODE = "kafka-node"
@@ -51,6 +55,9 @@ _BY_0_7 = re.compile(r"\*\d+\*.*|!\d+!.*|\{ (?:\"[^\"]*\": \d+,?)* \}", re.DOTAL
 _BARE_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _0_8_0 = re.compile(r'\{ "pattern":"\w+", "subscription":\{ .*\}, "timestamp":"\d+", "version":1 \}', re.DOTALL)
 _0_8_1 = re.compile(r'\{"version":1,"subscription":\{(.*)\},"pattern":"(\w+)","timestamp":"\d+"\}', re.DOTALL)
+_LED = re.compile(
+    r'\{"version":1,"subscription":\{.*\},"pattern":"\w+","timestamp":"\d+","coordination":"leader"\}', re.DOTALL
+)
 _WVANBERGEN = re.compile(r'\{"pattern":"\w+","subscription":(?:\{.*\}|null),"timestamp":"\d+","version":1\}', re.DOTALL)
 _KAFKA_NODE = re.compile(
     r'\{"version":1,"subscription":\{"[^"]*": 1(?:, "[^"]*": 1)*\},"pattern":"white_list","timestamp":"\d+"\}'
@@ -79,6 +86,8 @@ def registration_kind(consumer_id: str, data: bytes | None) -> MemberKind:
         return MemberKind.PYKAFKA if _HOST_AND_UUID.fullmatch(consumer_id) else MemberKind.UNKNOWN
     if _0_8_0.fullmatch(text):
         return MemberKind.KAFKA_0_8_0
+    if _LED.fullmatch(text):
+        return MemberKind.LED
     if _WVANBERGEN.fullmatch(text):
         return MemberKind.WVANBERGEN
     if _KAFKA_NODE.fullmatch(text):

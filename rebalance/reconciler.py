@@ -58,7 +58,7 @@ class Reconciler:
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int] = {}
         self._doubted = False
-        self._assigned: tuple[GroupSnapshot, Assignment] | None = None
+        self._noted: Assignment | None = None
         self._announced: Assignment | None = None
         self.moved = (0, 0, 0)
         """How many partitions the last step kept, released and claimed."""
@@ -179,10 +179,11 @@ class Reconciler:
         self._created = dict(snapshot.created)
 
     def _assignment_of(self, snapshot: GroupSnapshot) -> Assignment:
-        if self._assigned is None or self._assigned[0] is not snapshot:
-            self._assigned = (snapshot, self._assign(snapshot))
-            self._turn.note(self._assigned[1])
-        return self._assigned[1]
+        assignment = self._assign(snapshot)
+        if self._noted is not assignment:
+            self._noted = assignment
+            self._turn.note(assignment)
+        return assignment
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:
         """Stopped, and mine after all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -34,3 +34,15 @@ class GroupSnapshot:
     exclude_internal_topics: bool = True
     kinds: Mapping[str, MemberKind] = field(default_factory=dict)
     created: Mapping[str, int] = field(default_factory=dict)
+
+
+def remember_last(assign: Callable[[GroupSnapshot], Assignment]) -> Callable[[GroupSnapshot], Assignment]:
+    """The same assignor, which is not asked again about the very snapshot that it was asked about last."""
+    last: list[tuple[GroupSnapshot, Assignment]] = []
+
+    def remembering(snapshot: GroupSnapshot) -> Assignment:
+        if not last or last[0][0] is not snapshot:
+            last[:] = [(snapshot, assign(snapshot))]
+        return last[0][1]
+
+    return remembering

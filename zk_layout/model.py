@@ -61,12 +61,14 @@ class ConsumerRegistration:
     subscription keeps the order of the JSON: ((topic or regex, stream count), ...). Each count is at least 1;
     but of a white or black list only the first entry counts, and nobody looks at the others.
     timestamp_ms: when the member registered; 0 if it does not say. No reader uses it.
+    coordination: "leader" if the member follows a leader; no member of the JVM does, nor looks at it.
     """
 
     pattern: SubscriptionPattern
     subscription: tuple[tuple[str, int], ...]
     timestamp_ms: int
     version: int = 1
+    coordination: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)

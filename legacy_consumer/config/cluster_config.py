@@ -26,7 +26,7 @@ _JAVA_KEY_STORES = (".jks", ".p12", ".pfx")
 class ClusterConfig:
     """The properties that say how to reach ZooKeeper and Kafka, checked; made by load.
 
-    kafka_security, rdkafka: names and values for librdkafka as they are.
+    kafka_security, rdkafka: names and values for librdkafka as they are. assignment: the same for assignors.
     warnings: what an operator should look at; notes: what has no effect, and why. Whoever starts work with this logs
     them, loading does not.
     """
@@ -56,6 +56,7 @@ class ClusterConfig:
     broker_hosts: str | None
     kafka_security: tuple[tuple[str, str], ...] = field(repr=False)
     rdkafka: tuple[tuple[str, str], ...] = field(repr=False)
+    assignment: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -78,6 +79,7 @@ class ClusterConfig:
             **picked,  # type: ignore[arg-type]  # the table says the types; test_config.py compares it with the fields
             kafka_security=_for_librdkafka(values),
             rdkafka=tuple(sorted(values.rdkafka.items())),
+            assignment=tuple(sorted(values.assignment.items())),
             warnings=(*values.warnings, *cls._contradictions(complete)),
             notes=tuple(values.notes),
         )

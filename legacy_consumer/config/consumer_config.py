@@ -11,6 +11,9 @@ from pathlib import Path
 from legacy_consumer.config.cluster_config import ClusterConfig, check_name
 from legacy_consumer.config.sources import Value, Values
 from legacy_consumer.fetcher import EARLIEST, LATEST
+from rebalance.assignors import ASSIGNORS
+from rebalance.assignors.strategies import common_protocol, make_assignors
+from rebalance.errors import UnknownAssignorError
 from zk_layout.errors import ConfigError
 
 
@@ -24,6 +27,7 @@ class ConsumerConfig(ClusterConfig):
 
     group_id: str
     consumer_id: str | None
+    group_coordination: str
     partition_assignment_strategy: str
     partition_assignment_dialect: str
     group_mismatch: str
@@ -82,6 +86,7 @@ class ConsumerConfig(ClusterConfig):
             check_name("offsets.by.hand", topic)
             if topic in {"", ".", ".."}:
                 raise ConfigError("offsets.by.hand", by_hand, f"{topic!r} is no topic: give names with commas between")
+        complete["partition.assignment.strategy"] = _checked_strategy(complete, values.assignment)
         if complete["rebalance.backoff.ms"] is None:
             complete["rebalance.backoff.ms"] = complete["zookeeper.sync.time.ms"]
         if complete["dual.commit.enabled"] is None:
@@ -134,3 +139,19 @@ def _proposed_group() -> str:
     """A name that Kafka takes, after the program."""
     program = Path(sys.argv[0]).stem if sys.argv else ""
     return re.sub(r"[^a-zA-Z0-9._-]+", "-", program).strip("-._") or "group1"
+
+
+def _checked_strategy(complete: Mapping[str, Value | None], assignment: Mapping[str, str]) -> str:
+    """Raises: ConfigError for what no member could divide by."""
+    name = "partition.assignment.strategy"
+    strategy = str(complete[name]).strip()
+    if complete["group.coordination"] == "classic":
+        if strategy.lower() not in ASSIGNORS:
+            more = " (others need group.coordination=leader)"
+            raise ConfigError(name, strategy, f"must be {' or '.join(ASSIGNORS)}{more}")
+        return strategy.lower()
+    try:
+        common_protocol(make_assignors(strategy, assignment))
+    except UnknownAssignorError as error:
+        raise ConfigError(name, strategy, f"cannot be used: {error}") from error
+    return strategy

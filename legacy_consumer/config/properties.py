@@ -55,6 +55,8 @@ class Property:
         return str(self.default).lower() if isinstance(self.default, bool) else str(self.default)
 
 
+ASSIGNMENT_PREFIX = "assignment."
+"""Of the properties of assignors; `config list` shows which there are."""
 KAFKA_FETCH_BYTES = 1048576
 """Kafka's default of fetch.message.max.bytes."""
 
@@ -83,7 +85,18 @@ _GROUP = (
     _text("group.id", None, "name of the group; letters, digits and . _ - only", required=True),
     _text("consumer.id", None, "fixes this member's id, <group.id>_<consumer.id>", derived="host-time-random"),
     _text("client.id", None, "name in the brokers' logs and quotas", derived="group.id"),
-    _word("partition.assignment.strategy", "range", ("range", "roundrobin"), "must be the same in all members"),
+    _word(
+        "group.coordination",
+        "classic",
+        ("classic", "leader"),
+        "who divides the partitions: each member for itself, as members of the JVM do, or a leader for all",
+    ),
+    _text(
+        "partition.assignment.strategy",
+        "range",
+        "range or roundrobin, the same in all members; with group.coordination=leader also sticky, cooperative-sticky, "
+        "failover, or your own as package.module:Class, several in order of preference",
+    ),
     _word(
         "partition.assignment.dialect",
         "1.0",

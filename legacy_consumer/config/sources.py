@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from legacy_consumer.config.java_properties import decode_java_properties, parse_java_properties
-from legacy_consumer.config.properties import BY_NAME, HINTS, IGNORED, RDKAFKA_PREFIX, Kind, Property
+from legacy_consumer.config.properties import ASSIGNMENT_PREFIX, BY_NAME, HINTS, IGNORED, RDKAFKA_PREFIX, Kind, Property
 from zk_layout.errors import ConfigError
 
 Value: TypeAlias = str | int | bool
@@ -22,10 +22,11 @@ _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 @dataclass(slots=True)
 class Values:
-    """What was given, checked one by one. rdkafka has its names without the prefix."""
+    """What was given, checked one by one. rdkafka has its names without the prefix, assignment with it."""
 
     given: dict[str, Value] = field(default_factory=dict)
     rdkafka: dict[str, str] = field(default_factory=dict)
+    assignment: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -88,6 +89,9 @@ def _take(values: Values, name: str, value: Value) -> bool:
         return True
     if name.startswith(RDKAFKA_PREFIX) and name != RDKAFKA_PREFIX:
         values.rdkafka[name.removeprefix(RDKAFKA_PREFIX)] = _plain(value)
+        return True
+    if name.startswith(ASSIGNMENT_PREFIX):
+        values.assignment[name] = _plain(value)
         return True
     if name in IGNORED:
         values.warnings.append(_no_effect(name))

@@ -409,7 +409,9 @@ class Checker:
         if name.startswith("operator") and offset > before:
             self._ack(tp, range(offset))
         if life is not None:
-            life.reset = offset if name.startswith("operator ") else None
+            # what its own next commit says too is no reset to it: it goes on behind what is in hand
+            is_own = offset == life.done or offset in life.unanswered
+            life.reset = offset if name.startswith("operator ") and not is_own else None
         if name in self.actors:
             self._check_commit(now, name, session, tp, offset, before, by)
             if life is not None and life.session != session:

@@ -12,6 +12,7 @@ from legacy_consumer.reset_requests import ResetFollower
 from legacy_consumer.stream import GatedStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS
+from rebalance.assignors.strategies import make_assignors
 from rebalance.coordinator import Coordinator, Periods
 from rebalance.errors import (
     ConsumerRebalanceFailedError,
@@ -21,6 +22,7 @@ from rebalance.errors import (
     RegistrationConflictError,
 )
 from rebalance.lease import Lease
+from rebalance.led.member import LedMember
 from rebalance.machine import CloseRequested, Doubted, Drained, Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
@@ -170,14 +172,38 @@ class OurMember:
             later=lambda errand, delay_ms: self.coordinator.post_later(errand, delay_ms),  # noqa: PLW0108
         )
         registration = ConsumerRegistration(
-            SubscriptionPattern.STATIC, tuple(subscription.items()), world.clock.wall_ms()
+            SubscriptionPattern.STATIC,
+            tuple(subscription.items()),
+            world.clock.wall_ms(),
+            coordination="leader" if world.led else "classic",
         )
+        ownership = Ownership(self.store, GROUP, consumer_id)
+
+        def assign(group):
+            return ASSIGNORS[settings.strategy](group, "1.0")
+
+        self.led = None
+        if world.led:
+            self.led = LedMember(
+                self.store,
+                GROUP,
+                consumer_id,
+                make_assignors(world.led, {}),
+                classic=assign,
+                session_id=lambda: self.coordinator.session_id,
+                owned=lambda: ownership.owned,
+                post=lambda mail: self.coordinator.post(mail),  # noqa: PLW0108
+                later=lambda errand, delay_ms: self.coordinator.post_later(errand, delay_ms),  # noqa: PLW0108
+                clock=world.clock,
+                rebalance_timeout_ms=settings.drain_timeout_ms + 2000,
+            )
+            assign = self.led.assign
         self.coordinator = Coordinator(
             store=self.store,
             registrar=Registrar(self.store, GROUP, consumer_id, registration),
-            ownership=Ownership(self.store, GROUP, consumer_id),
+            ownership=ownership,
             delivery=self.follower,
-            assign=lambda group: ASSIGNORS[settings.strategy](group, "1.0"),
+            assign=assign,
             exclude_internal_topics=True,
             policy=Policy(
                 max_retries=settings.max_retries,

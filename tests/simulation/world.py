@@ -15,6 +15,8 @@ from dataclasses import replace
 from itertools import accumulate
 
 from rebalance.assignors import ASSIGNORS
+from rebalance.led.member import threads_of
+from rebalance.led.records import NO_GENERATION, decode_generation, generation_path
 from rebalance.precedence import Precedence
 from rebalance.snapshot import GroupSnapshot
 from tests.simulation.checker import Checker, Violation
@@ -29,7 +31,7 @@ from tests.support.group_members import FakeClock
 from zk_layout.codecs import decode_registration, encode_offset, encode_topic
 from zk_layout.errors import ConnectionLostError, MalformedZnodeError, NoNodeError, NotPermittedError, ZooKeeperError
 from zk_layout.memory_store import Fault, Refusal
-from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.model import ConsumerThreadId, TopicAssignment, TopicPartition
 from zk_layout.store import SessionEvent, SessionKind
 
 TIMEOUT_S = SESSION_TIMEOUT_MS / 1000
@@ -39,8 +41,10 @@ NOTICE_S = TIMEOUT_S * 2 / 3
 """A client has noticed by then that its connection is dead."""
 SETTLE_S = 40.0
 """Sessions end (9 s), conflicts are tried (4 x 2 s), users are waited for (3 s), audits come round (10 s)."""
-MOST_FAULTS = 20
+MOST_FAULTS = 8
 """Of one member at one moment: what needs many requests would else never get through."""
+LED_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky", "failover")
+"""By which a led world divides."""
 DEPTH = 2
 """How many actors may be interrupted between two of their operations at one time."""
 
@@ -91,6 +95,8 @@ class World:
         self._processes = random.Random(f"processes {seed}")
         self._precedence = Precedence() if self._processes.random() < 0.5 else None
         # of its own, so that worlds without it are what they were
+        leading = random.Random(f"led {seed}")
+        self.led = leading.choice(LED_STRATEGIES) if leading.random() < 0.25 else None
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
         self.members = []
@@ -113,7 +119,11 @@ class World:
         if self.others.rng.random() < 0.15:
             # a user who wants no pause between two tries
             self.settings = settings = replace(settings, backoff_ms=0)
-        if self.others.rng.random() < 0.3:
+        is_narrow = self.others.rng.random() < 0.3
+        if self.led is not None:
+            # a generation is one write
+            self.server.max_multi_bytes = 1_000_000
+        elif is_narrow:
             # so that a claim takes several requests
             self.server.max_multi_bytes = 600
         for topic in self.partitions:
@@ -650,7 +660,29 @@ class World:
         except NoNodeError:
             return {}
         partitions = {topic: tuple(range(count)) for topic, count in self.partitions.items()}
+        if members and all(told.coordination == "leader" for told in members.values()):
+            return self._expected_of_led(GroupSnapshot(GROUP, members, partitions))
         return ASSIGNORS[self.settings.strategy](GroupSnapshot(GROUP, members, partitions), "1.0")
+
+    def _expected_of_led(self, snapshot):
+        """What the last generation says, if it is of those that are there and of all that they subscribe to."""
+        given = self.generation()
+        lives = {f"{member.consumer_id}-{member.store.server_session_id:x}" for member in self.members}
+        topics = {topic for told in snapshot.members.values() for topic, _ in told.subscription}
+        due = {TopicPartition(topic, n) for topic in topics for n in snapshot.partitions[topic]}
+        found = threads_of(given.shares, snapshot)
+        nobody = ConsumerThreadId("nobody", 0)
+        if lives != given.shares.keys():
+            return dict.fromkeys(due, nobody)
+        return {**dict.fromkeys(due, nobody), **found}
+
+    def generation(self):
+        """Of a led group, as ZooKeeper has it."""
+        path = generation_path(GROUP)
+        try:
+            return decode_generation(path, self.server.tree.read(path).data)
+        except NoNodeError:
+            return NO_GENERATION
 
     def _describe(self):
         phases = ", ".join(

@@ -72,6 +72,7 @@ SAMPLES = [
     rebalancing.MissingTopicError("t"),
     rebalancing.AssignmentRefusedError("roundrobin", "0.8.2", "subscriptions differ"),
     rebalancing.AssignorFailedError("range", "it gave t-0 to nobody"),
+    rebalancing.DeposedError("operation 1 on /consumers/g/coordination/round failed"),
     rebalancing.UnknownAssignorError("nope", "there is no such assignor"),
     rebalancing.UnreadableUserDataError("byte 4: 8 bytes wanted, 2 left"),
     rebalancing.StrategyMismatchError("g", "range", ("roundrobin 1.0",), "partition.assignment.strategy=roundrobin"),

@@ -113,11 +113,15 @@ def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
 
 
 def encode_registration(registration: ConsumerRegistration) -> bytes:
-    """Write a registration byte for byte as 0.8.2 to 1.0.0 do, which all members from 0.8.2 on read right."""
+    """Write a registration byte for byte as 0.8.2 to 1.0.0 do, which all members from 0.8.2 on read right.
+
+    One key more for a member that follows a leader: members of the JVM look at no key that they do not know.
+    """
     subscription = ",".join(f'"{_escape(key)}":{count}' for key, count in registration.subscription)
+    led = "" if registration.coordination == "classic" else f',"coordination":"{registration.coordination}"'
     return (
         f'{{"version":{registration.version},"subscription":{{{subscription}}},'
-        f'"pattern":"{registration.pattern.value}","timestamp":"{registration.timestamp_ms}"}}'
+        f'"pattern":"{registration.pattern.value}","timestamp":"{registration.timestamp_ms}"{led}}}'
     ).encode()
 
 
@@ -138,7 +142,13 @@ def _registration(document: JsonObject) -> ConsumerRegistration:
             raise subscription.malformed(key, f"a number of streams: it is above {MOST_STREAMS}")
     if sum(count for _, count in counted) > MOST_STREAMS_IN_ALL:
         raise document.malformed("subscription", f"a subscription: it has more than {MOST_STREAMS_IN_ALL} streams")
-    return ConsumerRegistration(pattern, counts, document.long_in_quotes("timestamp") or 0)
+    is_led = "coordination" in document and document.text("coordination") == "leader"
+    return ConsumerRegistration(
+        pattern,
+        counts,
+        document.long_in_quotes("timestamp") or 0,
+        coordination="leader" if is_led else "classic",
+    )
 
 
 # --- what others than the Scala consumer of 0.8 and newer leave under ids

@@ -17,7 +17,7 @@ def load(overrides=None, **keywords):
 
 
 def test_every_property_is_an_attribute_and_every_attribute_a_property():
-    passed_on = {"kafka_security", "rdkafka", "warnings", "notes"}
+    passed_on = {"kafka_security", "rdkafka", "assignment", "warnings", "notes"}
     attributes = {f.name for f in dataclasses.fields(ConsumerConfig)} - passed_on
     handed_to_librdkafka = {BY_NAME[name].attribute for name in PASSED_TO_LIBRDKAFKA}
     assert attributes == {p.attribute for p in PROPERTIES} - handed_to_librdkafka

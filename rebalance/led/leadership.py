@@ -1,0 +1,406 @@
+"""What the leader of a led group does: it runs the coordinator over the members' znodes, and assigns.
+
+A member's ephemeral znode is its join, and its session is its heartbeat: the znode's end is the member's. What the
+coordinator answers goes into two znodes. `round` asks the members to join again; `generation` gives everybody a share.
+Both are written in one multi that names the versions seen last, so of two that believe to lead only one gets on.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from rebalance.assignors.checked import divide_group, keep_shares
+from rebalance.assignors.seam import Assignor, Cluster, RebalanceProtocol, Subscription
+from rebalance.coordination.codes import Code
+from rebalance.coordination.coordinator import Coordinator
+from rebalance.coordination.effects import (
+    Effect,
+    JoinAnswer,
+    Moved,
+    Reply,
+    StoredGroup,
+    StoredMember,
+    StoreGroup,
+)
+from rebalance.coordination.group import Group
+from rebalance.coordination.requests import NO_MEMBER, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
+from rebalance.coordination.states import GroupState
+from rebalance.coordination.turn import Settings
+from rebalance.errors import AssignorFailedError, DeposedError
+from rebalance.led.records import (
+    NO_GENERATION,
+    Generation,
+    Joining,
+    Round,
+    Share,
+    decode_generation,
+    decode_joining,
+    decode_round,
+    decode_share,
+    decode_subscription,
+    encode_generation,
+    encode_round,
+    encode_share,
+    generation_path,
+    leader_path,
+    member_path,
+    members_path,
+    round_path,
+)
+from zk_layout.errors import MalformedZnodeError, MultiFailedError, NodeExistsError, NoNodeError
+from zk_layout.store import CreateOp, Op, SetOp, Watcher, ZkStore
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_FOR_EVER_MS = 1 << 53
+"""Sessions are ZooKeeper's: the coordinator ends none of them itself."""
+
+
+class Leadership:
+    """One member's time as the leader. Used by the coordinator's thread alone.
+
+    topics: {topic: number of partitions} of all that members of the group subscribe to, as it is now.
+    on_members: watches the list of members, and each member's znode.
+    """
+
+    def __init__(
+        self,
+        store: ZkStore,
+        group: str,
+        consumer_id: str,
+        assignors: Mapping[str, Assignor],
+        session_id: int,
+        *,
+        initial_delay_ms: int,
+        on_members: Watcher,
+    ) -> None:
+        self._store = store
+        self._group = group
+        self._name = consumer_id
+        self._assignors = assignors
+        self._session_id = session_id
+        self._on_members = on_members
+        settings = Settings(
+            group_max_session_timeout_ms=_FOR_EVER_MS,
+            group_initial_rebalance_delay_ms=initial_delay_ms,
+            empty_group_ms=_FOR_EVER_MS,
+        )
+        self._suffix = ""
+        self._coordinator = Coordinator(lambda: self._suffix, settings)
+        self._replies = itertools.count(1)
+        self._joined: dict[str, Joining] = {}
+        """{member id: what it told last}."""
+        self._rounds: dict[str, int] = {}
+        """{member id: the latest round that it counts as joined for}."""
+        self._round = Round()
+        self._generation = NO_GENERATION
+        self._versions = {round_path(group): 0, generation_path(group): 0}
+        self._refused: dict[str, str] = {}
+        self._topics: Mapping[str, int] = {}
+        self._leaders_answer: JoinAnswer | None = None
+        self.error: AssignorFailedError | None = None
+
+    @property
+    def state(self) -> GroupState:
+        """Where the group stands."""
+        group = self._coordinator.groups.get(self._group)
+        return GroupState.EMPTY if group is None else group.state
+
+    def next_deadline(self) -> int | None:
+        """When look() is to be called at the latest; None: when a watch fires."""
+        return self._coordinator.next_deadline()
+
+    def begin(self, now: int) -> None:
+        """Take the group over: read what the last leader wrote, and bar it from writing more.
+
+        Raises: DeposedError if another one leads; ZooKeeper's errors.
+        """
+        paths = [round_path(self._group), generation_path(self._group)]
+        asked, given = self._store.get_data_many(paths)
+        if given is not None:
+            self._generation = _readable(self._name, partial(decode_generation, paths[1], given.data)) or NO_GENERATION
+        self._round = Round(max(0, self._generation.round))
+        if asked is not None:
+            self._round = _readable(self._name, partial(decode_round, paths[0], asked.data)) or self._round
+        ops: list[Op] = [CreateOp(leader_path(self._group), self._name.encode(), ephemeral=True)]
+        texts = (encode_round(self._round), encode_generation(self._generation))
+        for path, znode, text in zip(paths, (asked, given), texts, strict=True):
+            # another version: what the former leader decided by what it saw is refused
+            self._versions[path] = 0 if znode is None else znode.stat.version + 1
+            ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
+        self._write(ops)
+        self._topics = self._generation.topics
+        self._coordinator.elect()
+        joined = self._read_members()
+        self._coordinator.load([self._stored(joined)] if self._generation.shares else [], {}, now)
+        logger.info("%s: leads group %s in generation %d", self._name, self._group, self._generation.number)
+
+    def look(self, topics: Mapping[str, int], cluster: Callable[[], Cluster], now: int) -> None:
+        """Read what members tell, and do what follows. Raises: DeposedError; ZooKeeper's errors."""
+        joined = self._read_members()
+        self._take(self._coordinator.tick(now))
+        known = self._known()
+        for member_id in [member_id for member_id in known if member_id not in joined]:
+            self._handle(LeaveGroup(next(self._replies), self._group, (Leaving(member_id),)), now)
+            self._joined.pop(member_id, None)
+        for member_id in self._joined.keys() - joined.keys():
+            del self._joined[member_id]
+        there = {joining.consumer_id for joining in joined.values()}
+        self._refused = {name: why for name, why in self._refused.items() if name in there}
+        for member_id, joining in joined.items():
+            told = self._joined.get(member_id)
+            is_refused = joining.consumer_id in self._refused
+            if told != joining or (is_refused and not self._known()):
+                self._join(joining, now)
+        if self._is_behind(topics):
+            self._again(now)
+        self._get_on(topics, cluster, now)
+
+    # Inside.
+
+    def _known(self) -> Mapping[str, object]:
+        group = self._coordinator.groups.get(self._group)
+        return {} if group is None else group.members
+
+    def _read_members(self) -> dict[str, Joining]:
+        """{member id: what it tells}, of those that can be read."""
+        try:
+            names = self._store.get_children(members_path(self._group), self._on_members)
+        except NoNodeError:
+            return {}
+        paths = [member_path(self._group, name) for name in names]
+        joined: dict[str, Joining] = {}
+        for name, path, znode in zip(names, paths, self._store.get_data_many(paths, self._on_members), strict=True):
+            if znode is None or not znode.stat.ephemeral_owner:
+                continue
+            joining = _readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.version))
+            if joining is not None and joining.session_id == znode.stat.ephemeral_owner:
+                joined[joining.member_id] = joining
+        return joined
+
+    def _stored(self, joined: Mapping[str, Joining]) -> StoredGroup:
+        """The last generation, with the members that are still there; the others have left."""
+        given = self._generation
+        members = []
+        for member_id, share in given.shares.items():
+            joining = joined.get(member_id)
+            if joining is None:
+                continue
+            if joining.version == share.joined:
+                self._joined[member_id] = joining
+                protocols = joining.protocols
+            else:
+                # it has joined again since: look() takes that up
+                protocols = tuple(Protocol(offered.name, b"") for offered in joining.protocols)
+            self._rounds[member_id] = self._round_of(joining)
+            members.append(
+                StoredMember(
+                    member_id,
+                    None,
+                    joining.consumer_id,
+                    _FOR_EVER_MS,
+                    joining.rebalance_timeout_ms,
+                    protocols,
+                    encode_share(share),
+                )
+            )
+        ids = [one.member_id for one in members]
+        leader = given.leader if given.leader in ids else next(iter(ids), None)
+        return StoredGroup(self._group, given.number, "consumer", given.protocol, leader, tuple(members))
+
+    def _round_of(self, joining: Joining) -> int:
+        return self._round.number if joining.consumer_id in self._round.joined else joining.round
+
+    def _is_behind(self, topics: Mapping[str, int]) -> bool:
+        """Whether a stable group has to be assigned anew though no member has changed."""
+        if self.state is not GroupState.STABLE:
+            return False
+        if self._round.number > self._generation.round:
+            # the last leader asked for this round and did not end it
+            return True
+        left = self._generation.shares.keys() - self._known().keys()
+        return dict(topics) != dict(self._topics) or bool(left)
+
+    def _again(self, now: int) -> None:
+        group = self._coordinator.groups[self._group]
+        self._rejoin(self._joined[group.leader or ""], now)
+
+    def _join(self, joining: Joining, now: int) -> None:
+        self._joined[joining.member_id] = joining
+        self._rounds[joining.member_id] = max(self._round_of(joining), self._rounds.get(joining.member_id, 0))
+        self._rejoin(joining, now)
+
+    def _rejoin(self, joining: Joining, now: int) -> None:
+        known = joining.member_id in self._known()
+        self._suffix = f"{joining.session_id:x}"
+        self._handle(
+            JoinGroup(
+                next(self._replies),
+                self._group,
+                joining.member_id if known else NO_MEMBER,
+                "consumer",
+                joining.protocols,
+                _FOR_EVER_MS,
+                joining.rebalance_timeout_ms,
+                client_id=joining.consumer_id,
+            ),
+            now,
+        )
+
+    def _handle(self, request: Request, now: int) -> None:
+        self._take(self._coordinator.handle(request, now), request)
+
+    def _take(self, effects: Sequence[Effect], request: Request | None = None) -> None:
+        for effect in effects:
+            match effect:
+                case Reply(_, JoinAnswer() as answer) if answer.members:
+                    self._leaders_answer = answer
+                case Reply(_, JoinAnswer() as answer) if answer.code is Code.INCONSISTENT_GROUP_PROTOCOL and isinstance(
+                    request, JoinGroup
+                ):
+                    self._refuse(request)
+                case StoreGroup(stored):
+                    self._store_generation(stored)
+                case Moved():
+                    state, why = effect.state.value, effect.why.value
+                    logger.debug("%s: group %s is %s: %s", self._name, self._group, state, why)
+                case _:
+                    pass
+
+    def _refuse(self, request: JoinGroup) -> None:
+        group = self._coordinator.groups[self._group]
+        theirs = sorted({offered.name for member in group.members.values() for offered in member.protocols})
+        ours = ", ".join(offered.name for offered in request.protocols)
+        why = f"it offers {ours}, and the group's members share one of {', '.join(theirs)}"
+        self._refused[request.client_id] = why
+        logger.warning("%s: member %s is refused: %s", self._name, request.client_id, why)
+
+    def _get_on(self, topics: Mapping[str, int], cluster: Callable[[], Cluster], now: int) -> None:
+        """Until the group waits for a member, or for nothing."""
+        while True:
+            group = self._coordinator.groups.get(self._group)
+            if group is not None and group.state is GroupState.PREPARING_REBALANCE:
+                if self._generation.round >= self._round.number and group.members:
+                    if not self._needs_round(group):
+                        return
+                    self._announce(group)
+                elif not self._rejoin_those_that_have(group, now):
+                    break
+            elif (
+                group is not None
+                and group.state is GroupState.COMPLETING_REBALANCE
+                and self._leaders_answer is not None
+            ):
+                answer, self._leaders_answer = self._leaders_answer, None
+                self._topics = dict(topics)
+                shares = self._assign(answer, cluster())
+                sync = SyncGroup(next(self._replies), self._group, answer.member_id, answer.generation, shares)
+                self._handle(sync, now)
+            else:
+                break
+        if dict(self._round.refused) != self._refused:
+            self._write_round(replace(self._round, refused=dict(self._refused)))
+
+    def _needs_round(self, group: Group) -> bool:
+        """Whether members that know the present round only are waited for."""
+        return any(member.join_reply is None for member in group.members.values())
+
+    def _announce(self, group: Group) -> None:
+        """Ask the members to join again, but for those that wait already."""
+        waiting = [member_id for member_id, member in group.members.items() if member.join_reply is not None]
+        number = self._round.number + 1
+        joined = frozenset(self._joined[member_id].consumer_id for member_id in waiting)
+        self._write_round(Round(number, joined, dict(self._refused)))
+        self._rounds.update(dict.fromkeys(waiting, number))
+
+    def _rejoin_those_that_have(self, group: Group, now: int) -> bool:
+        """A rebalance that began anew before it ended asks nobody twice: who has joined this round, has."""
+        again = [
+            member_id
+            for member_id, member in group.members.items()
+            if member.join_reply is None and self._rounds.get(member_id, -1) >= self._round.number
+        ]
+        for member_id in again:
+            self._rejoin(self._joined[member_id], now)
+        return bool(again)
+
+    def _assign(self, answer: JoinAnswer, cluster: Cluster) -> dict[str, bytes]:
+        assignor = self._assignors[answer.protocol]
+        subscriptions: dict[str, Subscription] = {}
+        for member in answer.members:
+            try:
+                subscriptions[member.member_id] = decode_subscription(member.metadata)
+            except MalformedZnodeError as error:
+                logger.warning("%s: member %s is given nothing: %s", self._name, member.member_id, error)
+                subscriptions[member.member_id] = Subscription(())
+        protocol = RebalanceProtocol.COOPERATIVE
+        if protocol not in assignor.protocols:
+            protocol = RebalanceProtocol.EAGER
+        try:
+            given = divide_group(assignor, protocol, cluster, subscriptions)
+            self.error = None
+        except AssignorFailedError as error:
+            logger.warning("%s: the members of group %s keep their shares: %s", self._name, self._group, error)
+            self.error = error
+            previous = {member_id: share.partitions for member_id, share in self._generation.shares.items()}
+            given = keep_shares(protocol, cluster, subscriptions, previous)
+        return {
+            member_id: encode_share(Share(told.consumer_id, share.partitions, share.user_data, told.version))
+            for member_id, share in given.items()
+            for told in (self._joined[member_id],)
+        }
+
+    def _store_generation(self, stored: StoredGroup) -> None:
+        shares = {
+            one.member_id: decode_share(one.assignment) if one.assignment else Share(one.client_id)
+            for one in stored.members
+        }
+        generation = Generation(
+            stored.generation, self._round.number, stored.protocol or "", stored.leader or "", shares, self._topics
+        )
+        path = generation_path(self._group)
+        # the round's version is in it, so that a leader that was replaced writes neither
+        asked = round_path(self._group)
+        self._write(
+            [
+                SetOp(asked, encode_round(self._round), self._versions[asked]),
+                SetOp(path, encode_generation(generation), self._versions[path]),
+            ]
+        )
+        self._versions[asked] += 1
+        self._versions[path] += 1
+        self._generation = generation
+        logger.info(
+            "%s: group %s: generation %d of %d members, by %s",
+            self._name, self._group, generation.number, len(shares), generation.protocol or "nobody",
+        )  # fmt: skip
+
+    def _write_round(self, asked: Round) -> None:
+        path = round_path(self._group)
+        self._write([SetOp(path, encode_round(asked), self._versions[path])])
+        self._versions[path] += 1
+        self._round = asked
+
+    def _write(self, ops: list[Op]) -> None:
+        try:
+            self._store.multi(ops, session_id=self._session_id)
+        except MultiFailedError as error:
+            if isinstance(error.cause, NodeExistsError) and error.path != leader_path(self._group):
+                raise
+            raise DeposedError(str(error)) from error
+
+
+def _readable(name: str, decode: Callable[[], _T]) -> _T | None:
+    """None, and a warning, for what nobody can read."""
+    try:
+        return decode()
+    except MalformedZnodeError as error:
+        logger.warning("%s: leaves out %s", name, error)
+        return None

@@ -1,0 +1,270 @@
+"""The znodes of a led group, below /consumers/G/coordination.
+
+    leader          ephemeral; the consumer id of the member that leads
+    members/<id>    ephemeral; what a member tells when it joins: its round, and for each strategy that it offers its
+                    topics, what it owns, and bytes for the assignor
+    round           the number of the rebalance that members are asked to join; who need not join again, and who is
+                    refused
+    generation      who is given what; written once for each round, by the leader
+
+Members of the JVM know of none of these. Everything is JSON; bytes are in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rebalance.assignors.seam import Subscription
+from rebalance.coordination.requests import Protocol
+from zk_layout.codecs.strict_json import JsonObject, decode_object
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import TopicPartition
+
+MOST_BYTES = 1 << 20
+"""No znode is larger, unless somebody configured the ensemble so; a larger one is not read."""
+
+
+def coordination_path(group: str) -> str:
+    """The folder of all that a led group has beside a classic one."""
+    return f"/consumers/{group}/coordination"
+
+
+def leader_path(group: str) -> str:
+    """Ephemeral: who leads."""
+    return f"{coordination_path(group)}/leader"
+
+
+def members_path(group: str) -> str:
+    """Parent of what members tell when they join."""
+    return f"{coordination_path(group)}/members"
+
+
+def member_path(group: str, consumer_id: str) -> str:
+    """Ephemeral: what this member tells."""
+    return f"{members_path(group)}/{consumer_id}"
+
+
+def round_path(group: str) -> str:
+    """Which rebalance members are asked to join."""
+    return f"{coordination_path(group)}/round"
+
+
+def generation_path(group: str) -> str:
+    """Who is given what."""
+    return f"{coordination_path(group)}/generation"
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What a member tells.
+
+    session_id: the member's; under another one it is another member of the same name. version: of the znode that it was
+    read from; a member that joins again writes it again.
+    """
+
+    consumer_id: str
+    session_id: int
+    round: int
+    rebalance_timeout_ms: int
+    protocols: tuple[Protocol, ...]
+    version: int = 0
+
+    @property
+    def member_id(self) -> str:
+        """This life of the member."""
+        return f"{self.consumer_id}-{self.session_id:x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A rebalance that members are asked to join.
+
+    joined: members that joined before it was announced and need not join again. refused: {consumer id: why}.
+    """
+
+    number: int = 0
+    joined: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one member is given. joined: the version of the znode in which it told what it was given this for."""
+
+    consumer_id: str
+    partitions: tuple[TopicPartition, ...] = ()
+    user_data: bytes = b""
+    joined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The assignment that ended a round. shares: {member id: share}. topics: {topic: partitions} as they were."""
+
+    number: int
+    round: int
+    protocol: str
+    leader: str
+    shares: Mapping[str, Share]
+    topics: Mapping[str, int]
+
+
+NO_GENERATION = Generation(0, -1, "", "", {}, {})
+"""Nobody was given anything yet."""
+
+
+def encode_joining(joining: Joining) -> bytes:
+    """What a member writes."""
+    return _bytes(
+        {
+            "version": 1,
+            "session": f"{joining.session_id:x}",
+            "round": joining.round,
+            "rebalance_timeout_ms": joining.rebalance_timeout_ms,
+            "protocols": [{"name": offered.name, "metadata": _b64(offered.metadata)} for offered in joining.protocols],
+        }
+    )
+
+
+def decode_joining(path: str, consumer_id: str, data: bytes | None, version: int = 0) -> Joining:
+    """Raises: MalformedZnodeError, also if it offers no strategy."""
+    document = _document(path, data)
+    try:
+        session_id = int(document.text("session"), 16)
+    except ValueError as error:
+        raise document.malformed("session", "the number of a session") from error
+    protocols = tuple(
+        Protocol(offered.text("name"), _unb64(offered, "metadata")) for offered in document.children("protocols")
+    )
+    if not protocols:
+        raise document.malformed("protocols", "a list of strategies")
+    timeout_ms = max(1, document.integer("rebalance_timeout_ms"))
+    return Joining(consumer_id, session_id, document.integer("round"), timeout_ms, protocols, version)
+
+
+def encode_round(asked: Round) -> bytes:
+    """What the leader writes when a rebalance begins."""
+    return _bytes({"version": 1, "round": asked.number, "joined": sorted(asked.joined), "refused": dict(asked.refused)})
+
+
+def decode_round(path: str, data: bytes | None) -> Round:
+    """Raises: MalformedZnodeError."""
+    document = _document(path, data)
+    refused = document.child("refused")
+    return Round(
+        document.integer("round"), frozenset(document.texts("joined")), {name: refused.text(name) for name in refused}
+    )
+
+
+def encode_generation(generation: Generation) -> bytes:
+    """What the leader writes when a rebalance ends."""
+    shares = {member: json.loads(encode_share(share)) for member, share in generation.shares.items()}
+    return _bytes(
+        {
+            "version": 1,
+            "generation": generation.number,
+            "round": generation.round,
+            "strategy": generation.protocol,
+            "leader": generation.leader,
+            "shares": shares,
+            "topics": dict(generation.topics),
+        }
+    )
+
+
+def decode_generation(path: str, data: bytes | None) -> Generation:
+    """Raises: MalformedZnodeError."""
+    document = _document(path, data)
+    shares = document.child("shares")
+    topics = document.child("topics")
+    return Generation(
+        document.integer("generation"),
+        document.integer("round"),
+        document.text("strategy"),
+        document.text("leader"),
+        {member: _share(shares.child(member)) for member in shares},
+        {topic: topics.integer(topic) for topic in topics},
+    )
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """A member's part of a strategy's metadata."""
+    return _bytes(
+        {
+            "topics": list(subscription.topics),
+            "owned": _by_topic(subscription.owned),
+            "generation": subscription.generation,
+            "user_data": _b64(subscription.user_data),
+        }
+    )
+
+
+def decode_subscription(data: bytes) -> Subscription:
+    """Raises: MalformedZnodeError."""
+    document = decode_object("a member's metadata", data)
+    generation = None if document.is_null("generation") else document.integer("generation")
+    return Subscription(
+        document.texts("topics"), _unb64(document, "user_data"), _partitions(document, "owned"), generation
+    )
+
+
+def encode_share(share: Share) -> bytes:
+    """What the coordinator keeps as a member's assignment."""
+    return _bytes(
+        {
+            "consumer": share.consumer_id,
+            "partitions": _by_topic(share.partitions),
+            "user_data": _b64(share.user_data),
+            "joined": share.joined,
+        }
+    )
+
+
+def decode_share(data: bytes) -> Share:
+    """Raises: MalformedZnodeError."""
+    return _share(decode_object("a member's share", data))
+
+
+def _share(document: JsonObject) -> Share:
+    return Share(
+        document.text("consumer"),
+        _partitions(document, "partitions"),
+        _unb64(document, "user_data"),
+        document.integer("joined"),
+    )
+
+
+def _document(path: str, data: bytes | None) -> JsonObject:
+    if data is not None and len(data) > MOST_BYTES:
+        raise MalformedZnodeError(path, data[:100], f"{len(data)} bytes, more than any member writes")
+    return decode_object(path, data)
+
+
+def _bytes(document: Mapping[str, object]) -> bytes:
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unb64(document: JsonObject, key: str) -> bytes:
+    try:
+        return base64.b64decode(document.text(key), validate=True)
+    except ValueError as error:
+        raise document.malformed(key, "base64") from error
+
+
+def _by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for tp in sorted(partitions):
+        found.setdefault(tp.topic, []).append(tp.partition)
+    return found
+
+
+def _partitions(document: JsonObject, key: str) -> tuple[TopicPartition, ...]:
+    topics = document.child(key)
+    return tuple(sorted(TopicPartition(topic, number) for topic in topics for number in topics.integers(topic)))

@@ -1,0 +1,351 @@
+"""Groups led by a member: whole connectors, all in memory."""
+
+import logging
+import threading
+from contextlib import ExitStack
+from itertools import islice
+
+import pytest
+
+from legacy_consumer import ConfigError, Phase, StrategyMismatchError
+from rebalance.assignors.seam import Assignor, given
+from rebalance.errors import RebalanceError
+from rebalance.led.records import NO_GENERATION, decode_generation, generation_path, leader_path, member_path
+from tests.support.member_cluster import MemberCluster
+from tests.support.waiting import eventually
+from zk_layout.memory_store import MemoryStore
+from zk_layout.model import TopicPartition
+
+TPS = [TopicPartition("t", n) for n in range(6)]
+EAGER = ["range", "roundrobin", "sticky"]
+GARBAGE = [b"", b"{", b'{"version":1}', b"[" * 5000, b'{"round":"x","joined":1,"refused":{}}']
+JVM = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+
+
+class LedCluster(MemberCluster):
+    """A topic of six partitions with twenty messages each."""
+
+    def __init__(self):
+        super().__init__({"t": 6}, group_coordination="leader", drain_timeout_ms=5000, rebalance_backoff_ms=20)
+        self.produce(20, *TPS)
+
+    def generation(self):
+        path = generation_path("g")
+        return decode_generation(path, self.admin.get_data(path).data) if self.admin.exists(path) else NO_GENERATION
+
+    def leader(self):
+        return self.admin.get_data(leader_path("g")).data.decode()
+
+    def leads(self, connector):
+        return self.admin.exists(leader_path("g")) is not None and self.leader() == connector.consumer_id
+
+    def await_shares(self, sizes, *connectors):
+        """Each has so many, all different, and nobody is in the middle of anything."""
+
+        def is_there():
+            standings = {
+                (connector._led.standing.state, connector._led.standing.generation) for connector in connectors
+            }
+            return (
+                [len(connector.status.owned) for connector in connectors] == sizes
+                and all(connector.status.phase is Phase.STABLE for connector in connectors)
+                and standings == {("member", self.generation().number)}
+                and len(self.generation().shares) == len(connectors)
+                and self.admin.exists(leader_path("g")) is not None
+            )
+
+        eventually(is_there)
+        owned = [tp for connector in connectors for tp in connector.status.owned]
+        assert len(owned) == len(set(owned)) == sum(sizes)
+
+
+@pytest.fixture
+def cluster():
+    cluster = LedCluster()
+    yield cluster
+    cluster.close(0.5)
+
+
+def numbers(connector):
+    return sorted(tp.partition for tp in connector.status.owned)
+
+
+@pytest.mark.parametrize("strategy", [*EAGER, "cooperative-sticky"])
+def test_members_come_one_after_another_and_leave_in_the_same_order(cluster, strategy):
+    members = []
+    for number in range(4):
+        members.append(cluster.join(consumer_id=f"m{number}", partition_assignment_strategy=strategy)[0])
+        cluster.await_shares([[6], [3, 3], [2, 2, 2], [2, 2, 1, 1]][number], *members)
+    for number in range(3):
+        members[number].shutdown()
+        cluster.await_shares([[2, 2, 2], [3, 3], [6]][number], *members[number + 1 :])
+    assert sorted(cluster.admin.get_children("/consumers/g/owners/t")) == [str(n) for n in range(6)]
+
+
+def test_all_messages_of_a_group_that_changes_come_and_each_once(cluster):
+    got, lock = [], threading.Lock()
+
+    def consume(stream):
+        for message in stream:
+            with lock:
+                got.append((message.partition(), message.offset()))
+
+    with ExitStack() as stack:
+        for number in range(3):
+            cooperative = {"partition_assignment_strategy": "cooperative-sticky"}
+            connector, stream = cluster.join(consumer_id=f"m{number}", **cooperative)
+            stack.enter_context(connector)
+            threading.Thread(target=consume, args=(stream,), daemon=True).start()
+            cluster.produce(30, *TPS)
+        eventually(lambda: len(got) >= 6 * 110, 30)
+    assert sorted(got) == [(n, offset) for n in range(6) for offset in range(110)]
+
+
+def test_cooperative_members_keep_what_stays_theirs(cluster):
+    first, _ = cluster.join(consumer_id="m0", partition_assignment_strategy="cooperative-sticky")
+    znodes = {tp: cluster.admin.exists(cluster.owner_path(tp)).czxid for tp in TPS}
+    second, _ = cluster.join(consumer_id="m1", partition_assignment_strategy="cooperative-sticky")
+    cluster.await_shares([3, 3], first, second)
+    for tp in first.status.owned:
+        assert cluster.admin.exists(cluster.owner_path(tp)).czxid == znodes[tp]
+
+
+# The leader
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_another_member_leads_when_the_leader_is_gone(cluster, strategy):
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy=strategy)[0] for n in range(3)]
+    cluster.await_shares([2, 2, 2], *members)
+    leading = next(member for member in members if cluster.leads(member))
+    generation = cluster.generation().number
+    cluster.zookeeper.expire(leading._store.session_id)
+    eventually(lambda: cluster.generation().number > generation)
+    cluster.await_shares([2, 2, 2], *members)
+    assert sum(cluster.leads(member) for member in members) == 1
+
+
+def test_of_two_that_believe_to_lead_one_gets_on(cluster):
+    """Somebody deletes the leader's znode: it is not told before another one leads."""
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="sticky")[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    for _ in range(3):
+        cluster.admin.delete(leader_path("g"))
+        eventually(lambda: any(cluster.leads(member) for member in members))
+    members.append(cluster.join(consumer_id="m2", partition_assignment_strategy="sticky")[0])
+    cluster.await_shares([2, 2, 2], *members)
+
+
+def test_a_member_whose_znode_somebody_deletes_joins_again(cluster):
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="sticky")[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    cluster.admin.delete(member_path("g", members[0].consumer_id))
+    eventually(lambda: cluster.admin.exists(member_path("g", members[0].consumer_id)) is not None)
+    cluster.await_shares([3, 3], *members)
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
+@pytest.mark.parametrize("name", ["round", "generation"])
+def test_garbage_in_the_groups_znodes_ends_nobody_and_is_mended(cluster, name, garbage):
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="range")[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    cluster.admin.set_data(f"/consumers/g/coordination/{name}", garbage)
+    members.append(cluster.join(consumer_id="m2", partition_assignment_strategy="range")[0])
+    cluster.await_shares([2, 2, 2], *members)
+
+
+# Who cannot be in one group
+
+
+def test_a_group_with_a_member_that_follows_no_leader_goes_by_the_classic_rule_and_comes_back(cluster, caplog):
+    members = [cluster.join(consumer_id=f"b{n}", partition_assignment_strategy="failover")[0] for n in range(2)]
+    cluster.await_shares([6, 0], *members)
+    jvm = MemoryStore(cluster.zookeeper)
+    jvm.start()
+    jvm.create("/consumers/g/ids/g_a", JVM, ephemeral=True)
+    # the range of three members; the first is the JVM's
+    eventually(lambda: [numbers(member) for member in members] == [[2, 3], [4, 5]])
+    assert "goes by the classic rule: g_a follows no leader" in caplog.text
+    jvm.close()
+    cluster.await_shares([6, 0], *members)
+
+
+def test_a_classic_member_is_refused_by_a_led_group_with_the_setting_that_it_needs(cluster):
+    cluster.join(consumer_id="m0", partition_assignment_strategy="sticky")
+    with pytest.raises(StrategyMismatchError, match=r"a leader and this member by range: set group.coord"):
+        cluster.join(consumer_id="m1", group_coordination="classic", rebalance_max_retries=1)
+
+
+def test_a_member_that_shares_no_strategy_is_refused_and_the_others_keep_theirs(cluster, caplog):
+    first, _ = cluster.join(consumer_id="m0", partition_assignment_strategy="sticky")
+    generation = cluster.generation()
+    shared = "offers failover, and the group's members share one of sticky; set partition.assignment.strategy"
+    with pytest.raises(RebalanceError, match=shared):
+        cluster.join(consumer_id="m1", partition_assignment_strategy="failover")
+    assert numbers(first) == [0, 1, 2, 3, 4, 5]
+    assert cluster.generation() == generation
+
+
+@pytest.mark.parametrize(
+    ("strategy", "says"),
+    [
+        ("nonsense", "give one of range, roundrobin"),
+        ("a.b:C", "cannot be imported"),
+        ("range,range", "named twice"),
+    ],
+)
+def test_a_strategy_that_cannot_be_is_refused_before_any_request(cluster, strategy, says):
+    with pytest.raises(ConfigError, match=says):
+        cluster.connector(partition_assignment_strategy=strategy)
+
+
+def test_strategies_of_led_groups_need_a_leader(cluster):
+    with pytest.raises(ConfigError, match=r"range or roundrobin .others need group.coordination=leader"):
+        cluster.connector(group_coordination="classic", partition_assignment_strategy="sticky")
+
+
+# Assignors
+
+
+class ToTheLast(Assignor):
+    """Everything to the member that sorts last; raises, or leaves a partition out, on request."""
+
+    name = "to-the-last"
+    fault = None
+
+    def assign(self, cluster, subscriptions):
+        if ToTheLast.fault == "raises":
+            raise ZeroDivisionError("no luck")
+        partitions = cluster.partitions("t")
+        return given({max(subscriptions): partitions[ToTheLast.fault == "leaves one out" :]})
+
+
+@pytest.mark.parametrize("fault", ["raises", "leaves one out"])
+def test_an_assignor_of_ones_own_that_fails_costs_nobody_a_share(cluster, monkeypatch, caplog, fault):
+    strategy = f"{__name__}:ToTheLast"
+    first, _ = cluster.join(consumer_id="m0", partition_assignment_strategy=strategy)
+    cluster.await_shares([6], first)
+    monkeypatch.setattr(ToTheLast, "fault", fault)
+    second, _ = cluster.join(consumer_id="m1", partition_assignment_strategy=strategy)
+    cluster.await_shares([6, 0], first, second)
+    assert "keep their shares: " in caplog.text
+    monkeypatch.setattr(ToTheLast, "fault", None)
+    third, _ = cluster.join(consumer_id="m2", partition_assignment_strategy=strategy)
+    cluster.await_shares([0, 0, 6], first, second, third)
+
+
+def test_failover_gives_all_to_the_highest_priority_and_the_next_one_takes_over(cluster):
+    def join(name, priority):
+        properties = {"assignment.consumer.priority": priority}
+        return cluster.join(
+            consumer_id=name,
+            partition_assignment_strategy="failover",
+            **{name.replace(".", "_"): value for name, value in properties.items()},
+        )[0]
+
+    low, high = join("low", 1), join("high", 9)
+    cluster.await_shares([0, 6], low, high)
+    high.shutdown()
+    cluster.await_shares([6], low)
+
+
+# What listeners hear: the three ways in which three members may come
+
+
+class Heard:
+    """Java's hooks."""
+
+    def __init__(self):
+        self.told = []
+
+    def on_partitions_revoked(self, partitions):
+        self.told.append(("revoked", len(partitions)))
+
+    def on_partitions_assigned(self, partitions):
+        self.told.append(("assigned", len(partitions)))
+
+    def generations(self):
+        return [what for what, _ in self.told].count("assigned")
+
+
+def join_at_once(cluster, names, **properties):
+    """Several that join at the same time. Returns: their connectors and listeners."""
+    listeners = [Heard() for _ in names]
+    connectors = [
+        cluster.connector(consumer_id=name, partition_assignment_strategy="range", **properties) for name in names
+    ]
+    threads = []
+    for connector, listener in zip(connectors, listeners, strict=True):
+        connector.set_rebalance_listener(listener)
+        threads.append(threading.Thread(target=connector.create_message_streams, args=({"t": 1},)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return connectors, listeners
+
+
+def test_three_members_at_once_hear_of_one_generation_each(cluster):
+    connectors, listeners = join_at_once(cluster, ["a", "b", "c"], group_initial_rebalance_delay_ms=700)
+    cluster.await_shares([2, 2, 2], *connectors)
+    assert [listener.told for listener in listeners] == [[("revoked", 0), ("assigned", 2)]] * 3
+    assert cluster.generation().number == 1
+
+
+def test_one_member_and_then_two_together_hear_of_two_one_and_one(cluster):
+    first = Heard()
+    a, stream = cluster.join(first, consumer_id="a", partition_assignment_strategy="range")
+    message = next(stream)
+    waiting = threading.Thread(target=lambda: joined.append(join_at_once(cluster, ["b", "c"])))
+    joined = []
+    waiting.start()
+    # a has a message in hand: it joins again when that is worked on, and both are there by then
+    eventually(lambda: len(cluster.admin.get_children("/consumers/g/coordination/members")) == 3)
+    assert message.offset() == 0
+    list(islice(stream, 1))
+    waiting.join()
+    ((connectors, listeners),) = joined
+    cluster.await_shares([2, 2, 2], a, *connectors)
+    assert [listener.generations() for listener in (first, *listeners)] == [2, 1, 1]
+    assert first.told == [("revoked", 0), ("assigned", 6), ("revoked", 6), ("assigned", 2)]
+
+
+def test_members_that_come_one_by_one_hear_of_three_two_and_one(cluster):
+    connectors, listeners = [], []
+    for name in "abc":
+        listeners.append(Heard())
+        connectors.append(cluster.join(listeners[-1], consumer_id=name, partition_assignment_strategy="range")[0])
+        cluster.await_shares([[6], [3, 3], [2, 2, 2]][len(connectors) - 1], *connectors)
+    assert [listener.generations() for listener in listeners] == [3, 2, 1]
+    assert listeners[0].told == [
+        ("revoked", 0), ("assigned", 6), ("revoked", 6), ("assigned", 3), ("revoked", 3), ("assigned", 2),
+    ]  # fmt: skip
+
+
+def test_a_cooperative_listener_hears_of_what_goes_and_of_each_generation(cluster):
+    first, second = Heard(), Heard()
+    a, _ = cluster.join(first, consumer_id="a", partition_assignment_strategy="cooperative-sticky")
+    b, _ = cluster.join(second, consumer_id="b", partition_assignment_strategy="cooperative-sticky")
+    cluster.await_shares([3, 3], a, b)
+    assert [told for told in first.told if told[1]] == [("assigned", 6), ("revoked", 3)]
+    assert [told for told in second.told if told[1]] == [("assigned", 3)]
+    assert first.told[-1] == ("assigned", 0)
+
+
+# What people see
+
+
+def test_a_new_topic_and_more_partitions_are_assigned_by_the_leader(cluster):
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="sticky")[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    wider = b",".join(b'"%d":[0]' % n for n in range(8))
+    cluster.admin.set_data("/brokers/topics/t", b'{"version":1,"partitions":{%s}}' % wider)
+    cluster.await_shares([4, 4], *members)
+    assert cluster.generation().topics == {"t": 8}
+
+
+def test_members_and_leader_say_what_happens_at_level_info(cluster, caplog):
+    caplog.set_level(logging.INFO)
+    cluster.join(consumer_id="m0", partition_assignment_strategy="sticky")
+    assert "g_m0: leads group g in generation 0" in caplog.text
+    assert "group g: generation 1 of 1 members, by sticky" in caplog.text
