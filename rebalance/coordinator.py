@@ -558,13 +558,17 @@ class Coordinator:
             )
 
     def _audit(self) -> None:
-        if self._state.phase is not Phase.STABLE or not self._state.connected:
+        if not self._state.connected:
             return
         try:
-            if not self._reconciler.audit():
-                self._handle(Triggered("owner znodes lost"))
+            self._registrar.mend(self._session_id)
+            self._audit_owners()
         except LegacyConsumerError as error:
             logger.info("%s: audit failed: %s", self._name, error)
+
+    def _audit_owners(self) -> None:
+        if self._state.phase is Phase.STABLE and not self._reconciler.audit():
+            self._handle(Triggered("owner znodes lost"))
 
     def _watch(self) -> None:
         """Once all is quiet: nobody but a member of the JVM or an operator deletes an owner znode of mine."""
@@ -572,7 +576,7 @@ class Coordinator:
             return
         try:
             if self._ownership.watch_owned(self._doubt):
-                self._audit()
+                self._audit_owners()
         except LegacyConsumerError as error:
             logger.info("%s: could not watch its owner znodes: %s", self._name, error)
 

@@ -70,6 +70,8 @@ class GroupReader:
         self._data: dict[str, bytes | None] = {}
         self._holders: dict[str, int] = {}
         self._warned: dict[str, str] = {}
+        self._overwritten: set[str] = set()
+        """Members whose registration was written again since it was created: their own client may do so, or anybody."""
         self._ids: tuple[str, ...] | None = None
         self._listed: Children | None = None
         self._cluster_topics: tuple[str, ...] | None = None
@@ -87,6 +89,7 @@ class GroupReader:
         self._kinds = {}
         self._data = {}
         self._holders = {}
+        self._overwritten = set()
         self._ids = None
         self._listed = None
         self._cluster_topics = None
@@ -165,7 +168,8 @@ class GroupReader:
         )
         if self._on_change is not None:
             # again, so that nothing changes between the read and the watch; they are few, or nothing works anyway
-            self._read_registrations([name for name in ids if name in self._unreadable], self._on_change)
+            changing = self._unreadable.keys() | self._overwritten
+            self._read_registrations([name for name in ids if name in changing], self._on_change)
         self._ids = ids
         self._listed = listed
 
@@ -178,6 +182,8 @@ class GroupReader:
             else:
                 self._note_registration(name, path, znode.data)
                 self._holders[name] = znode.stat.ephemeral_owner
+                if znode.stat.version > 0:
+                    self._overwritten.add(name)
 
     def _note_registration(self, name: str, path: str, data: bytes | None) -> None:
         if name in self._kinds and self._data[name] == data:
@@ -201,6 +207,7 @@ class GroupReader:
         self._forget_subscription(name)
         for known in (self._unreadable, self._kinds, self._data, self._holders, self._warned):
             known.pop(name, None)
+        self._overwritten.discard(name)
 
     def _forget_subscription(self, name: str) -> None:
         registration = self._registrations.pop(name, None)

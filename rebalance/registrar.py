@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from zk_layout.codecs import encode_registration
-from zk_layout.errors import NodeExistsError
+from zk_layout.errors import NodeExistsError, NoNodeError
 from zk_layout.model import ConsumerRegistration
 from zk_layout.paths import ConsumerIdPath
-from zk_layout.store import Acl, Watcher, ZkStore
+from zk_layout.store import Acl, CreateOp, DeleteOp, Watcher, ZkStore
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +42,26 @@ class Registrar:
             logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
             return False
         return False
+
+    def mend(self, session_id: int) -> None:
+        """Register anew in one request if somebody overwrote the registration, which anybody may do.
+
+        Members that read the registration before divide by it, those that read it later by what stands there; neither
+        would give way. The new znode tells all of them to look.
+        """
+        try:
+            znode = self._store.get_data(self.path)
+        except NoNodeError:
+            return  # the list of members tells that it is gone
+        if znode.data == self._data or znode.stat.ephemeral_owner != session_id:
+            return
+        logger.warning("%s: somebody overwrote my registration, I register again", self.consumer_id)
+        self._store.multi(
+            [
+                DeleteOp(self.path, znode.stat.version),
+                CreateOp(self.path, self._data, ephemeral=True, acl=Acl.OPEN),
+            ]
+        )
 
     def _create(self) -> bool:
         try:

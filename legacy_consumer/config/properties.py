@@ -120,7 +120,11 @@ _GROUP = (
         "how long those who stay wait for members that left, or as many others, before they take over what these had",
     ),
     _integer("drain.timeout.ms", 5000, "how long a rebalance waits for messages in hand to be acknowledged"),
-    _integer("audit.interval.ms", 30000, "how often owners are compared with what should be; 0 = never"),
+    _integer(
+        "audit.interval.ms",
+        30000,
+        "how often owners and the own registration are compared with what should be; 0 = never",
+    ),
     _flag("exclude.internal.topics", True, "whether topic filters leave out __consumer_offsets and its like"),
 )
 _OFFSETS = (

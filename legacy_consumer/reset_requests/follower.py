@@ -40,7 +40,7 @@ from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError, NoNodeError
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.store import Acl, SessionEvent, SessionKind, WatchEvent, WatchKind, ZkStore
+from zk_layout.store import SessionEvent, SessionKind, WatchEvent, WatchKind, ZkStore
 
 logger = logging.getLogger(__name__)
 
@@ -317,7 +317,7 @@ class ResetFollower:
             return
         self._withdraw()
         try:
-            self._store.create(self._answer_path, encode_answer(answer), ephemeral=True, acl=Acl.OPEN)
+            self._store.create(self._answer_path, encode_answer(answer), ephemeral=True)
         except NoNodeError:
             return  # the request is over
         self._answered, self._answered_in = answer, session_id

@@ -6,13 +6,24 @@ import uuid
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError
+from kazoo.exceptions import BadVersionError, NoAuthError, NoChildrenForEphemeralsError
 
-from legacy_consumer import ConsumerConnector, MissingListenerError
+from legacy_consumer import ConsumerConfig, ConsumerConnector, MissingListenerError
 from legacy_consumer.errors import BrokerRefusedError
 from legacy_consumer.librdkafka import Record
+from legacy_consumer.reset_requests import (
+    Request,
+    RequestState,
+    answer_path,
+    answers_path,
+    encode_request,
+    request_path,
+)
 from tests.support.broker_cluster import PASSWORD, USER, on_brokers_with_listeners, on_every_broker, take, tp
+from tests.support.named_proofs import proofs_of, tables_of, text_of
+from tests.support.waiting import eventually
 from zk_layout.errors import NotPermittedError
+from zk_layout.kazoo_store import KazooStore
 
 pytestmark = pytest.mark.kafka
 
@@ -154,6 +165,52 @@ def test_only_the_groups_own_credentials_write_its_offsets(cluster, topic, group
     with cluster.consuming(topic, group, **PROTECTED) as (connector, _):
         connector.commit_offsets({tp(topic): 3})
     assert foreigner.get(path)[0] == b"3"
+
+
+def may(client, path):
+    """What these credentials may do with a znode; nothing is changed, for no znode has such a version."""
+    tries = {
+        "write": lambda: client.set(path, b"", version=10**6),
+        "delete": lambda: client.delete(path, version=10**6),
+        "create below": lambda: client.delete(client.create(f"{path}/stranger-", sequence=True)),
+    }
+    found = []
+    for name, attempt in tries.items():
+        try:
+            attempt()
+        except (NoAuthError, NoChildrenForEphemeralsError):
+            continue
+        except BadVersionError:
+            pass
+        found.append(name)
+    return found
+
+
+SECURITY = tables_of(text_of("security.md"))[0]
+"""The table of who may write what."""
+
+
+@pytest.mark.parametrize("broker_version", ["2.8.2"])
+@pytest.mark.parametrize("column", [1, 2], ids=["open", "secured"])
+def test_a_stranger_may_change_of_a_group_what_the_page_on_security_says(cluster, topic, group, foreigner, column):
+    properties = PROTECTED if column == 2 else {}
+    reset = Request("r", RequestState.PREPARE, frozenset({tp(topic)}))
+    with cluster.consuming(topic, group, **properties) as (connector, stream):
+        take(stream, 5)
+        connector.commit_offsets()
+        operator = KazooStore(ConsumerConfig.load(**cluster.config(group, **properties)).zk_settings())
+        operator.start()
+        try:
+            operator.ensure_path(answers_path(group))
+            operator.create(request_path(group), encode_request(reset), ephemeral=True)
+            answer = answer_path(group, connector.consumer_id)
+            eventually(lambda: foreigner.exists(answer))
+            names = {"G": group, "ID": connector.consumer_id, "T": topic, "P": "0"}
+            rows = {proofs_of(row[0])[0]: row[column] for row in SECURITY}
+            paths = {where: "/".join(names.get(part, part) for part in where.split("/")) for where in rows}
+            assert {where: ", ".join(may(foreigner, path)) or "nothing" for where, path in paths.items()} == rows
+        finally:
+            operator.close()
 
 
 @on_every_broker

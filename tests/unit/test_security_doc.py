@@ -1,30 +1,34 @@
-"""Whatever docs/security.md names as proof is there."""
+"""Whatever docs/security.md claims, in a table or in a sentence, names a test, and the test is there."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-ROWS = [line.strip("|").split(" | ") for line in TEXT.splitlines() if "`test_" in line and line.startswith("|")]
-TESTS = {
-    name
-    for path in (ROOT / "tests").rglob("test_*.py")
-    for name in re.findall(r"(?m)^def (test_\w+)\(", path.read_text(encoding="utf-8"))
-}
+from tests.support.named_proofs import TESTS, is_there, proofs_of, tables_of, text_of
+
+TEXT = text_of("security.md")
+ROWS = [row for table in tables_of(TEXT) for row in table]
+PARAGRAPHS = [
+    block
+    for block in re.split(r"\n\s*\n", TEXT)
+    if not block.startswith(("#", "|")) and not block.rstrip().endswith(":")
+]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip()[:50])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:50])
 def test_every_claim_names_tests_that_are_there(row):
-    assert len(row) == 3
-    assert [name for name in re.findall(r"`(test_\w+)`", row[2]) if name not in TESTS] == []
+    proof = proofs_of(row[-1])
+    assert proof, "no test is named"
+    assert [name for name in proof if not is_there(name)] == []
 
 
-def test_every_row_of_the_claims_names_a_test_and_so_does_the_rest():
-    tables = TEXT.split("## What a stranger can do")[1]
-    lines = tables.splitlines()
-    assert len(ROWS) == sum(line.startswith("|") for line in lines) - 2 * sum(
-        line.startswith("| ---") for line in lines
-    )
+@pytest.mark.parametrize("paragraph", PARAGRAPHS[2:], ids=lambda text: text[:50])
+def test_every_sentence_outside_the_tables_stands_beside_its_test(paragraph):
+    """All but what the page and its first table are about, which come first."""
+    assert "`test_" in paragraph
+
+
+def test_no_test_is_named_that_is_not_there():
+    assert len(ROWS) > 40
+    assert len(PARAGRAPHS) > 5
     assert {name for name in re.findall(r"`(test_\w+)`", TEXT) if name not in TESTS} == set()

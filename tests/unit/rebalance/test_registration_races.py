@@ -356,3 +356,38 @@ def test_a_member_whose_id_is_deleted_and_taken_by_another_gives_up_what_it_owns
     group.pass_time(30)
     assert (a.owned, b.owned) == (partitions("t", 0, 1), partitions("t", 2, 3))
     assert {a.phase, b.phase} == {Phase.STABLE}
+
+
+AUDIT_S = 10
+
+
+@pytest.mark.parametrize("written", [static({"other": 1}), b"no registration"], ids=["another", "nonsense"])
+@pytest.mark.parametrize("name", ["a", f"host-1416392398000-{UUID[:8]}"], ids=["configured", "made-up"])
+def test_a_registration_that_somebody_overwrites_is_written_again_and_the_group_agrees(group, caplog, written, name):
+    a = group.join(name, {"t": 1})
+    group.settle()
+    znode = f"{IDS}/{a.consumer_id}"
+    group.admin.set_data(znode, written)
+    group.settle()
+    b = group.join("b", {"t": 1})
+    group.settle()
+    assert b.owned == [], "it divides by what it has read, and a by what it wrote"
+    group.clock.now += AUDIT_S
+    group.settle()
+    assert sorted(map(len, (a.owned, b.owned))) == [2, 2]
+    assert {a.phase, b.phase} == {Phase.STABLE}
+    assert group.admin.get_data(znode).data != written
+    assert caplog.text.count("somebody overwrote my registration") == 1
+
+
+def test_a_member_whose_registration_was_overwritten_before_anybody_read_it_gets_its_share(group):
+    b = group.join("b", {"t": 1})
+    group.settle()
+    a = group.join("a", {"t": 1})
+    take_turns(a)
+    group.admin.set_data(f"{IDS}/{a.consumer_id}", static({"other": 1}))
+    group.settle()
+    assert a.owned == []
+    group.clock.now += AUDIT_S
+    group.settle()
+    assert sorted(map(len, (a.owned, b.owned))) == [2, 2]

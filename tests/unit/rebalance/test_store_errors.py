@@ -74,7 +74,7 @@ class Failing:
 
 @pytest.mark.parametrize("fault", ERRORS.values(), ids=ERRORS)
 def test_whatever_request_of_a_join_and_a_release_fails_the_member_settles_and_knows_what_it_owns(fault):
-    for number in range(1, 40):
+    for number in range(1, 60):
         group = Group({"t": 30, "u": 1})
         group.server.max_multi_bytes = 1500
         failing = group.server.fault = Failing(fault)
