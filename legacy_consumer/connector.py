@@ -482,7 +482,7 @@ class ConsumerConnector:
             self._check_open()
             if self._coordinator is not coordinator:
                 return  # another thread has unsubscribed as well
-            if coordinator.has_left_nothing:
+            if coordinator.has_left_nothing and (self._led is None or self._led.leave()):
                 self._begin_anew()
                 return
         self.shutdown(timeout_s)
@@ -492,7 +492,7 @@ class ConsumerConnector:
         """As it was before the streams, but for what was counted."""
         listener = self._delivery.listener
         self._past = self.counters
-        self._coordinator = None
+        self._coordinator = self._led = None
         self._streams.by_key = {}
         self._delivery = self._make_delivery()
         self._delivery.listener = listener

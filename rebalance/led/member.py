@@ -207,10 +207,18 @@ class LedMember:
             self._later(Errand(self.look), _AGAIN_MS)
             raise
 
-    def close(self) -> None:
-        """Follow nobody any more: the znodes end with the session."""
-        self._snapshot = None
-        self._leadership = None
+    def leave(self) -> bool:
+        """Take back what this member has told, and lead no longer; the session may go on. Whether that went well."""
+        self._snapshot = self._leadership = None
+        try:
+            for path in self._paths[2:]:
+                stat = self._store.exists(path)
+                if stat is not None and stat.ephemeral_owner == self._session_id:
+                    self._store.delete(path, stat.version)
+        except LegacyConsumerError as error:
+            logger.warning("%s: its znodes in the led group go with its session: %s", self._consumer_id, error)
+            return False
+        return True
 
     def _look(self) -> None:
         session_id = self._session_id_now()

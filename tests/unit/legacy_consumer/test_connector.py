@@ -167,9 +167,11 @@ def test_a_partition_that_moves_is_neither_lost_nor_read_twice_by_threads_that_k
     for tp in TPS:
         cluster.kafka.produce(tp, 500)
     seen, lock, done = [], threading.Lock(), threading.Event()
+    joined = threading.Semaphore(0)
 
     def consume(connector):
         (stream,) = connector.create_message_streams({"t": 1})["t"]
+        joined.release()
         for message in stream:
             with lock:
                 seen.append((message.partition(), message.offset()))
@@ -183,6 +185,8 @@ def test_a_partition_that_moves_is_neither_lost_nor_read_twice_by_threads_that_k
         threads[-1].start()
         assert connector.wait_until(lambda status: status.phase is Phase.STABLE, 10) or connector.status
     assert done.wait(60)
+    # who is shut down while it joins is told so by an error
+    assert all(joined.acquire(timeout=60) for _ in threads)
     for connector in cluster.connectors:
         connector.shutdown()
     for thread in threads:

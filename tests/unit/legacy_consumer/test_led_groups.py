@@ -154,6 +154,17 @@ def test_garbage_in_the_groups_znodes_ends_nobody_and_is_mended(cluster, name, g
     cluster.await_shares([2, 2, 2], *members)
 
 
+def test_a_leader_that_unsubscribes_leaves_its_share_and_the_lead_to_another_and_may_come_back(cluster):
+    first, second = (cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="sticky")[0] for n in range(2))
+    cluster.await_shares([3, 3], first, second)
+    leading, other = (first, second) if cluster.leads(first) else (second, first)
+    leading.unsubscribe()
+    eventually(lambda: cluster.leads(other))
+    cluster.await_shares([6], other)
+    leading.create_message_streams({"t": 1})
+    cluster.await_shares([3, 3], leading, other)
+
+
 # Who cannot be in one group
 
 
