@@ -300,6 +300,24 @@ def test_deleting_a_znode_fires_its_data_and_its_children_watch(store: ZkStore, 
     assert on_parent.wait_for(1) == [WatchEvent(WatchKind.CHILDREN, root)]
 
 
+def test_a_znode_that_is_made_anew_in_one_multi_fires_its_watches_and_is_never_missing(
+    store: ZkStore, other: ZkStore, root: str
+):
+    path = f"{root}/a"
+    store.create(path, b"1", ephemeral=True)
+    other.set_data(path, b"2")
+    on_data, on_parent = (Recorder[WatchEvent]() for _ in range(2))
+    other.get_data(path, on_data)
+    before = other.list_children(root, on_parent)
+    store.multi([DeleteOp(path, 1), CreateOp(path, b"3", ephemeral=True)])
+    assert on_data.wait_for(1) == [WatchEvent(WatchKind.DELETED, path)]
+    assert on_parent.wait_for(1) == [WatchEvent(WatchKind.CHILDREN, root)]
+    after = other.list_children(root)
+    assert (after.names, after.changes - before.changes) == (("a",), 2)
+    znode = other.get_data(path)
+    assert (znode.data, znode.stat.version, znode.stat.ephemeral_owner) == (b"3", 0, store.session_id)
+
+
 def test_exists_watches_a_missing_znode_and_an_existing_one(store: ZkStore, other: ZkStore, root: str):
     seen = Recorder[WatchEvent]()
     path = f"{root}/a"
