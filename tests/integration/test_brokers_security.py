@@ -14,7 +14,6 @@ from legacy_consumer.librdkafka import Record
 from legacy_consumer.reset_requests import (
     Request,
     RequestState,
-    answer_path,
     answers_path,
     encode_request,
     request_path,
@@ -186,8 +185,19 @@ def may(client, path):
     return found
 
 
-SECURITY = tables_of(text_of("security.md"))[0]
-"""The table of who may write what."""
+RIGHTS, RIGHTS_OF_LED_GROUPS = tables_of(text_of("security.md"))[:2]
+"""The tables of who may write what."""
+
+
+def rights(client, table, names):
+    """What these credentials may do with each znode of the table, as the page says it."""
+    paths = {where: "/".join(names.get(part, part) for part in where.split("/")) for where in told(table, 0)}
+    eventually(lambda: all(map(client.exists, paths.values())))
+    return {where: ", ".join(may(client, path)) or "nothing" for where, path in paths.items()}
+
+
+def told(table, column):
+    return {proofs_of(row[0])[0]: row[column] for row in table}
 
 
 @pytest.mark.parametrize("broker_version", ["2.8.2"])
@@ -198,19 +208,25 @@ def test_a_stranger_may_change_of_a_group_what_the_page_on_security_says(cluster
     with cluster.consuming(topic, group, **properties) as (connector, stream):
         take(stream, 5)
         connector.commit_offsets()
+        names = {"G": group, "ID": connector.consumer_id, "T": topic, "P": "0"}
         operator = KazooStore(ConsumerConfig.load(**cluster.config(group, **properties)).zk_settings())
         operator.start()
         try:
             operator.ensure_path(answers_path(group))
             operator.create(request_path(group), encode_request(reset), ephemeral=True)
-            answer = answer_path(group, connector.consumer_id)
-            eventually(lambda: foreigner.exists(answer))
-            names = {"G": group, "ID": connector.consumer_id, "T": topic, "P": "0"}
-            rows = {proofs_of(row[0])[0]: row[column] for row in SECURITY}
-            paths = {where: "/".join(names.get(part, part) for part in where.split("/")) for where in rows}
-            assert {where: ", ".join(may(foreigner, path)) or "nothing" for where, path in paths.items()} == rows
+            assert rights(foreigner, RIGHTS, names) == told(RIGHTS, column)
         finally:
             operator.close()
+
+
+@pytest.mark.parametrize("broker_version", ["2.8.2"])
+@pytest.mark.parametrize("column", [1, 2], ids=["open", "secured"])
+def test_a_stranger_may_change_of_a_led_group_what_the_page_on_security_says(cluster, topic, group, foreigner, column):
+    properties = PROTECTED if column == 2 else {}
+    with cluster.consuming(topic, group, group_coordination="leader", **properties) as (connector, stream):
+        take(stream, 5)
+        names = {"G": group, "ID": connector.consumer_id}
+        assert rights(foreigner, RIGHTS_OF_LED_GROUPS, names) == told(RIGHTS_OF_LED_GROUPS, column)
 
 
 @on_every_broker
