@@ -105,6 +105,7 @@ native-check: ## format, lints and tests of the native decoder (HOSTILE_SECONDS=
 wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64, for every Python from 3.10 on, in dist/
 	@mkdir -p dist
 	rm -f dist/legacy_consumer_native-*
+	export PATH="$(CURDIR)/build/wheel-tools/bin:$$PATH"
 	for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do
 	  if [ ! -d "$$(rustc --print sysroot)/lib/rustlib/$$target" ]; then rustup target add "$$target"; fi
 	  build/wheel-tools/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist \

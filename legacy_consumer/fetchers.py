@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COLUMNAR = "columnar"
+NATIVE = "native"
 LIBRDKAFKA = "librdkafka"
 
 _MODULES = ("numba", "numpy", "pyarrow", "cramjam", "crc32c")
@@ -74,18 +75,27 @@ def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = Non
     """Decide, by the configuration, what is installed, and whether it can be loaded.
 
     missing: as missing_modules says, for tests.
-    Raises: ConfigError if fetcher=columnar is wanted and cannot be.
+    Raises: ConfigError if fetcher=columnar or fetcher=native is wanted and cannot be.
     """
     if config.fetcher == LIBRDKAFKA:
         return FetcherChoice(LIBRDKAFKA, "fetcher=librdkafka is configured")
     obstacle = _obstacle(config, missing_modules() if missing is None else missing) or _loading_trouble()
-    if config.fetcher == COLUMNAR:
+    if config.fetcher == NATIVE:
+        obstacle = obstacle or _native_obstacle()
+    if config.fetcher in (COLUMNAR, NATIVE):
         if obstacle is not None:
-            raise ConfigError("fetcher", COLUMNAR, f"cannot be had: {obstacle}; set fetcher=auto or librdkafka")
-        return FetcherChoice(COLUMNAR, "fetcher=columnar is configured")
+            raise ConfigError("fetcher", config.fetcher, f"cannot be had: {obstacle}; set fetcher=auto or librdkafka")
+        return FetcherChoice(COLUMNAR, f"fetcher={config.fetcher} is configured")
     if obstacle is not None:
         return FetcherChoice(LIBRDKAFKA, obstacle)
     return FetcherChoice(COLUMNAR, "it covers all that is configured")
+
+
+def _native_obstacle() -> str | None:
+    """Why the native decoder cannot be used."""
+    from legacy_consumer.wire.native_module import native_obstacle
+
+    return native_obstacle()
 
 
 def _obstacle(config: ClusterConfig, missing: tuple[str, ...]) -> str | None:

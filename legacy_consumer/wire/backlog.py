@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from legacy_consumer.wire.records import AbortedTransaction, Columns
+from legacy_consumer.wire.records import AbortedTransaction, Run
 from zk_layout.model import TopicPartition
 
 
@@ -29,7 +29,7 @@ class Backlog:
 
     def __init__(
         self,
-        decode: Callable[[RecordSet, int], Columns],
+        decode: Callable[[RecordSet, int], Run],
         is_live: Callable[[TopicPartition, int], bool],
         look_ahead: Callable[[Iterable[RecordSet]], None] = lambda _: None,
     ) -> None:
@@ -38,7 +38,7 @@ class Backlog:
         self._look_ahead = look_ahead
         self._waiting: deque[RecordSet] = deque()
         self._current: RecordSet | None = None
-        self._columns: Columns | None = None
+        self._columns: Run | None = None
         self._at = 0
         self._size = 0
 
@@ -58,12 +58,12 @@ class Backlog:
         self._size += len(records.records)
         self._look_ahead(self._waiting)
 
-    def take(self, most: int, enough: int | None = None) -> list[Columns]:
+    def take(self, most: int, enough: int | None = None) -> list[Run]:
         """Up to so many records, and no more record sets than it takes for `enough` of them.
 
         Raises: what decoding raises, with nothing taken; see drop_first.
         """
-        runs: list[Columns] = []
+        runs: list[Run] = []
         room = most
         least = 0 if enough is None else max(most - enough, 0)
         while room > least:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast, overload
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence
 from legacy_consumer.fetcher import Message
 from legacy_consumer.portions import Portion, all_of
-from legacy_consumer.wire.records import Columns
+from legacy_consumer.wire.records import Run
 from legacy_consumer.wire.records.messages import Rows
 from zk_layout.model import TopicPartition
 
@@ -42,7 +42,7 @@ class ColumnarBatch(ColumnSequence):
 
     def __init__(
         self,
-        runs: Sequence[Columns],
+        runs: Sequence[Run],
         next_offsets: Mapping[TopicPartition, int] | None = None,
         wish: Wish | None = None,
     ) -> None:
@@ -110,7 +110,7 @@ class ColumnarBatch(ColumnSequence):
         }
 
     @property
-    def runs(self) -> Sequence[Columns]:
+    def runs(self) -> Sequence[Run]:
         """The columns; a partition may have several runs."""
         return self._runs
 

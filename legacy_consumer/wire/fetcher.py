@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from legacy_consumer.errors import FetchError, KafkaError
 from legacy_consumer.positions import PositionFinder, Search, StandingStill
@@ -31,9 +32,12 @@ from legacy_consumer.wire.links import LOW_BACKLOG_BYTES, BrokerLinks
 from legacy_consumer.wire.opening import Opening
 from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol.fetch import FetchResponse
-from legacy_consumer.wire.records import Columns, warm_up
+from legacy_consumer.wire.records import Run, warm_up
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    from legacy_consumer.wire.native import NativeDecoder
 
 logger = logging.getLogger(__name__)
 
@@ -74,9 +78,7 @@ class ColumnarFetcher:
         self._leaders_known_to_all = known_leaders or KnownLeaders()
         self._life = 0
         self._wish = Wish()
-        self._decoder = Decoder(
-            self._wish, read_committed=settings.read_committed, most_batch_bytes=settings.largest_bytes
-        )
+        self._decoder = _decoder(settings, self._wish)
         self._backlog = Backlog(self._decoder.decode, self._is_live, self._decoder.look_ahead)
         self._moves: dict[TopicPartition, int] = {}
         self._errors: list[KafkaError] = []
@@ -206,7 +208,7 @@ class ColumnarFetcher:
                 return None
             self._service(now, min(left, self._patience(now)))
 
-    def _take(self, max_messages: int) -> list[Columns]:
+    def _take(self, max_messages: int) -> list[Run]:
         try:
             # columns are handed out a record set at a time, and between two of them there is time to ask for more
             return self._backlog.take(max_messages, None if self._wish.objects else SMALL_RUN)
@@ -351,3 +353,11 @@ class ColumnarFetcher:
             self._links.close()
             self._backlog.clear()
             self._decoder.close()
+
+
+def _decoder(settings: FetchSettings, wish: Wish) -> Decoder | NativeDecoder:
+    if settings.native:
+        from legacy_consumer.wire.native import NativeDecoder  # it may not be installed
+
+        return NativeDecoder(read_committed=settings.read_committed, most_batch_bytes=settings.largest_bytes)
+    return Decoder(wish, read_committed=settings.read_committed, most_batch_bytes=settings.largest_bytes)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.wire import open_fetcher, open_log_offsets
-from legacy_consumer.wire.records import Columns
+from legacy_consumer.wire.records import Run
 from spark_source.arrow import arrow_schema
 from spark_source.messages.column_batches import batch_of_columns
 from spark_source.messages.columns import WantedColumn
@@ -77,7 +77,7 @@ def read_columnar(
         yield from read_rest(OffsetRange(tp, position, wanted.end))
 
 
-def _until(run: Columns, end: int) -> Columns:
+def _until(run: Run, end: int) -> Run:
     if not len(run) or run.offsets[-1] < end:
         return run
     return run.slice(0, int(np.searchsorted(run.offsets, end)))

@@ -8,7 +8,8 @@ import pytest
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.wire.records import decode_records
 from spark_source.arrow import arrow_schema
-from spark_source.messages.columnar_reader import _as_batch, read_columnar
+from spark_source.messages.column_batches import batch_of_columns
+from spark_source.messages.columnar_reader import read_columnar
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.message_arrays import MessageArrays
 from spark_source.messages.ranges import OffsetRange
@@ -50,7 +51,7 @@ def test_a_time_that_spark_has_no_room_for_is_null_whatever_fetches(time_ms, mic
     arrays = MessageArrays(TP, columns)
     arrays.add([Message(time_ms)])
     run = decode_records(batch([Written(0, None, b"x", time_ms)]), TP, 0)
-    as_columns = _as_batch(run, columns, arrow_schema([column.arrow for column in columns]))
+    as_columns = batch_of_columns(run, columns, arrow_schema([column.arrow for column in columns]))
     for made in (arrays.batch(), as_columns):
         assert made.column(0).cast("int64").to_pylist() == [micros]
 

@@ -8,6 +8,7 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.librdkafka import LibrdkafkaFetchers
 from legacy_consumer.wire import ColumnarFetchers
 from tests.support.fetching import fetch
+from tests.support.native_fetchers import NATIVE, NativeFetchers
 from tests.support.scripted_broker import ScriptedBroker
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -16,7 +17,13 @@ OTHER, OUTSIDE = TopicPartition("t", 0), TopicPartition("t", 1)
 COUNT = 200
 
 
-@pytest.fixture(params=[LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+@pytest.fixture(
+    params=[
+        pytest.param(LibrdkafkaFetchers, id="librdkafka"),
+        pytest.param(ColumnarFetchers, id="columnar"),
+        pytest.param(NativeFetchers, id="native", marks=NATIVE),
+    ]
+)
 def fetchers(request):
     store = MemoryStore(MemoryZooKeeper())
     store.start()

@@ -10,11 +10,20 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import KAFKA_VERSIONS
 from legacy_consumer.librdkafka import LibrdkafkaFetchers
 from legacy_consumer.wire import ColumnarFetchers
+from tests.support.native_fetchers import NATIVE, NativeFetchers
 from tests.support.record_sets import recorded
 from tests.support.scripted_broker import ScriptedBroker
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
+every_fetcher = pytest.mark.parametrize(
+    "factory",
+    [
+        pytest.param(LibrdkafkaFetchers, id="librdkafka"),
+        pytest.param(ColumnarFetchers, id="columnar"),
+        pytest.param(NativeFetchers, id="native", marks=NATIVE),
+    ],
+)
 PATIENCE_S, SILENCE_S = 30.0, 0.2
 # a Fetch of version 0, which is what is spoken here, has no room for the list of aborted transactions
 RECORDED = [recording for recording in recorded() if not recording.options["read_committed"]]
@@ -61,7 +70,7 @@ def delivered(fetcher, count):
 
 
 @pytest.mark.parametrize("begins_at", ["the beginning", "the middle"])
-@pytest.mark.parametrize("factory", [LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+@every_fetcher
 def test_a_fetcher_delivers_what_was_recorded_of_every_format_and_codec(replay, factory, begins_at):
     store, recordings = replay
     assert len(recordings) >= 7

@@ -15,6 +15,7 @@ ROOM_OF = {
     "numba": "legacy_consumer/wire/",
     "cramjam": "legacy_consumer/wire/",
     "crc32c": "legacy_consumer/wire/",
+    "legacy_consumer_native": "legacy_consumer/wire/",
     "prometheus_client": "legacy_consumer/metrics/",
     "confluent_kafka": "legacy_consumer/librdkafka/client",
     "pyspark": "spark_source/",

@@ -5,6 +5,7 @@ from legacy_consumer.wire.records.compiling import warm_up
 from legacy_consumer.wire.records.decoding import decode_records
 from legacy_consumer.wire.records.messages import ColumnMessage
 from legacy_consumer.wire.records.plain import PlainRecords, lay_out
+from legacy_consumer.wire.records.runs import Run
 from legacy_consumer.wire.records.transactions import AbortedTransaction
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "ColumnMessage",
     "Columns",
     "PlainRecords",
+    "Run",
     "decode_records",
     "lay_out",
     "warm_up",

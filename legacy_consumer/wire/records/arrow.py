@@ -47,12 +47,17 @@ TYPES: dict[str, pa.DataType] = {
 
 def record_batch(columns: Columns, wanted: Collection[str]) -> pa.RecordBatch:
     """The wanted columns, in the order of TYPES. Raises: ValueError for one that is not there."""
+    names = wanted_names(wanted)
+    return pa.RecordBatch.from_arrays([_MAKERS[name](columns) for name in names], schema=_schema(names))
+
+
+def wanted_names(wanted: Collection[str]) -> tuple[str, ...]:
+    """In the order of TYPES. Raises: ValueError for a column that is not there."""
     unknown = [name for name in wanted if name not in TYPES]
     if unknown:
         msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join(TYPES)}"
         raise ValueError(msg)
-    names = tuple(name for name in TYPES if name in wanted)
-    return pa.RecordBatch.from_arrays([_MAKERS[name](columns) for name in names], schema=_schema(names))
+    return tuple(name for name in TYPES if name in wanted)
 
 
 @cache

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legacy_consumer.wire.records.cutting import PackedFields, cut
-from legacy_consumer.wire.records.messages import ColumnMessage, messages_of
+from legacy_consumer.wire.records.messages import ColumnFields, ColumnMessage, messages_of
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -147,6 +147,10 @@ class Columns:
             self.has_more,
             self.incomplete_size,
         )
+
+    def fields(self, start: int, stop: int) -> ColumnFields:
+        """What messages of these records share."""
+        return ColumnFields(self.without_copied_values(), start, stop)
 
     def cut_values(self, start: int, stop: int) -> tuple[bytes | None, ...]:
         """The values of these records as bytes objects, all at once."""

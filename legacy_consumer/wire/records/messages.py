@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from legacy_consumer.comparable_message import ComparableMessage
 from legacy_consumer.errors import CorruptRecordsError
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from legacy_consumer.wire.records.columns import Columns
 
 
-class ColumnMessage(ComparableMessage, tuple["_Fields", "bytes | None", int]):
+class ColumnMessage(ComparableMessage, tuple["Fields", "bytes | None", int]):
     """One record, with the accessors of legacy_consumer.fetcher.Message.
 
     The rows that it belongs to, its value, and its number among them: a tuple is the cheapest object to make many of.
@@ -58,8 +58,47 @@ class ColumnMessage(ComparableMessage, tuple["_Fields", "bytes | None", int]):
         return self[0].headers_of(self[2])
 
 
-class _Fields:
-    """The fields of some rows of some columns as Python objects, each made for all of the rows at its first use."""
+class Fields(Protocol):
+    """The fields of some rows as Python objects."""
+
+    topic: str
+    partition: int
+
+    @property
+    def offsets(self) -> list[int]:
+        """Of all rows."""
+        ...
+
+    @property
+    def keys(self) -> Sequence[bytes | None]:
+        """Of all rows."""
+        ...
+
+    @property
+    def timestamps(self) -> list[tuple[int, int]]:
+        """Of all rows: (type, ms since 1970)."""
+        ...
+
+    def headers_of(self, row: int) -> HeaderList | None:
+        """Of one row, None if it has none. Raises: CorruptRecordsError."""
+        ...
+
+
+class MessageColumns(Protocol):
+    """Columns whose rows can be had as messages."""
+
+    def __len__(self) -> int: ...
+    def fields(self, start: int, stop: int) -> Fields:
+        """What messages of these rows share; kept with each of them."""
+        ...
+
+    def cut_values(self, start: int, stop: int) -> Sequence[bytes | None]:
+        """The values of these rows, all at once."""
+        ...
+
+
+class ColumnFields:
+    """Implements Fields: each made for all of the rows at its first use."""
 
     def __init__(self, columns: Columns, start: int, stop: int) -> None:
         self.topic, self.partition = columns.topic_partition
@@ -68,16 +107,19 @@ class _Fields:
 
     @cached_property
     def offsets(self) -> list[int]:
+        """See Fields."""
         offsets: list[int] = self._columns.offsets[self._rows].tolist()
         return offsets
 
     @cached_property
     def keys(self) -> tuple[bytes | None, ...]:
+        """See Fields."""
         columns, rows = self._columns, self._rows
         return cut(columns.data, columns.keys.slice(rows.start, rows.stop))
 
     @cached_property
     def timestamps(self) -> list[tuple[int, int]]:
+        """See Fields."""
         columns, rows = self._columns, self._rows
         return list(zip(columns.timestamp_types[rows].tolist(), columns.timestamps[rows].tolist(), strict=True))
 
@@ -102,17 +144,16 @@ _AT_ONCE = 1024
 class Rows:
     """Some columns as messages: what their portions share."""
 
-    __slots__ = ("_columns", "_kept")
+    __slots__ = ("_columns",)
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: MessageColumns) -> None:
         self._columns = columns
-        self._kept = columns.without_copied_values()
 
     def portions(self, start: int, stop: int) -> Iterator[RowPortion]:
         """The messages of these rows."""
         for at in range(start, stop, _AT_ONCE):
             end = min(at + _AT_ONCE, stop)
-            yield RowPortion(self._columns, _Fields(self._kept, at, end), at, end)
+            yield RowPortion(self._columns, self._columns.fields(at, end), at, end)
 
 
 class RowPortion:
@@ -120,7 +161,7 @@ class RowPortion:
 
     __slots__ = ("_columns", "_start", "_stop", "_values", "numbers", "token")
 
-    def __init__(self, columns: Columns, fields: _Fields, start: int, stop: int) -> None:
+    def __init__(self, columns: MessageColumns, fields: Fields, start: int, stop: int) -> None:
         self._columns = columns
         self._start = start
         self._stop = stop
@@ -135,7 +176,7 @@ class RowPortion:
         return map(ColumnMessage, zip(gate, self._values, self.numbers, strict=False))  # type: ignore[arg-type]
 
 
-def messages_of(columns: Columns) -> list[ColumnMessage]:
+def messages_of(columns: MessageColumns) -> list[ColumnMessage]:
     """One message a record, in order."""
     portions = Rows(columns).portions(0, len(columns))
     return list(chain.from_iterable(map(all_of, portions)))  # type: ignore[arg-type]

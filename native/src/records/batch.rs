@@ -42,7 +42,7 @@ pub fn push_records(data: &[u8], frame: &Frame, columns: &mut Columns, most: usi
     Ok(Pushed::Yes)
 }
 
-#[inline]
+#[inline(always)]
 fn next_record<'a>(data: &mut &'a [u8], frame: &Frame) -> Result<Record<'a>, &'static str> {
     const BAD_LENGTH: &str = "a record that does not end inside its batch";
     const BAD_TIME: &str = "a timestamp of more than 64 bits";
@@ -62,7 +62,7 @@ fn next_record<'a>(data: &mut &'a [u8], frame: &Frame) -> Result<Record<'a>, &'s
     let value = nullable(&mut record).ok_or(BAD_VALUE)?;
     let headers = record;
     let count = varint(&mut record).ok_or(BAD_HEADERS)?;
-    if !are_headers(record, count) {
+    if (count != 0 || !record.is_empty()) && !are_headers(record, count) {
         return Err(BAD_HEADERS);
     }
     Ok(Record {

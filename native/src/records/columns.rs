@@ -41,23 +41,35 @@ impl Binary {
         self.offsets.len() - 1
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, field: Option<&[u8]>) -> Result<(), Fault> {
+        let Some(bytes) = field else {
+            self.push_null();
+            return Ok(());
+        };
         let row = self.len();
-        let bytes = field.unwrap_or_default();
         self.data.try_reserve(bytes.len())?;
         let end = i32::try_from(self.data.len() + bytes.len()).map_err(|_| Fault::TooLarge(i32::MAX as usize))?;
         self.data.extend_from_slice(bytes);
-        self.offsets.try_reserve(1)?;
-        self.offsets.push(end);
-        let bit = u8::from(field.is_some()) << (row % 8);
-        if row.is_multiple_of(8) {
-            self.validity.try_reserve(1)?;
-            self.validity.push(bit);
-        } else if let Some(last) = self.validity.last_mut() {
-            *last |= bit;
-        }
+        self.end_row(row, end, true);
         Ok(())
+    }
+
+    #[inline]
+    fn push_null(&mut self) {
+        let row = self.len();
+        self.end_row(row, self.offsets[row], false);
+    }
+
+    /// There is room for the row: see `Columns::expect`.
+    #[inline]
+    fn end_row(&mut self, row: usize, end: i32, is_valid: bool) {
+        self.offsets.push(end);
+        let bit = u8::from(is_valid) << (row % 8);
+        match self.validity.last_mut() {
+            Some(last) if !row.is_multiple_of(8) => *last |= bit,
+            _ => self.validity.push(bit),
+        }
     }
 
     fn truncate(&mut self, rows: usize) {
@@ -171,8 +183,8 @@ impl Columns {
         Ok(self.values.data.try_reserve(bytes)?)
     }
 
-    /// Append a record, unless it lies before the position, and move the position behind it.
-    #[inline]
+    /// Append a record, unless it lies before the position, and move the position behind it. It was expected.
+    #[inline(always)]
     pub(super) fn push(&mut self, record: &Record, most: usize) -> Result<Pushed, Fault> {
         if record.offset < self.next_offset {
             return Ok(Pushed::Yes);

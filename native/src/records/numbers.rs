@@ -41,8 +41,12 @@ pub fn varint(data: &mut &[u8]) -> Option<i64> {
 /// The same of 64 bits in at most 10 bytes.
 #[inline]
 pub fn varlong(data: &mut &[u8]) -> Option<i64> {
-    let mut bits = 0u64;
-    for shift in (0..70).step_by(7) {
+    let first = byte(data)?;
+    if first < 0x80 {
+        return Some(unzigzag(u64::from(first)));
+    }
+    let mut bits = u64::from(first & 0x7F);
+    for shift in [7, 14, 21, 28, 35, 42, 49, 56, 63] {
         let next = byte(data)?;
         if shift == 63 && next > 1 {
             return None;
@@ -72,6 +76,7 @@ pub fn nullable<'a>(data: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     }
 }
 
+#[inline]
 #[allow(clippy::cast_possible_wrap)]
 fn unzigzag(bits: u64) -> i64 {
     (bits >> 1) as i64 ^ -((bits & 1) as i64)

@@ -177,6 +177,7 @@ impl Walk<'_> {
         let most = self.request.max_records;
         let codec = message.attributes() & CODEC_MASK;
         if codec == 0 {
+            self.columns.expect(1, 0)?;
             return message.push(&mut self.columns, most).map_err(|fault| with_place(fault, at));
         }
         let (_, value) = message.fields().map_err(|reason| Fault::at(reason, at))?;

@@ -4,6 +4,8 @@ import base64
 import hashlib
 import hmac
 import json
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +14,7 @@ from legacy_consumer import fetchers
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, missing_modules
+from legacy_consumer.wire import native_module
 from legacy_consumer.wire.leaders import match_leaders
 from legacy_consumer.wire.protocol.fetch import FetchPartition, FetchSession
 from legacy_consumer.wire.scram import ScramClient
@@ -196,6 +199,33 @@ def test_without_the_extra_librdkafka_fetches_and_says_what_to_install():
 )
 def test_the_columnar_fetcher_fetches_what_it_covers(properties):
     assert choose_fetcher(config(**properties), FAST).fetcher == "columnar"
+
+
+class NativeModule(SimpleNamespace):
+    """Stands for what is installed."""
+
+
+def test_the_native_decoder_is_that_of_this_package(monkeypatch):
+    crate = (Path(__file__).parents[3] / "native" / "Cargo.toml").read_text()
+    monkeypatch.setitem(sys.modules, "legacy_consumer_native", NativeModule(__version__=native_module.VERSION))
+    assert f'\nversion = "{native_module.VERSION}"\n' in crate
+    choice = choose_fetcher(config(fetcher="native"))
+    assert str(choice) == "columnar, because fetcher=native is configured"
+    assert FetchSettings.of(config(fetcher="native")).native
+    assert not FetchSettings.of(config(fetcher="columnar")).native
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [
+        (None, r"legacy-consumer-native 0.1.0 cannot be imported \(.*\): install it, or run make native in a clone"),
+        (NativeModule(__version__="9.9"), "legacy-consumer-native 0.1.0 is needed, not 9.9: install it"),
+    ],
+)
+def test_without_the_native_decoder_of_this_package_it_is_said_what_to_install(installed, said, monkeypatch):
+    monkeypatch.setitem(sys.modules, "legacy_consumer_native", installed)
+    with pytest.raises(ConfigError, match=f"^fetcher=native: cannot be had: {said}.*; set fetcher=auto or librdkafka$"):
+        choose_fetcher(config(fetcher="native"))
 
 
 @pytest.mark.parametrize(
