@@ -98,6 +98,11 @@ def _native_obstacle() -> str | None:
     return native_obstacle()
 
 
+def speaks_for_itself(config: ConsumerConfig) -> bool:
+    """Whether connections of our own can be opened to these brokers, whichever fetcher is configured."""
+    return not missing_modules() and _security_obstacle(config) is None and _loading_trouble() is None
+
+
 def _obstacle(config: ClusterConfig, missing: tuple[str, ...]) -> str | None:
     """Why librdkafka has to fetch."""
     if missing:

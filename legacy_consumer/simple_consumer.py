@@ -30,6 +30,7 @@ from legacy_consumer.arguments import (
     checked_number,
     checked_seconds,
 )
+from legacy_consumer.bootstrap import open_broker_store, parse_servers
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.errors import (
@@ -79,7 +80,7 @@ class PartitionInfo:
     leader: Broker | None
     """The broker that answers fetches; None while there is none, or it is not registered."""
     leader_epoch: int
-    """How often the leader changed; -1 before the first."""
+    """How often the leader changed; -1 before the first, and where brokers were asked instead of ZooKeeper."""
     replicas: tuple[int, ...]
     in_sync_replicas: tuple[int, ...]
     followers: tuple[Broker, ...] = ()
@@ -95,6 +96,8 @@ class SimpleConsumer:
     ...     while messages := consumer.fetch(orders, offset):
     ...         offset = messages[-1].offset() + 1
 
+    Without ZooKeeper it finds everything by the brokers: SimpleConsumer(bootstrap_servers="broker1:9092,broker2:9092").
+
     Give it a configuration, or the properties themselves. Of a ConsumerConfig it uses what says how to reach the
     cluster and how to fetch (fetch.message.max.bytes and the like); its group is nowhere written.
 
@@ -102,13 +105,14 @@ class SimpleConsumer:
     one of this consumer.
 
     Raises: ConfigError before any I/O; with the first question ConnectTimeoutError, MissingChrootError,
-    AuthenticationError.
+    AuthenticationError, or with bootstrap_servers BrokersUnavailableError and BrokerRefusedError.
     """
 
     def __init__(
         self,
         config: ClusterConfig | None = None,
         *,
+        bootstrap_servers: str | None = None,
         store: ZkStore | None = None,
         fetcher: Fetcher | str | None = None,
         log_offsets: LogOffsets | None = None,
@@ -122,10 +126,19 @@ class SimpleConsumer:
             msg = "give either a configuration or properties"
             raise TypeError(msg)
         self._process = OwningProcess()
+        if bootstrap_servers is not None:
+            servers = parse_servers(bootstrap_servers)
+            if config is not None or "zookeeper_connect" in properties:
+                msg = "give either bootstrap_servers or what names a ZooKeeper"
+                raise TypeError(msg)
+            # what the fetchers of one cluster in this process share goes by this name; nobody connects to it
+            properties["zookeeper_connect"] = bootstrap_servers
         if config is None:
             config = ConsumerConfig.load(None, None, **{"group_id": _CLIENT, **properties})
         settings = _with_fetch_settings(config)
         self._backoff_s = settings.refresh_leader_backoff_ms / 1000
+        if store is None and bootstrap_servers is not None:
+            store = open_broker_store(settings, servers)
         self._store = store or KazooStore(settings.zk_settings())
         # librdkafka asks for one offset only, so its questions go the other way where that is open
         self._log_offsets = log_offsets or open_log_offsets(replace(settings, fetcher="auto"), self._store)

@@ -15,6 +15,7 @@ import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+from legacy_consumer.cluster_metadata import ClusterMetadata, PartitionMetadata
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError, KafkaError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka.client import Client, Settings, open_handle
@@ -97,6 +98,25 @@ class QueryHandle(Client):
             except KafkaException as error:
                 found[tp] = error.args[0]
         return found
+
+    def metadata(self, timeout_s: float) -> ClusterMetadata:
+        """Of the whole cluster: that question creates no topic, with no broker.
+
+        Raises: BrokersUnavailableError, BrokerRefusedError.
+        """
+        try:
+            told = self._admin.list_topics(timeout=timeout_s)
+        except KafkaException as error:
+            raise self._unavailable(error.args[0].str(), timeout_s) from error
+        partitions = {
+            TopicPartition(topic, number): PartitionMetadata(known.leader, tuple(known.replicas), tuple(known.isrs))
+            for topic, of in told.topics.items()
+            for number, known in of.partitions.items()
+        }
+        brokers = {broker.id: (str(broker.host), int(broker.port)) for broker in told.brokers.values()}
+        return ClusterMetadata(
+            brokers, partitions, {topic: of.error.str() for topic, of in told.topics.items() if of.error is not None}
+        )
 
     def try_access(self, timeout_s: float) -> None:
         """Wait until a broker lets us in, all refuse us, or time is over. Raises: BrokerRefusedError."""

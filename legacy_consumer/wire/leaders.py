@@ -178,9 +178,10 @@ class LeaderReader:
             return Leaders(missing=dict.fromkeys(partitions, "ZooKeeper cannot be asked about it for now"))
         body = encode_metadata(version, sorted(topics))
         metadata = decode_metadata(version, connection.ask(Api.METADATA, body, self._timeout_s))
+        leaders = metadata.leaders
         addresses: dict[TopicPartition, BrokerAddress] = {}
         for tp in partitions:
-            leader = metadata.leaders.get(tp, -1)
+            leader = leaders.get(tp, -1)
             if leader in metadata.brokers:
                 host, port = metadata.brokers[leader]
                 if not self._hosts.has(host, port):

@@ -10,7 +10,7 @@ from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import BrokerRefusedError, FetchError, NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka import Record, produce_all
-from tests.support.broker_cluster import FORMAT_VERSIONS, USER, on_every_broker, tp
+from tests.support.broker_cluster import FORMAT_VERSIONS, PASSWORD, USER, on_every_broker, tp
 from tests.support.waiting import eventually
 from zk_layout.errors import LegacyConsumerError
 
@@ -231,7 +231,11 @@ def test_a_leader_that_changes_is_followed():
         kafka.create_topic("t", replication_factor=2)
         partition = TopicPartition("t", 0)
         produce(kafka, range(100))
-        with SimpleConsumer(zookeeper_connect=kafka.zookeeper_connect) as consumer:
+        with (
+            SimpleConsumer(zookeeper_connect=kafka.zookeeper_connect) as consumer,
+            SimpleConsumer(bootstrap_servers=kafka.bootstrap_servers) as without_zookeeper,
+        ):
+            assert fetch_all(without_zookeeper, partition, 0, 60) == list(range(60))
             info = consumer.partitions("t")[partition]
             assert {broker.broker_id for broker in consumer.brokers()} == {0, 1}
             old = info.leader.broker_id
@@ -242,6 +246,8 @@ def test_a_leader_that_changes_is_followed():
             eventually(lambda: consumer.partitions("t")[partition].leader.broker_id == other, 30)
             produce(kafka, range(100, 150))
             assert fetch_all(consumer, partition, 60, 90) == list(range(60, 150))
+            assert fetch_all(without_zookeeper, partition, 60, 90) == list(range(60, 150))
+            assert [broker.broker_id for broker in without_zookeeper.brokers()] == [other]
             assert consumer.offsets_before(partition, LATEST) == [150]
             assert fetch_all(consumer, partition, 5, 1) == [5]
             # nobody is left
@@ -262,3 +268,85 @@ def eventually_raises(consumer, partition, offset):
 def produce(kafka, numbers):
     settings = {"bootstrap.servers": kafka.bootstrap_servers}
     produce_all("t", ((None, b"%d" % n, 0) for n in numbers), settings)
+
+
+# Without ZooKeeper
+
+
+def by_brokers(cluster, fetcher, listener="PLAINTEXT", **properties):
+    port = cluster.kafka.brokers[0].ports[listener]
+    return SimpleConsumer(
+        bootstrap_servers=f"127.0.0.1:{port}", fetcher=fetcher, security_protocol=listener, **properties
+    )
+
+
+@on_some_brokers
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_brokers_alone_are_enough_and_no_topic_is_created(cluster, log, fetcher):
+    topics = cluster.topics()
+    with by_brokers(cluster, fetcher) as consumer:
+        assert fetch_all(consumer, log, 0, 300, at_once=70) == list(range(300))
+        assert fetch_all(consumer, log, 123, 10) == list(range(123, 133))
+        assert consumer.offsets_before(log, EARLIEST) == [0]
+        assert consumer.offsets_before(log, LATEST, 3)[0] == 300
+        [broker] = consumer.brokers()
+        [info] = consumer.partitions(log.topic).values()
+        assert (info.leader, info.replicas, info.in_sync_replicas, info.followers) == (broker, (0,), (0,), ())
+        with pytest.raises(NoSuchTopicError):
+            consumer.fetch(TopicPartition("no-such-topic", 0), 0)
+        with pytest.raises(NoSuchPartitionError):
+            consumer.fetch(TopicPartition(log.topic, 1), 0)
+        with pytest.raises(OffsetOutOfRangeError):
+            consumer.fetch(log, -1)
+        made = cluster.new_topic()
+        cluster.produce(made, [Record(None, b"0", 0)])
+        eventually(lambda: fetch_all(consumer, tp(made), 0, 1) == [0])
+    # a consumer of librdkafka has the brokers create this one
+    assert {*cluster.topics()} - {"__consumer_offsets"} == {*topics, made} - {"__consumer_offsets"}
+
+
+@pytest.mark.parametrize("broker_version", ["1.1.1"])
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_security_settings_hold_without_zookeeper(cluster, log, fetcher):
+    tls = {"ssl_ca_location": str(cluster.ca)}
+    sasl = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_plain_without_tls": "true"}
+    for listener, properties in (("SSL", tls), ("SASL_PLAINTEXT", {**sasl, "sasl_password": PASSWORD})):
+        with by_brokers(cluster, fetcher, listener, **properties) as consumer:
+            assert fetch_all(consumer, log, 290, 10) == list(range(290, 300))
+            [broker] = consumer.brokers()
+            assert broker.endpoint(listener).port == cluster.kafka.brokers[0].ports[listener]
+    with (
+        by_brokers(cluster, fetcher, "SASL_PLAINTEXT", **sasl, sasl_password="wrong") as consumer,
+        pytest.raises(BrokerRefusedError, match=r"check security\.protocol"),
+    ):
+        consumer.fetch(log, 0, timeout=20)
+    with by_brokers(cluster, fetcher, "SSL") as consumer, pytest.raises(BrokerRefusedError, match="certificate"):
+        consumer.brokers()
+    with by_brokers(cluster, fetcher, broker_hosts="elsewhere.example.com") as consumer:
+        assert consumer.partitions(log.topic), "the user named this broker"
+        with pytest.raises(LegacyConsumerError, match="PLAINTEXT"):
+            consumer.fetch(log, 0, timeout=0.1)
+
+
+@pytest.mark.parametrize("broker_version", ["2.8.2"])
+def test_librdkafka_alone_asks_brokers_where_the_extra_fast_is_missing(cluster, log, monkeypatch):
+    monkeypatch.setattr("legacy_consumer.fetchers.missing_modules", lambda: ("numba",))
+    with by_brokers(cluster, "auto") as consumer:
+        assert fetch_all(consumer, log, 290, 10) == list(range(290, 300))
+        assert consumer.offsets_before(log, LATEST, 5) == [300], "librdkafka asks for one"
+        with pytest.raises(NoSuchTopicError):
+            consumer.fetch(TopicPartition("no-such-topic", 0), 0)
+    with (
+        by_brokers(
+            cluster,
+            "auto",
+            "SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_username=USER,
+            sasl_password="wrong",
+            sasl_plain_without_tls="true",
+        ) as consumer,
+        pytest.raises(BrokerRefusedError),
+    ):
+        consumer.brokers()
+    assert "no-such-topic" not in cluster.topics()

@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, and who leads the partitions of some topics; for when ZooKeeper cannot be asked.
+"""Metadata (3): brokers, and who leads the partitions of some topics; for when ZooKeeper is not asked.
 
     request   [topic string] | v4: create missing topics bool
     response  v3: throttle ms int32 | brokers [id int32, host string, port int32 | v1: rack string]
@@ -7,34 +7,28 @@
                  | [error int16, partition int32, leader int32, replicas [int32], in sync [int32]]]
 
 Before version 4 (0.11) a broker may create a topic that it is asked for and does not have: ask there only for topics
-that are known to exist. The addresses are those of the listener that the request came in by.
+that are known to exist, or for all: a null array, an empty one in version 0. The addresses are those of the listener
+that the request came in by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection
 
+from legacy_consumer.cluster_metadata import ClusterMetadata, PartitionMetadata
 from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.primitives import Reader, Writer
 from zk_layout.model import TopicPartition
 
 FIRST_THAT_CREATES_NO_TOPIC = 4
+_UNKNOWN_TOPIC = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
-    """brokers: {id: (host, port)}; leaders: only of partitions that have one."""
-
-    brokers: Mapping[int, tuple[str, int]]
-    leaders: Mapping[TopicPartition, int]
-
-
-def encode_metadata(version: int, topics: Collection[str]) -> bytes:
-    """Ask for these topics; they must not be none, which would mean all before version 1."""
+def encode_metadata(version: int, topics: Collection[str] | None) -> bytes:
+    """Ask for these topics, None for all; an empty collection would mean all before version 1."""
     writer = Writer()
-    writer.int32(len(topics))
-    for topic in topics:
+    writer.int32(len(topics) if topics is not None else 0 if version == 0 else -1)
+    for topic in topics or ():
         writer.string(topic)
     if version >= FIRST_THAT_CREATES_NO_TOPIC:
         writer.boolean(False)
@@ -58,18 +52,20 @@ def decode_metadata(version: int, frame: memoryview | bytes) -> ClusterMetadata:
         reader.nullable_string()
     if version >= 1:
         reader.int32()
-    leaders: dict[TopicPartition, int] = {}
+    partitions: dict[TopicPartition, PartitionMetadata] = {}
+    refused: dict[str, str] = {}
     for _ in range(reader.count(8)):
-        reader.int16()
-        topic = reader.string()
+        code, topic = reader.int16(), reader.string()
+        if code not in (error_codes.NONE, _UNKNOWN_TOPIC):
+            refused[topic] = error_codes.error_name(code)
         if version >= 1:
             reader.boolean()
         for _ in range(reader.count(18)):
             error, number, leader = reader.int16(), reader.int32(), reader.int32()
-            for _ in range(2):
-                for _ in range(reader.count(4)):
-                    reader.int32()
+            replicas, in_sync = (tuple(reader.int32() for _ in range(reader.count(4))) for _ in range(2))
             # a replica that is missing is no hindrance
-            if error in (error_codes.NONE, 9) and leader >= 0:
-                leaders[TopicPartition(topic, number)] = leader
-    return ClusterMetadata(brokers, leaders)
+            has_leader = error in (error_codes.NONE, 9)
+            partitions[TopicPartition(topic, number)] = PartitionMetadata(
+                leader if has_leader else -1, replicas, in_sync
+            )
+    return ClusterMetadata(brokers, partitions, refused)
