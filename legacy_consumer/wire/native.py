@@ -142,7 +142,7 @@ class NativeDecoder:
         """Nothing is decoded before it is wanted."""
 
     def decode(self, records: RecordSet, position: int) -> NativeColumns:
-        """Raises: CorruptRecordsError; FetchError that names the setting to raise if only a limit is in the way."""
+        """Raises: CorruptRecordsError; FetchError if only a limit, whose setting it names, or memory is in the way."""
         partition = records.partition
         try:
             rows = legacy_consumer_native.decode(
@@ -157,6 +157,8 @@ class NativeDecoder:
             ) from error
         except legacy_consumer_native.DamagedRecordsError as error:
             raise CorruptRecordsError(partition, position, str(error)) from error
+        except MemoryError as error:
+            raise FetchError(partition, f"offset {position}: there is no memory to decode the records") from error
         except Exception as error:
             raise CorruptRecordsError(partition, position, f"they cannot be decoded: {error!r}") from error
         return NativeColumns(partition, rows)
