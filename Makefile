@@ -113,6 +113,10 @@ wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64,
 	    --target "$$target" --zig --compatibility manylinux_2_17
 	done
 	build/wheel-tools/bin/maturin sdist --manifest-path native/Cargo.toml --out dist
+	rm -rf build/wheel-check
+	$(PYTHON) -m venv build/wheel-check
+	build/wheel-check/bin/pip install --quiet --disable-pip-version-check --no-index dist/legacy_consumer_native-*_"$$(uname -m)".whl
+	build/wheel-check/bin/python -c 'import legacy_consumer_native as it; it.decode(b"", 0), print(it.__name__, it.__version__, "is installed and decodes")'
 	ls dist/legacy_consumer_native-*
 
 quickstart: .venv/.quickstart ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)

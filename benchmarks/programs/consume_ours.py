@@ -1,4 +1,4 @@
-"""Consume a topic as any user would: consume_ours.py ZOOKEEPER TOPIC MESSAGES arrow|batches|iterate"""
+"""Consume a topic as any user would: consume_ours.py ZOOKEEPER TOPIC MESSAGES arrow|batches|iterate FETCHER"""
 
 from __future__ import annotations
 
@@ -61,10 +61,13 @@ def peak_mb() -> float:
 
 def main() -> None:
     """Print the figures as one line of JSON."""
-    zookeeper, topic, wanted, way = sys.argv[1:]
+    zookeeper, topic, wanted, way, fetcher = sys.argv[1:]
     consume = {"arrow": as_arrow, "batches": by_batches, "iterate": one_by_one}[way]
     with ConsumerConnector(
-        zookeeper_connect=zookeeper, group_id=f"benchmark-{os.getpid()}", auto_offset_reset="smallest"
+        zookeeper_connect=zookeeper,
+        group_id=f"benchmark-{os.getpid()}",
+        auto_offset_reset="smallest",
+        fetcher=fetcher,
     ) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         count, _, began = consume(stream, int(wanted))
