@@ -20,7 +20,7 @@ from typing import Protocol
 from legacy_consumer.cluster_metadata import ClusterMetadata, PartitionMetadata
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.broker_hosts import BrokerHosts
-from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, ConsumerClosedError
 from legacy_consumer.fetchers import speaks_for_itself
 from legacy_consumer.librdkafka import LibrdkafkaMetadataAsker
 from zk_layout.codecs import encode_topic
@@ -31,6 +31,7 @@ from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, Top
 from zk_layout.store import Watcher, Znode
 
 _FRESH_S = 1.0
+_CLOSE_WAIT_S = 2.0
 _SERVER = re.compile(r"(?:([^\s:/,\[\]]+)|\[([0-9A-Fa-f:.]+)\]):([0-9]{1,5})")
 _FIRST_WITH_ENDPOINTS = 2
 
@@ -102,7 +103,10 @@ class BrokerStore(MemoryStore):
     def close(self) -> None:
         """Hang up; twice is harmless."""
         self._is_over = True
-        self._asker.close()
+        self._asker.close()  # ends a question of another thread, which may try another broker before it looks
+        if self._asking.acquire(timeout=_CLOSE_WAIT_S):
+            self._asker.close()
+            self._asking.release()
         super().close()
 
     def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
@@ -138,6 +142,8 @@ class BrokerStore(MemoryStore):
     def _ask(self, topics: Collection[str]) -> ClusterMetadata:
         errors: list[BrokersUnavailableError] = []
         for server in dict.fromkeys([*self._others, *self._servers]):
+            if self._is_over:
+                raise ConsumerClosedError
             try:
                 found = self._asker.ask(server, topics)
             except BrokersUnavailableError as error:

@@ -174,9 +174,7 @@ class ConsumerConnector:
         self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._offsets = self._make_offset_store(group_offsets)
-        self._checks = JoiningChecks(
-            self._config, self.consumer_id, self._store, self._offsets, self._clock, self._check_open
-        )
+        self._checks = self._make_checks()
         self._delivery = self._make_delivery()
         self._follower = self._make_follower()
         self._led: LedMember | None = None
@@ -457,9 +455,10 @@ class ConsumerConnector:
     def unsubscribe(self, timeout: float | None = None) -> None:
         """Drain, commit, release and leave the group as shutdown() does, end the streams, and keep the connector.
 
-        Streams may be created again afterwards, of other topics too: the connector joins anew, in the same session and
-        with the same listener, unless another one is set. Without streams it does nothing. timeout: as of shutdown();
-        what the calling thread has in hand is delivered again likewise.
+        Streams may be created again afterwards, of other topics too: the connector joins anew, in the same session,
+        with the same listener unless another one is set, and under another consumer_id unless consumer.id is
+        configured. Without streams it does nothing. timeout: as of shutdown(); what the calling thread has in hand is
+        delivered again likewise.
 
         Raises: UnsubscribeError if the group was not left in order by then, as while ZooKeeper does not answer: the
         connector is shut down. NotJoinedError while another thread creates the streams; TypeError and ValueError for
@@ -494,6 +493,9 @@ class ConsumerConnector:
         self._past = self.counters
         self._coordinator = self._led = None
         self._streams.by_key = {}
+        # an id that was made up lives once: its registration is not read again
+        self.consumer_id = make_consumer_id(self._config.group_id, self._config.consumer_id, self._clock)
+        self._checks = self._make_checks()
         self._delivery = self._make_delivery()
         self._delivery.listener = listener
         self._follower = self._make_follower()
@@ -687,6 +689,9 @@ class ConsumerConnector:
             # it could not be seen before I joined, while the group was moving
             self._checks.judge(mismatch)
 
+    def _make_checks(self) -> JoiningChecks:
+        return JoiningChecks(self._config, self.consumer_id, self._store, self._offsets, self._clock, self._check_open)
+
     def _make_delivery(self) -> StreamDelivery:
         config = self._config
         return StreamDelivery(
@@ -737,6 +742,7 @@ class ConsumerConnector:
             later=later,
             keeps_folder=self._config.zookeeper_set_acl,
             refusal=None if storage == "zookeeper" else f"it keeps its offsets in {storage}: offsets.storage",
+            topics_by_hand=self._config.topics_by_hand,
         )
 
     def _make_coordinator(self, registration: ConsumerRegistration) -> Coordinator:

@@ -62,8 +62,8 @@ class ResetFollower:
     """Implements rebalance.delivery.Delivery around another one.
 
     post: hands an errand to the coordinator's mailbox; later: the same in so many milliseconds, from its own thread.
-    refusal: why this member cannot follow, if it cannot. keeps_folder: make the folder of requests, so that with
-    zookeeper.set.acl nobody else can.
+    refusal: why this member cannot follow, if it cannot. topics_by_hand: whose offsets it does not take from the group.
+    keeps_folder: make the folder of requests, so that with zookeeper.set.acl nobody else can.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class ResetFollower:
         post: Callable[[Errand], None],
         later: Callable[[Errand, int], None],
         refusal: str | None = None,
+        topics_by_hand: frozenset[str] = frozenset(),
         keeps_folder: bool = False,
     ) -> None:
         self._store = store
@@ -92,6 +93,7 @@ class ResetFollower:
         self._post = post
         self._later = later
         self._refusal = refusal
+        self._topics_by_hand = topics_by_hand
         self._adopted_before = delivery.adopts_foreign_commits
         self._owned: set[TopicPartition] = set()
         self._releasing: set[TopicPartition] = set()
@@ -213,8 +215,8 @@ class ResetFollower:
             request = self._read()
             if request is None:
                 self._go_back()
-            elif self._refusal is not None:
-                self._answer(Answer(request.request_id, AnswerState.REFUSED, frozenset(), self._refusal))
+            elif (refusal := self._refusal_of(request)) is not None:
+                self._answer(Answer(request.request_id, AnswerState.REFUSED, frozenset(), refusal))
             else:
                 self._follow(request)
         except LegacyConsumerError as error:
@@ -223,6 +225,12 @@ class ResetFollower:
                 logger.warning("%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
             else:
                 logger.info("%s: cannot see whether a reset is asked for: %s", self._name, error)
+
+    def _refusal_of(self, request: Request) -> str | None:
+        by_hand = sorted({tp.topic for tp in request.partitions} & self._topics_by_hand)
+        if by_hand and self._refusal is None:
+            return f"it keeps the offsets of {', '.join(by_hand)} by hand: offsets.by.hand"
+        return self._refusal
 
     def _keep_folder(self) -> None:
         if not self._keeps_folder:

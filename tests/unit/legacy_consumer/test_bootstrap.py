@@ -1,16 +1,25 @@
 """A store that answers from the metadata of brokers what fetching reads from ZooKeeper."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
 
-from legacy_consumer import BrokerRefusedError, BrokersUnavailableError, ConfigError, SimpleConsumer, TopicPartition
+from legacy_consumer import (
+    BrokerRefusedError,
+    BrokersUnavailableError,
+    ConfigError,
+    ConsumerClosedError,
+    SimpleConsumer,
+    TopicPartition,
+)
 from legacy_consumer.bootstrap import BrokerStore, parse_servers
 from legacy_consumer.cluster_metadata import ClusterMetadata, PartitionMetadata
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import NoSuchTopicError
 from legacy_consumer.librdkafka import read_brokers
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import NoNodeError
 
@@ -27,17 +36,21 @@ class Cluster:
         self.refused = {}
         self.down = {}
         self.asked = []
-        self.hung_up = 0
+        self.during = {}
+        self.is_hung_up = False
         self.registration_version = registration_version
 
     def ask(self, server, topics):
         self.asked.append((server, set(topics)))
+        self.is_hung_up = False
+        if server in self.during:
+            self.during[server]()
         if server in self.down:
             raise self.down[server]
         return ClusterMetadata(self.brokers, self.partitions, self.refused, self.registration_version)
 
     def close(self):
-        self.hung_up += 1
+        self.is_hung_up = True
 
 
 @pytest.fixture
@@ -166,7 +179,25 @@ def test_a_closed_store_asks_nobody(cluster, clock):
     with pytest.raises(Exception, match="closed"):
         read_brokers(store)
     assert cluster.asked == [(A, set())]
-    assert cluster.hung_up == 2
+    assert cluster.is_hung_up
+
+
+def test_a_store_that_is_closed_while_it_asks_leaves_no_connection_and_asks_no_other_broker(cluster, clock):
+    store = store_of(cluster, A, B)
+    clock.s += 1.1
+    closing = threading.Thread(target=store.close)
+
+    def hang_up():
+        closing.start()
+        eventually(lambda: cluster.is_hung_up)
+
+    cluster.during[A] = hang_up
+    cluster.down[A] = BrokersUnavailableError("hung up")
+    with pytest.raises(ConsumerClosedError):
+        read_brokers(store)
+    closing.join(60)
+    assert [server for server, _ in cluster.asked] == [A, A]
+    assert cluster.is_hung_up
 
 
 def test_a_simple_consumer_works_on_it_as_on_zookeeper(cluster):
@@ -180,7 +211,7 @@ def test_a_simple_consumer_works_on_it_as_on_zookeeper(cluster):
         assert (info.leader.broker_id, [one.broker_id for one in info.followers], info.leader_epoch) == (0, [1], -1)
         with pytest.raises(NoSuchTopicError):
             consumer.fetch(TopicPartition("u", 0), 0)
-    assert cluster.hung_up == 1
+    assert cluster.is_hung_up
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 import pytest
 
 from legacy_consumer import ConfigError, ConsumerConfig, OffsetsNotCommittedError, Phase, TopicPartition
+from legacy_consumer.admin.errors import ResetRequestError
+from legacy_consumer.admin.live_resets import write_live
+from legacy_consumer.admin.offset_plans import make_plan, read_standings
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 
@@ -130,3 +133,23 @@ def test_names_may_have_blanks_around_them():
     config = ConsumerConfig.load(zookeeper_connect="z", group_id="g", offsets_by_hand=" a , b.c ")
     assert config.topics_by_hand == {"a", "b.c"}
     assert ConsumerConfig.load(zookeeper_connect="z", group_id="g").topics_by_hand == set()
+
+
+def test_a_live_reset_that_names_them_is_refused_and_one_of_the_others_is_followed():
+    cluster = MemberCluster({"hand": 2, "group": 2}, offsets_by_hand="hand", consumer_timeout_ms=5000)
+    cluster.produce(20, *HAND, *GROUP)
+    connector, hand, group = join(cluster, Database(dict.fromkeys(HAND, 5)))
+
+    def reset(offsets):
+        plan = make_plan(cluster.admin, "g", read_standings(cluster.admin, "g"), offsets)
+        return write_live(cluster.admin, plan)
+
+    assert len(take(hand, 30)) == len(take(group, 40)) == 2
+    connector.commit_offsets()
+    with pytest.raises(ResetRequestError, match=r"it keeps the offsets of hand by hand: offsets\.by\.hand"):
+        reset({HAND[0]: 0, GROUP[0]: 0})
+    assert connector.position(HAND[0]) == 20
+    reset({GROUP[0]: 15})
+    assert take(group, 5) == {GROUP[0]: [15, 16, 17, 18, 19]}
+    assert connector.position(HAND[0]) == 20
+    cluster.close()

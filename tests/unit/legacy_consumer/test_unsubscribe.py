@@ -6,6 +6,7 @@ import logging
 import threading
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from legacy_consumer import (
     CallInProgressError,
@@ -17,6 +18,7 @@ from legacy_consumer import (
     UnsubscribeError,
     Whitelist,
 )
+from legacy_consumer.metrics import MemberCollector
 from tests.support.at_line import AtLine, interrupt
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
@@ -93,15 +95,18 @@ def test_without_streams_and_twice_it_does_nothing(cluster):
 
 
 @pytest.mark.parametrize("topic", ["t", "u"])
-def test_other_members_see_a_leave_and_the_new_subscription_under_the_same_id(cluster, topic):
+@pytest.mark.parametrize("properties", [{}, {"consumer_id": "fixed"}], ids=["made-up", "configured"])
+def test_other_members_see_a_leave_and_the_new_subscription(cluster, topic, properties):
     """Also where both happen before the others look: a registration is read once while its id lives."""
-    first = cluster.connector()
+    first = cluster.connector(**properties)
+    before = first.consumer_id
     first.create_message_streams({"t": 1, "u": 1})
     second = cluster.connector()
     second.create_message_streams({"t": 1, "u": 1})
     assert first.wait_until(lambda status: len(status.owned) == 2, 60)
     first.unsubscribe()
     first.create_message_streams({topic: 1})
+    assert (first.consumer_id == before) == bool(properties)
     assert first.wait_until(lambda status: len(status.owned) == 1, 60)
     assert second.wait_until(lambda status: len(status.owned) == 3, 60)
     assert {tp.topic for tp in first.status.owned} == {topic}
@@ -256,3 +261,20 @@ def test_a_signal_handler_that_interrupts_a_call_of_the_connector_may_not_wait_f
         next(stream)
     assert refused == [1]
     assert len(connector.status.owned) == 2
+
+
+def test_metrics_are_those_of_no_member_until_it_joins_again(cluster):
+    connector, stream = cluster.join()
+    take(stream, 20)
+    registry = CollectorRegistry()
+    registry.register(MemberCollector([connector]))
+
+    def owned():
+        samples = [sample for family in registry.collect() for sample in family.samples]
+        return [sample.value for sample in samples if sample.name.endswith("owned_partitions")]
+
+    assert owned() == [2]
+    connector.unsubscribe()
+    assert owned() == [], "as before it joined"
+    connector.create_message_streams({"u": 1})
+    assert owned() == [2]
