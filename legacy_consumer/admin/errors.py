@@ -8,6 +8,7 @@ LegacyConsumerError (zk_layout.errors)
     UnknownLogEndsError             retriable; no broker answers for some partitions
     UnreadableOffsetsError          offset znodes that nobody can read
     OffsetsChangedError             retriable; somebody committed between the plan and the write: nothing was written
+    TopicMadeAnewError              retriable; a topic was deleted or created between the plan and the write
     OffsetsHalfWrittenError         a plan too large for one request was stopped in the middle
     ResetRequestError               running members did not follow, so nothing was written
     BackupError                     no backup could be written, so nothing was changed
@@ -125,6 +126,27 @@ class OffsetsChangedError(ChangeError):
         return (
             f"nothing was written: somebody else wrote the offset of {self.partition} of group {self.group!r} since "
             "the plan was made; stop who commits, and run the command again for a new plan"
+        )
+
+
+class TopicMadeAnewError(ChangeError):
+    """The topic is not the one that the plan saw. was_written: its offsets were written, and are removed again."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, topic: str, was_written: bool = False) -> None:
+        super().__init__(group, topic, was_written)
+        self.group = group
+        self.topic = topic
+        self.was_written = was_written
+
+    def __str__(self) -> str:
+        done = (
+            "its offsets are removed again, those of other topics stand" if self.was_written else "nothing was written"
+        )
+        return (
+            f"{done}: topic {self.topic!r} was deleted or created since the plan of group {self.group!r} was made, and "
+            "the plan's offsets are not those of the topic as it is; run the command again for a new plan"
         )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from legacy_consumer.admin.errors import UnreadableOffsetsError
 from legacy_consumer.admin.group_acls import GroupAcls
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
-from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
+from legacy_consumer.admin.topic_fence import TopicCreations
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.offsets.judgement import written_elsewhere
 from zk_layout.model import TopicPartition
@@ -68,12 +69,14 @@ class OffsetPlan:
     """What is to be written for one group; all of it, or nothing.
 
     members: who was registered when the plan was made. acls: who may write the group, if it is made by this.
+    creations: of the topics for which the offsets are meant; see topic_fence.
     """
 
     group: str
     changes: tuple[OffsetChange, ...]
     members: tuple[RegisteredMember, ...] = ()
     acls: GroupAcls | None = None
+    creations: TopicCreations = field(default_factory=dict)
 
     @property
     def to_write(self) -> tuple[OffsetChange, ...]:
@@ -95,8 +98,11 @@ class OffsetPlan:
         return {c.partition: c.before.unreadable for c in self.changes if c.before.unreadable is not None}
 
 
-def read_standings(store: ZkStore, group: str) -> dict[TopicPartition, Standing]:
-    """Every partition that the group has an offset or an owner of, or subscribes to. Raises: NoSuchGroupError."""
+def read_standings(store: ZkStore, group: str, topics: TopicsOnce | None = None) -> dict[TopicPartition, Standing]:
+    """Every partition that the group has an offset or an owner of, or subscribes to. Raises: NoSuchGroupError.
+
+    topics: what a plan knows of them; each is read once, before the brokers are asked about it.
+    """
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
     return {
@@ -108,22 +114,24 @@ def read_standings(store: ZkStore, group: str) -> dict[TopicPartition, Standing]
             row.judge().outlived,
             row.unreadable,
         )
-        for row in read_group_partitions(store, [group], include_unclaimed=True)
+        for row in read_group_partitions(store, [group], include_unclaimed=True, cluster=topics)
     }
 
 
 def choose_partitions(
-    store: ZkStore, standings: Mapping[TopicPartition, Standing], topics: Mapping[str, Collection[int] | None]
+    cluster: TopicsOnce, standings: Mapping[TopicPartition, Standing], topics: Mapping[str, Collection[int] | None]
 ) -> dict[TopicPartition, Standing]:
-    """Those of these topics ({topic: partitions, None = all}); all that the group has without any.
+    """Those of these topics ({topic: partitions, None = all}); without any all that the group has and that exist.
 
     A topic that the group never had to do with may be named: its partitions are those of the cluster.
     Raises: NoSuchTopicError, NoSuchPartitionError.
     """
     if not topics:
-        existing = set(list_topic_names(store))
-        return {tp: standing for tp, standing in standings.items() if tp.topic in existing}
-    lives = read_topic_lives(store, topics)
+        lives = cluster.lives({tp.topic for tp in standings})
+        return {
+            tp: s for tp, s in standings.items() if tp.topic in lives and tp.partition in lives[tp.topic].partitions
+        }
+    lives = cluster.lives(topics)
     chosen: dict[TopicPartition, Standing] = {}
     for topic, numbers in topics.items():
         if topic not in lives:
@@ -142,10 +150,18 @@ def make_plan(
     standings: Mapping[TopicPartition, Standing],
     after: Mapping[TopicPartition, int | None],
     acls: GroupAcls | None = None,
+    *,
+    topics: TopicsOnce | None = None,
 ) -> OffsetPlan:
-    """The plan that puts the group at `after`. acls: of the folders, where there are none. Raises: ZooKeeperError."""
+    """The plan that puts the group at `after`. acls: of the folders, where there are none. Raises: ZooKeeperError.
+
+    topics: as they were when `after` was decided.
+    """
+    names = {tp.topic for tp, offset in after.items() if offset is not None}
+    origins = (topics or TopicsOnce(store)).origins(names)
+    creations = {topic: origins[topic].czxid if topic in origins else None for topic in names}
     changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))
-    return OffsetPlan(group, changes, tuple(read_members(store, [group])), acls)
+    return OffsetPlan(group, changes, tuple(read_members(store, [group])), acls, creations)
 
 
 def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:

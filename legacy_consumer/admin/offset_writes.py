@@ -1,8 +1,9 @@
 """Carries a plan of offsets out: one multi, which fails as a whole if anybody wrote meanwhile.
 
 Offsets go in as a commit does: each at the version that was seen when the plan was made. So a commit that comes in
-between is noticed, and nothing is written. Only a plan that is larger than a request of ZooKeeper may be (some
-thousand partitions) is cut; then what was written before a failure is said.
+between is noticed, and so is a topic that was made anew (topic_fence), and nothing is written. Only a plan that is
+larger than a request of ZooKeeper may be (some thousand partitions) is cut; then what was written before a failure is
+said.
 
 That the group has no members is checked in the same multi (member_fence). With force they may live; then it is looked
 at just before and just after, and whoever came in between is told.
@@ -14,10 +15,11 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from legacy_consumer.admin.errors import OffsetsChangedError, OffsetsHalfWrittenError
+from legacy_consumer.admin.errors import OffsetsChangedError, OffsetsHalfWrittenError, TopicMadeAnewError
 from legacy_consumer.admin.group_acls import make_group
 from legacy_consumer.admin.member_fence import FENCE_FAILURES, ids_back_op, no_members_ops, read_ids
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan
+from legacy_consumer.admin.topic_fence import check_written, topic_checks
 from legacy_consumer.errors import ActiveGroupError
 from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
@@ -28,7 +30,7 @@ from zk_layout.errors import (
     NoNodeError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import OffsetPath, TopicOffsetsPath
+from zk_layout.paths import OffsetPath, TopicOffsetsPath, TopicPath
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
@@ -57,7 +59,8 @@ def write_plan(
 
     force: also while members live, who will commit over it. also: what is to be done in the same multi, at its end.
     on_progress: told how many partitions are written so far.
-    Raises: ActiveGroupError; OffsetsChangedError if an offset is not what the plan saw, with nothing written;
+    Raises: ActiveGroupError; OffsetsChangedError if an offset, and TopicMadeAnewError if a topic, is not what the plan
+    saw, with nothing written;
     OffsetsHalfWrittenError, only for a plan too large for one request; NotPermittedError, ConnectionLostError.
     """
     before = () if not force else read_ids(store, plan.group) or ()
@@ -72,13 +75,14 @@ def write_plan(
     for changes, ops in chunks:
         try:
             if ops:
-                _carry_out(store, plan.group, ops, force=force)
-        except ActiveGroupError as error:
+                checks = topic_checks(store, plan.group, plan.creations, {change.partition.topic for change in changes})
+                _carry_out(store, plan.group, [*ops, *checks], force=force)
+        except (ActiveGroupError, TopicMadeAnewError) as error:
             if done:
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
             raise
         except MultiFailedError as error:
-            cause = _explained(plan.group, changes, error)
+            cause = _explained(plan, changes, error)
             if done:
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(cause)) from error
             raise cause from error
@@ -89,6 +93,8 @@ def write_plan(
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
             else:
                 raise
+        written = {c.partition: c.after for c in changes if c.changes and c.after is not None}
+        check_written(store, plan.group, plan.creations, written)
         done += [change.partition for change in changes if change.changes]
         on_progress(len(done))
     after = () if not force else read_ids(store, plan.group) or ()
@@ -127,7 +133,8 @@ def _chunks(
     size = reserved
     for change in todo:
         op = _op(group, change)
-        cost = multi_size(op)
+        # with the check of its topic, as if each had one of its own
+        cost = multi_size(op) + multi_size(CheckOp(TopicPath(change.partition.topic).path))
         if ops and size + cost > store.max_multi_bytes:
             yield tuple(changes), tuple(ops)
             changes, ops, size = [], [], reserved
@@ -151,9 +158,12 @@ def _op(group: str, change: OffsetChange) -> Op:
     return CreateOp(path, data) if version is None else SetOp(path, data, version)
 
 
-def _explained(group: str, changes: Sequence[OffsetChange], error: MultiFailedError) -> Exception:
-    if isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)) and error.index < len(changes):
-        return OffsetsChangedError(group, changes[error.index].partition)
+def _explained(plan: OffsetPlan, changes: Sequence[OffsetChange], error: MultiFailedError) -> Exception:
+    if isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)):
+        if error.index < len(changes):
+            return OffsetsChangedError(plan.group, changes[error.index].partition)
+        if (topic := TopicPath.parse(error.path)) is not None:
+            return TopicMadeAnewError(plan.group, topic.topic)
     return error.cause
 
 

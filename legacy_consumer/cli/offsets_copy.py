@@ -6,6 +6,7 @@ import click
 
 from legacy_consumer.admin.group_acls import read_group_acls
 from legacy_consumer.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
@@ -55,9 +56,10 @@ def copy(
         raise click.UsageError("SOURCE and TARGET are the same group.")
     chosen = parse_topics(topics)
     with open_store(load_cluster_config(cluster)) as store:
-        standings = read_standings(store, source)
+        once = TopicsOnce(store)
+        standings = read_standings(store, source, once)
         if chosen:
-            standings = choose_partitions(store, standings, chosen)
+            standings = choose_partitions(once, standings, chosen)
         after = readable_offsets(source, standings)
         if not after:
             raise click.ClickException(f"group {source} has committed nothing that could be copied")
@@ -69,5 +71,5 @@ def copy(
                 "go on from there; the offsets in ZooKeeper are copied"
             )
         acls = read_group_acls(store, [source]).get(source)
-        plan = make_plan(store, target, standings_or_none(store, target), after, acls)
+        plan = make_plan(store, target, standings_or_none(store, target, once), after, acls, topics=once)
         carry_out(store, [plan], safety, output, name=target)

@@ -11,7 +11,7 @@ from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.admin.offset_files import OffsetFile
 from legacy_consumer.admin.offset_plans import OffsetPlan, Standing, make_plan, read_standings
 from legacy_consumer.admin.offset_targets import ToGiven, resolve
-from legacy_consumer.admin.topic_partitions import read_topic_lives
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.group_tables import count
@@ -85,23 +85,24 @@ def import_command(
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         logs = BrokerLogTimes(log_offsets, read_brokers(store))
-        lives = read_topic_lives(store, {tp.topic for offsets in wanted.values() for tp in offsets})
+        once = TopicsOnce(store)
+        lives = once.lives({tp.topic for offsets in wanted.values() for tp in offsets})
         existing = {TopicPartition(topic, number) for topic, life in lives.items() for number in life.partitions}
         plans: list[OffsetPlan] = []
         for name, offsets in wanted.items():
-            standings = standings_or_none(store, name)
+            standings = standings_or_none(store, name, once)
             gone = {tp: o for tp, o in offsets.items() if tp not in existing}
             current = {tp: standings.get(tp, Standing()).offset for tp in offsets.keys() - gone.keys()}
             after = {**gone, **resolve(ToGiven(offsets), current, logs, clamp=clamp, check=not no_check)}
             _say_gone(name, gone)
-            plans.append(make_plan(store, name, standings, after, given.acls.get(name)))
+            plans.append(make_plan(store, name, standings, after, given.acls.get(name), topics=once))
         carry_out(store, plans, safety, output, name=names[0] if len(names) == 1 else "groups")
 
 
-def standings_or_none(store: ZkStore, group: str) -> dict[TopicPartition, Standing]:
+def standings_or_none(store: ZkStore, group: str, topics: TopicsOnce) -> dict[TopicPartition, Standing]:
     """As read_standings; a group that is not there has none."""
     try:
-        return read_standings(store, group)
+        return read_standings(store, group, topics)
     except NoSuchGroupError:
         return {}
 

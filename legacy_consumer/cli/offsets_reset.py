@@ -18,6 +18,7 @@ from legacy_consumer.admin.offset_targets import (
     ToTime,
     resolve,
 )
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
@@ -100,13 +101,15 @@ def reset(
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         logs = BrokerLogTimes(log_offsets, read_brokers(store))
-        standings = read_standings(store, group)
+        once = TopicsOnce(store)
+        standings = read_standings(store, group, once)
         if isinstance(target, ToGiven):
             wanted = {tp: standings.get(tp, Standing()) for tp in target.offsets if is_chosen(tp, chosen)}
+            once.lives({tp.topic for tp in wanted})
         else:
-            wanted = choose_partitions(store, standings, chosen)
+            wanted = choose_partitions(once, standings, chosen)
         after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
-        plan = make_plan(store, group, standings, after)
+        plan = make_plan(store, group, standings, after, topics=once)
         _warn_of_kafka(cluster, store, plan)
         if isinstance(target, ToTime):
             # digits are easily meant otherwise: seconds, a date

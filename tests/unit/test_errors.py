@@ -131,6 +131,7 @@ SAMPLES = [
     changing.UnknownLogEndsError((TP,), "no broker is registered"),
     changing.UnreadableOffsetsError("g", ("/consumers/g/offsets/t/3 holds b'x'",)),
     changing.OffsetsChangedError("g", TP),
+    changing.TopicMadeAnewError("g", "t", True),
     changing.OffsetsHalfWrittenError("g", (TP,), 9, "connection lost"),
     changing.ResetRequestError("g", "g_c1 does not answer"),
     changing.BackupError("f.json", "no space left on device"),

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from legacy_consumer.admin.errors import TopicMadeAnewError
 from legacy_consumer.admin.group_acls import read_group_acls
 from legacy_consumer.admin.migration.backup import write_backup
 from legacy_consumer.admin.migration.picture import ANSWER_WITHIN_S, PartitionLook, Sides, read_kafka
 from legacy_consumer.admin.migration.plan import Action, Direction, MigrationPlan, Move
 from legacy_consumer.admin.migration.record import MigrationRecord, Phase, write_record
+from legacy_consumer.admin.topic_fence import topic_checks
 from legacy_consumer.errors import (
     ActiveGroupError,
     BrokersUnavailableError,
@@ -132,7 +134,9 @@ class unfinished:  # noqa: N801  (used as a with statement's word)
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, (ActiveGroupError, BrokersUnavailableError, ZooKeeperError, _StoppedError)):
+        if isinstance(
+            error, (ActiveGroupError, TopicMadeAnewError, BrokersUnavailableError, ZooKeeperError, _StoppedError)
+        ):
             total = len(self._plan.having(Action.WRITE))
             raise MigrationIncompleteError(
                 self._plan.group, self._plan.direction.target, len(self._outcome.written), total, str(error)
@@ -153,6 +157,7 @@ def _write_chunk(
     consumers = sides.kafka_members()
     if consumers:
         raise _StoppedError(f"consumer {consumers[0]} joined the group on the brokers' side meanwhile: stop it")
+    topic_checks(sides.store, sides.group, plan.look.creations, {move.tp.topic for move in chunk})
     now = read_kafka(sides, [move.tp for move in chunk])
     wanted: dict[TopicPartition, int] = {}
     owned = _owned(sides, plan, chunk)
@@ -168,6 +173,10 @@ def _write_chunk(
         return
     sent = {tp: KafkaOffset(offset, metadata_of(looks[tp].zookeeper.topic)) for tp, offset in wanted.items()}
     reason = sides.kafka.write(sent, ANSWER_WITHIN_S)
+    try:
+        topic_checks(sides.store, sides.group, plan.look.creations, {tp.topic for tp in wanted})
+    except TopicMadeAnewError as error:
+        raise _StoppedError(f"topic {error.topic!r} was deleted or created in the moment of the write") from error
     stands = read_kafka(sides, wanted)
     for tp, offset in wanted.items():
         if stands[tp].offset == offset:

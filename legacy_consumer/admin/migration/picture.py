@@ -9,6 +9,7 @@ from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.migration.record import MigrationRecord, read_record
 from legacy_consumer.admin.offsets_in_kafka import has_coordinators
+from legacy_consumer.admin.topic_fence import TopicCreations
 from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
@@ -76,6 +77,12 @@ class Look:
     kafka_members: tuple[str, ...]
     partitions: tuple[PartitionLook, ...]
     record: MigrationRecord | None
+
+    @property
+    def creations(self) -> TopicCreations:
+        """Of the topics, as they were looked at before anything else."""
+        topics = {one.tp.topic: one.zookeeper.topic for one in self.partitions}
+        return {name: None if topic is None else topic.czxid for name, topic in topics.items()}
 
 
 def look_at(sides: Sides, *, will_write: bool = False) -> Look:

@@ -1,7 +1,7 @@
 """The way back: what Kafka's consumers have committed goes to ZooKeeper, where it is ahead. Nothing in Kafka changes.
 
 Each offset znode is written at the version that the plan saw, all of a request or none of it, so whatever somebody
-else writes meanwhile stands.
+else writes meanwhile stands. A topic that was made anew since stops it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from legacy_consumer.admin.migration.apply import Outcome, begin_step, end_step,
 from legacy_consumer.admin.migration.picture import Sides
 from legacy_consumer.admin.migration.plan import Action, Direction, MigrationPlan
 from legacy_consumer.admin.migration.record import Phase
+from legacy_consumer.admin.topic_fence import check_written, topic_checks
 from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
 
@@ -45,8 +46,11 @@ def roll_back_migration(
         for start in range(0, len(order), _CHUNK):
             _refuse_joined(sides, plan)
             chunk = {tp: commits[tp] for tp in order[start : start + _CHUNK]}
+            topic_checks(sides.store, sides.group, plan.look.creations, {tp.topic for tp in chunk})
             result = offsets.commit(chunk, consumer_id=None, session_id=None, unfenced=True)
-            outcome.written.update((tp, chunk[tp].offset) for tp in result.committed)
+            written = {tp: chunk[tp].offset for tp in result.committed}
+            check_written(sides.store, sides.group, plan.look.creations, written)
+            outcome.written.update(written)
             outcome.passed += sorted(result.foreign)
             result.raise_errors()
             on_progress(len(chunk))

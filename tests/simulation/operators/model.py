@@ -1,9 +1,10 @@
 """What must hold whatever operators do, in which order, and whatever happens meanwhile.
 
-After each command: it moved no offset but to where its plan said; it wrote over no commit that came after its plan; a
-step of a migration moved no group past what it consumed; given again it changes nothing more; what only looks changes
-nothing; `migrate verify` calls sound only what is; the backup puts everything back; and describe, verify, the doctor, a
-member and Spark agree about every partition (tests/support/agreement.py).
+After each command: it moved no offset but to where its plan said; it wrote over no commit that came after its plan; it
+gave a topic that was made anew meanwhile no offset of the earlier one; a step of a migration moved no group past what
+it consumed; given again it changes nothing more; what only looks changes nothing; `migrate verify` calls sound only
+what is; the backup puts everything back; and describe, verify, the doctor, a member and Spark agree about every
+partition (tests/support/agreement.py).
 
 To add a command: a function of the generator and the group in COMMANDS that returns its words, without --execute. What
 it may write is read from its own plan, so nothing else is needed. What only looks goes into LOOKING.
@@ -76,6 +77,7 @@ class Operators:
         self.writes = 0
         self.commits = {}
         self.held = {}
+        self.made_anew = set()
         self.phase = None
         self.arc = [act for act in ARC if rng.random() < 0.8]
 
@@ -184,20 +186,27 @@ class Operators:
         assert world.created == [], "looking creates no topic"
         before, offsets = world.numbers(), self._counting()
         self.phase = self._phase(words[2]) if words[0] == "migrate" else None
-        self.commits, self.held = {}, {}
+        self.commits, self.held, self.made_anew = {}, {}, set()
         there = set(world.members)
         positions = self._positions()
-        fate = self.rng.choice(["", "killed", "somebody works", "somebody works"])
+        fate = self.rng.choice(["", "killed", "made anew", "somebody works", "somebody works"])
         files = set(world.folder.iterdir())
         done = self._run_through(words, fate)
         after = world.numbers()
         for place, number in after.items():
-            allowed = {before[place], *plan.get(place, ()), *(c[0] for p, c in self.commits.items() if p == place)}
+            allowed = {
+                before[place],
+                *((None,) if place[2].topic in self.made_anew else ()),
+                *plan.get(place, ()),
+                *(c[0] for p, c in self.commits.items() if p == place),
+            }
             assert number in allowed, f"{place}: {before[place]} became {number}, {words} names {plan.get(place)}"
             self._check_commits(words, place, number)
+            self._check_made_anew(words, place)
             if words[0] == "migrate":
                 self._check_step(place, before[place], number)
-                if number is not None and positions[place] is not None and place not in self.commits:
+                moved = number is not None and positions[place] is not None and place not in self.commits
+                if moved and place[2].topic not in self.made_anew:
                     assert number >= positions[place], f"{place}: moved back from {positions[place]} to {number}"
             elif place in self.held:
                 assert number == self.held[place], f"{words} wrote {place} under a member"
@@ -207,10 +216,10 @@ class Operators:
             self._command(words)
             return
         # a member that went has left partitions to a rolling migration, which goes on with them
-        if not self.commits and there == set(world.members):
+        if not self.commits and not self.made_anew and there == set(world.members):
             self._again(words, done, after)
         backups = set(world.folder.iterdir()) - files
-        if not self.commits and words[0] != "migrate" and len(backups) == 1 and done.code == 0:
+        if not self.commits and not self.made_anew and words[0] != "migrate" and len(backups) == 1 and done.code == 0:
             self._put_back(backups.pop(), words, offsets, plan)
 
     def _check_commits(self, words, place, number):
@@ -218,10 +227,18 @@ class Operators:
         if place[0] == "zookeeper" and place in self.commits:
             assert number == self.commits[place][0], f"{words} wrote {number} over a commit of {self.commits[place][0]}"
 
+    def _check_made_anew(self, words, place):
+        """Nobody has committed for the topic as it is: the group begins it at its first message."""
+        side, group, tp = place
+        if tp.topic in self.made_anew and place not in self.commits:
+            world = self.world
+            position = (world.position_in_zookeeper if side == "zookeeper" else world.position_in_kafka)(group, tp)
+            assert position in {None, 0}, f"{words} wrote {position} of the earlier topic as {place}"
+
     def _check_step(self, place, before, number):
         """No step of a migration skips or repeats what the group's own consumers did; a topic made anew begins at 0."""
         _, group, tp = place
-        if number is None or number == before or place in self.commits:
+        if number is None or number == before or place in self.commits or tp.topic in self.made_anew:
             return
         assert self.phase != "rolled back" or place[0] != "zookeeper", f"{place}: rolled back, and {number} written"
         frontier = self.world.frontier(group, tp)
@@ -280,6 +297,9 @@ class Operators:
             self.writes += 1
             if fate == "killed" and self.writes == doomed and comes_first:
                 raise KilledError
+            if fate == "made anew" and not self.made_anew and self.rng.random() < 0.5:
+                self.made_anew.add(self.rng.choice(PARTITIONS).topic)
+                world.make_anew(*self.made_anew)
             if fate == "somebody works" and self.rng.random() < 0.8:
                 group = words[3] if words[1] == "copy" else words[2]
                 for act in self.rng.choice(("c", "c", "cw", "cwg", "w", "g")):

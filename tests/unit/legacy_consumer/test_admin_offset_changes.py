@@ -13,6 +13,7 @@ from legacy_consumer.admin.errors import (
     OffsetsChangedError,
     OffsetsHalfWrittenError,
     OffsetsOutsideLogError,
+    TopicMadeAnewError,
     UnknownLogEndsError,
     UnreadableOffsetsError,
 )
@@ -29,6 +30,7 @@ from legacy_consumer.admin.offset_targets import (
     resolve,
 )
 from legacy_consumer.admin.offset_writes import write_plan
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import Broker, TopicPartition
@@ -149,13 +151,13 @@ def test_a_plan_names_every_partition_of_the_group_and_what_moves(store):
 
 def test_partitions_are_chosen_by_topic_and_number(store):
     standings = read_standings(store, "g")
-    assert list(choose_partitions(store, standings, {})) == [T0, T1]
-    assert list(choose_partitions(store, standings, {"t": None})) == [T0, T1]
-    assert list(choose_partitions(store, standings, {"t": frozenset({1})})) == [T1]
+    assert list(choose_partitions(TopicsOnce(store), standings, {})) == [T0, T1]
+    assert list(choose_partitions(TopicsOnce(store), standings, {"t": None})) == [T0, T1]
+    assert list(choose_partitions(TopicsOnce(store), standings, {"t": frozenset({1})})) == [T1]
     with pytest.raises(NoSuchTopicError):
-        choose_partitions(store, standings, {"u": None})
+        choose_partitions(TopicsOnce(store), standings, {"u": None})
     with pytest.raises(NoSuchPartitionError):
-        choose_partitions(store, standings, {"t": frozenset({2})})
+        choose_partitions(TopicsOnce(store), standings, {"t": frozenset({2})})
 
 
 def test_a_group_that_is_not_there_has_no_standings(store):
@@ -302,3 +304,42 @@ def test_a_group_of_any_name_has_a_backup_in_the_folder(tmp_path):
 def test_without_a_place_for_the_backup_nothing_goes_on(tmp_path):
     with pytest.raises(BackupError, match=r"nothing was changed, no backup can be written to .*No such file"):
         write_backup(tmp_path / "missing", "g", {T0: 1})
+
+
+def make_anew(store, *, partitions=2):
+    store.delete("/brokers/topics/t")
+    put(
+        store,
+        "/brokers/topics/t",
+        b'{"version":1,"partitions":{%s}}' % b",".join(b'"%d":[0]' % n for n in range(partitions)),
+    )
+
+
+def test_an_offset_of_the_plan_is_not_written_for_a_topic_made_anew_since(store):
+    plan = plan_of(store, {T0: 18})
+    make_anew(store)
+    with pytest.raises(TopicMadeAnewError, match="nothing was written: topic 't'"):
+        write_plan(store, plan)
+    assert offset_of(store, 0) == b"15"
+
+
+def test_an_offset_that_came_to_stand_in_a_topic_made_in_that_moment_goes_again(server, store):
+    plan = plan_of(store, {T0: 18, T1: 7})
+
+    class MadeAnewInside(MemoryStore):
+        def multi(self, ops):
+            make_anew(store)
+            super().multi(ops)
+
+    mine = MadeAnewInside(server)
+    mine.start()
+    with pytest.raises(TopicMadeAnewError, match="its offsets are removed again"):
+        write_plan(mine, plan)
+    assert store.exists("/consumers/g/offsets/t/0") is None
+    assert store.exists("/consumers/g/offsets/t/1") is None
+
+
+def test_what_a_group_keeps_of_partitions_that_are_gone_is_no_part_of_a_reset_of_all(store):
+    put(store, "/consumers/g/offsets/t/1", b"15")
+    make_anew(store, partitions=1)
+    assert list(choose_partitions(TopicsOnce(store), read_standings(store, "g"), {})) == [T0]
