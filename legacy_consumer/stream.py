@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 Handed = TypeVar("Handed")
 
-_SLICE_S = 0.1
-"""How long one poll may wait, so that a pause or the end of the stream is noticed."""
+_SLICE_S = 0.5
+"""How long one poll may wait. The end of the stream wakes a poll; one that begins at that moment notices it then."""
 _LEASE_SLICE_S = 0.01
 """How long to wait before the lease is looked at again; the next heartbeat renews it."""
 _TAKEN_AT_ONCE = 10_000
@@ -453,18 +453,18 @@ class GatedStream:
                 self._opened.set()
 
     def end(self) -> None:
-        """Hand out nothing any more; the consuming thread's loop ends when it comes back, or within a poll's slice.
+        """Hand out nothing any more; the consuming thread's loop ends when it comes back, or its poll is woken.
 
         Takes no lock, so that a signal handler may call it.
         """
         self._ended = True
         self._interrupt()
+        self._fetcher.wake()
 
     def close(self) -> None:
         """End, and free the fetcher. Twice is harmless."""
         self.end()
         self._opened.set()
-        self._fetcher.wake()
         self._fetcher.close()
 
     def _interrupt(self) -> None:

@@ -73,9 +73,8 @@ class LibrdkafkaFetcher:
             self._woken = True
 
     def wake(self) -> None:
-        """End a poll that waits, soon."""
-        with self._lock:
-            self._woken = True
+        """End a poll that waits, soon. Takes no lock."""
+        self._woken = True
 
     def prepare(self) -> None:
         """Nothing has to be loaded."""

@@ -42,6 +42,8 @@ class BrokerLink:
         """When it was connected to last, or began to be."""
         self.has_answered = False
         """Whether a response has come over this connection."""
+        self.brings_messages = True
+        """Whether the last response had any, as far as is known."""
         self.lost_sessions = 0
         """In a row."""
         self._settings = settings
@@ -149,6 +151,7 @@ class BrokerLink:
         if response.error == 0:
             self.lost_sessions = 0
             self._sessions.answered(response.session_id)
+            self.brings_messages = any(one.records for one in response.partitions.values())
         if response.throttle_ms > 0:
             self.ready_at = time.monotonic() + min(response.throttle_ms / 1000, _LONGEST_THROTTLE_S)
         return response

@@ -209,7 +209,9 @@ class BrokerLinks:
             return
         connection, backlog_bytes = link.connection, self._settings.backlog_bytes
         assert connection is not None
-        if self._backlog.nbytes + self._receiver.under_way_bytes + connection.ahead_bytes <= backlog_bytes:
+        has_room = self._backlog.nbytes + self._receiver.under_way_bytes + connection.ahead_bytes <= backlog_bytes
+        # an empty response is received here: the receiver's thread does not wake for it
+        if has_room and link.brings_messages:
             connection.receive_ahead(self._receiver)
         self._watch(link)
 

@@ -443,3 +443,10 @@ def test_what_is_loaded_before_the_first_message_takes_nothing_of_the_timeout():
     rig.fetcher.before_poll_returns = produce_late
     rig.begin(P0)
     assert next(rig.stream).offset() == 0
+
+
+def test_the_end_of_a_stream_wakes_a_poll_that_waits(rig, monkeypatch):
+    woken = []
+    monkeypatch.setattr(rig.fetcher, "wake", lambda: woken.append(rig.stream._ended))
+    rig.stream.end()
+    assert woken == [True]

@@ -1,0 +1,92 @@
+"""What a fetcher does while no messages come. Time is the world's, so wake-ups and requests can be counted."""
+
+import random
+
+import pytest
+
+from legacy_consumer.wire.connection import Connection
+from legacy_consumer.wire.records import warm_up
+from tests.support.wire_world import MAX_WAIT_MS, World
+
+AT_REST_S = 10.0
+ANSWERS = AT_REST_S * 1000 / MAX_WAIT_MS
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _compiled():
+    warm_up()
+
+
+class Scene:
+    """A fetcher that has taken all there was."""
+
+    def __init__(self, world, monkeypatch):
+        self.world = world
+        self.taken = 0
+        self.waits = 0
+        self.received_ahead = 0
+        wait, receive_ahead = world.wait, Connection.receive_ahead
+
+        def counted_wait(*arguments):
+            self.waits += 1
+            wait(*arguments)
+
+        def counted_receive_ahead(connection, receiver):
+            self.received_ahead += 1
+            receive_ahead(connection, receiver)
+
+        monkeypatch.setattr(world, "wait", counted_wait)
+        monkeypatch.setattr(Connection, "receive_ahead", counted_receive_ahead)
+        world.fetcher.assign(dict.fromkeys(world.partitions, 0))
+        self.take_all()
+
+    def poll(self):
+        batch = self.world.fetcher.poll(100, 0.5)
+        self.taken += 0 if batch is None else len(batch.messages())
+
+    def take_all(self):
+        for _ in range(1000):
+            if self.taken == sum(map(len, self.world.logs.values())):
+                return
+            self.poll()
+        raise AssertionError(f"{self.taken} messages came")
+
+    def rest(self):
+        until = self.world.now + AT_REST_S
+        while self.world.now < until:
+            self.poll()
+
+
+@pytest.fixture
+def scene(monkeypatch):
+    with World(random.Random(1), brokers=1) as world:
+        yield Scene(world, monkeypatch)
+
+
+def test_a_fetcher_at_rest_wakes_for_each_empty_answer_and_a_poll_that_ends(scene):
+    (broker,) = scene.world.brokers
+    waits, fetches, reads = scene.waits, broker.calls["fetch"], scene.world.zookeeper_reads
+    scene.rest()
+    assert broker.calls["fetch"] - fetches <= ANSWERS + 1
+    assert scene.waits - waits <= 2 * ANSWERS
+    assert scene.world.zookeeper_reads == reads
+
+
+def test_empty_answers_are_not_left_to_the_thread_that_receives(scene):
+    scene.rest()
+    before = scene.received_ahead
+    scene.rest()
+    assert scene.received_ahead == before
+    (first, *_) = scene.world.partitions
+    scene.world.append(first, [b"more"])
+    scene.take_all()
+    assert scene.received_ahead > before, "more may follow at once"
+
+
+def test_a_signal_handler_may_wake_a_fetcher_whatever_it_interrupts(scene):
+    fetcher = scene.world.fetcher
+    assert fetcher._lock.acquire(timeout=1)
+    try:
+        fetcher.wake()
+    finally:
+        fetcher._lock.release()
