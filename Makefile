@@ -1,4 +1,5 @@
 # Each target makes the environment .venv by itself and needs nothing but Python 3.10+, Java 17+ and pip's package index.
+# native/ is built as well where Rust is installed, 1.87 or newer, for fetcher=native.
 #
 #   make quickstart                          the main job, end to end, on real flights
 #   make quickstart QUICKSTART_ARGS=--json   the same as data
