@@ -33,11 +33,12 @@ def write_backups(
     unreadable: Mapping[str, Unreadable] | None = None,
     *,
     acls: Mapping[str, GroupAcls] | None = None,
+    topics: Mapping[str, str] | None = None,
     now_s: float | None = None,
 ) -> Path:
     """As write_backup, for several groups in one file."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
-    text = write_offsets(groups, OffsetFormat.JSON, unreadable, acls=acls)
+    text = write_offsets(groups, OffsetFormat.JSON, unreadable, acls=acls, topics=topics)
     # any name is a group's, and not every one is a file's
     stem = f"{quote(name, safe=' ')[:150]}-offsets-{stamp}"
     for attempt in range(_TRIES):

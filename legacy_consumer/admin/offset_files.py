@@ -16,6 +16,11 @@ held that nobody can read stands beside it, for people; it is not put back:
     {"version": 1, "offsets": {"billing": {"orders": {"0": 286894308, "1": null}}},
      "unreadable": {"billing": {"orders": {"2": "12345\\n"}}}}
 
+"topics" says for which topics the offsets were committed, so that they are not put back for later ones of the same
+names (see judgement.metadata_of); a file without it is believed:
+
+    "topics": {"orders": "topic-czxid=0x1f3"}
+
 A backup of a secured group also says who may write it, in "acls" (see group_acls), so that it comes back secured.
 
 Unlike Kafka's ImportZkOffsets, which takes whatever stands there for a path and stops at an empty line, a file is read
@@ -62,12 +67,13 @@ class OffsetFile(NamedTuple):
     """What a file says: {group: {partition: offset}}; the group is "" where the file names none.
 
     unreadable: how many offsets of each group were no offsets when it was written, and are not in the file.
-    acls: of the groups that were secured when it was written.
+    acls: of the groups that were secured when it was written. topics: for which the offsets were committed.
     """
 
     groups: Mapping[str, Offsets]
     unreadable: Mapping[str, int]
     acls: Mapping[str, GroupAcls]
+    topics: Mapping[str, str] = {}
 
     def of_group(self, group: str) -> Offsets:
         """The offsets of this group: its own, or those without a group."""
@@ -80,10 +86,11 @@ def write_offsets(
     unreadable: Mapping[str, Unreadable] | None = None,
     more: Mapping[str, object] | None = None,
     acls: Mapping[str, GroupAcls] | None = None,
+    topics: Mapping[str, str] | None = None,
 ) -> str:
     """The text of a file. Lines leave out partitions without an offset, which they cannot express.
 
-    unreadable, more, acls: only JSON can tell those.
+    topics: {topic: what metadata_of says of it}. unreadable, more, acls, topics: only JSON can tell those.
     """
     if form is OffsetFormat.ZK:
         return "".join(
@@ -101,6 +108,8 @@ def write_offsets(
     }
     if texts:
         document["unreadable"] = texts
+    if topics:
+        document["topics"] = dict(sorted(topics.items()))
     if acls:
         document["acls"] = {group: found.document() for group, found in sorted(acls.items()) if group in groups}
     return json.dumps(document, indent=2) + "\n"
@@ -186,7 +195,9 @@ def _csv_fields(line: str) -> tuple[str, str, int, int] | None:
 
 def _read_json(text: str, name: str) -> OffsetFile:
     try:
-        document = json.loads(text.removeprefix("\ufeff"))
+        document = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_without_repetition)
+    except _RepeatedKeyError as error:
+        raise BadOffsetFileError(name, ((1, str(error)),)) from error
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise BadOffsetFileError(name, ((line, f"it is not JSON: {getattr(error, 'msg', error)}"),)) from error
@@ -219,9 +230,28 @@ def _read_json(text: str, name: str) -> OffsetFile:
             acls[group] = GroupAcls.parse(acl)
         except ValueError as error:
             bad.append((("acls", group), f"group {group!r}: {error}"))
+    topics = document.get("topics", {})
+    if not isinstance(topics, dict) or not all(isinstance(mark, str) for mark in topics.values()):
+        bad.append((("topics",), '"topics" should be {TOPIC: TEXT}'))
+        topics = {}
     if bad:
         raise BadOffsetFileError(name, tuple((_line_of(text, keys), reason) for keys, reason in bad))
-    return OffsetFile(groups, _count_unreadable(document.get("unreadable")), acls)
+    return OffsetFile(groups, _count_unreadable(document.get("unreadable")), acls, topics)
+
+
+class _RepeatedKeyError(ValueError):
+    """One of two values would be lost."""
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Raises: _RepeatedKeyError."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            some = ", ".join(f"{json.dumps(name)}: {json.dumps(held)}" for name, held in pairs)
+            raise _RepeatedKeyError(f"key {json.dumps(key)} is there twice in {some[:80]}; leave one")
+        found[key] = value
+    return found
 
 
 def _count_unreadable(noted: object) -> dict[str, int]:
@@ -238,7 +268,7 @@ def _line_of(text: str, keys: Sequence[str]) -> int:
     """Where these keys stand, one inside the other. json tells no lines; this finds them if each has one of its own."""
     lines = text.splitlines()
     number = 0
-    for key in keys if keys[0] == "acls" else ("offsets", *keys):
+    for key in keys if keys[0] in {"acls", "topics"} else ("offsets", *keys):
         quoted = json.dumps(key)
         number = next((n for n in range(number, len(lines)) if quoted in lines[n]), number)
     return number + 1

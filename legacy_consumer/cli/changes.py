@@ -21,6 +21,7 @@ from legacy_consumer.cli.outputs import Output, print_csv, print_json
 from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.cli.tables import Cell, Column, number, print_table, say, say_error
 from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.offsets.topic_lives import read_topic_marks
 from rebalance.member_kinds import MemberKind
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.store import ZkStore
@@ -189,7 +190,9 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -
 def _back_up(store: ZkStore, done: _Done, folder: Path, name: str, plans: Sequence[OffsetPlan]) -> None:
     unreadable = {plan.group: plan.unreadable for plan in plans}
     acls = read_group_acls(store, [plan.group for plan in plans])
-    done.backup = write_backups(folder, name, {plan.group: plan.backup for plan in plans}, unreadable, acls=acls)
+    offsets = {plan.group: plan.backup for plan in plans}
+    topics = read_topic_marks(store, {tp.topic for own in offsets.values() for tp in own})
+    done.backup = write_backups(folder, name, offsets, unreadable, acls=acls, topics=topics)
     say_error(f"Backup: {done.backup} ({how_to_put_back(done.backup)} puts it back)")
 
 

@@ -14,6 +14,7 @@ from legacy_consumer.cli.group_names import check_wanted, wanted_groups
 from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.tables import say_error
+from legacy_consumer.offsets.topic_lives import read_topic_marks
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -60,10 +61,11 @@ def export(
     with open_store(load_cluster_config(cluster)) as store:
         names = wanted_groups(store, groups, all_groups=all_groups)
         found, problems = _read(store, names)
+        topics = read_topic_marks(store, {tp.topic for standings in found.values() for tp in standings})
     form = OffsetFormat.JSON if as_json else OffsetFormat(format_name)
     offsets = {group: _committed(standings) for group, standings in found.items()}
     unreadable = {group: _unreadable(standings) for group, standings in found.items()}
-    data = write_offsets(offsets, form, unreadable).encode()
+    data = write_offsets(offsets, form, unreadable, topics=topics).encode()
     for problem in problems:
         say_error(f"Left out: {problem}")
     if file is None:

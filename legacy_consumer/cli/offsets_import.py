@@ -15,11 +15,11 @@ from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.group_tables import count
-from legacy_consumer.cli.offset_sources import load_offsets
+from legacy_consumer.cli.offset_sources import choose_offsets, earlier_option, leave_out_earlier, load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
 from legacy_consumer.cli.tables import say_error
-from legacy_consumer.cli.topic_choices import is_chosen, parse_topics
+from legacy_consumer.cli.topic_choices import parse_topics
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
 from zk_layout.model import TopicPartition
@@ -49,6 +49,7 @@ Examples:
     help="Only this topic, or these partitions of it; may be repeated.",
 )
 @click.option("--clamp", is_flag=True, help="An offset outside the log becomes the nearest that there is.")
+@earlier_option
 @click.option("--no-check", is_flag=True, help="Do not ask the brokers whether the offsets lie in the logs.")
 def import_command(
     safety: Safety,
@@ -59,12 +60,14 @@ def import_command(
     topics: tuple[str, ...],
     clamp: bool,
     no_check: bool,
+    takes_earlier: bool,
 ) -> None:
     """Put offsets from a file back, of all groups in it.
 
     Reads the lines of Kafka's ExportZkOffsets, JSON of `offsets export` and of backups, and CSV of
     kafka-consumer-groups. A bad line is named by its number, and nothing is applied. - is standard input. Offsets of a
-    topic that does not exist are put back too, and said: no broker can tell whether they are right.
+    topic that does not exist are put back too, and said: no broker can tell whether they are right. Those that the file
+    has for an earlier topic of the same name are left out, and the exit code is 1.
 
     Shows the plan and carries it out with --execute, a transaction for each group; see `offsets reset`. Groups that are
     not there are made, and from a backup of a secured group with the ACLs that it had.
@@ -76,11 +79,10 @@ def import_command(
     for name in names:
         check_group(name)
     chosen = parse_topics(topics)
-    wanted = {
-        name: {tp: offset for tp, offset in given.of_group(name).items() if is_chosen(tp, chosen)} for name in names
-    }
+    wanted = {name: given.of_group(name) for name in names}
     if not any(wanted.values()):
         raise click.ClickException(f"{file} holds no offsets{f' of group {group}' if group else ''}")
+    wanted = choose_offsets(file, wanted, chosen)
     _say_unreadable(given, names)
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
@@ -88,8 +90,13 @@ def import_command(
         once = TopicsOnce(store)
         lives = once.lives({tp.topic for offsets in wanted.values() for tp in offsets})
         existing = {TopicPartition(topic, number) for topic, life in lives.items() for number in life.partitions}
+        origins = once.origins(lives)
         plans: list[OffsetPlan] = []
+        left_out = 0
         for name, offsets in wanted.items():
+            earlier = [] if takes_earlier else leave_out_earlier(name, offsets, given, origins)
+            left_out += len(earlier)
+            offsets = {tp: offset for tp, offset in offsets.items() if tp not in earlier}  # noqa: PLW2901
             standings = standings_or_none(store, name, once)
             gone = {tp: o for tp, o in offsets.items() if tp not in existing}
             current = {tp: standings.get(tp, Standing()).offset for tp in offsets.keys() - gone.keys()}
@@ -97,6 +104,8 @@ def import_command(
             _say_gone(name, gone)
             plans.append(make_plan(store, name, standings, after, given.acls.get(name), topics=once))
         carry_out(store, plans, safety, output, name=names[0] if len(names) == 1 else "groups")
+    if left_out:
+        raise click.exceptions.Exit(1)
 
 
 def standings_or_none(store: ZkStore, group: str, topics: TopicsOnce) -> dict[TopicPartition, Standing]:

@@ -7,6 +7,7 @@ from contextlib import closing
 import click
 
 from legacy_consumer.admin.log_times import BrokerLogTimes
+from legacy_consumer.admin.offset_files import OffsetFile
 from legacy_consumer.admin.offset_plans import OffsetPlan, Standing, choose_partitions, make_plan, read_standings
 from legacy_consumer.admin.offset_targets import (
     ShiftBy,
@@ -22,14 +23,15 @@ from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.cli.changes import Safety, carry_out, safety_options
 from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
-from legacy_consumer.cli.offset_sources import load_offsets
+from legacy_consumer.cli.offset_sources import choose_offsets, earlier_option, leave_out_earlier, load_offsets
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options
 from legacy_consumer.cli.tables import say_error
 from legacy_consumer.cli.times import parse_duration_s, parse_time_ms, shown_time
-from legacy_consumer.cli.topic_choices import is_chosen, parse_topics
+from legacy_consumer.cli.topic_choices import parse_topics
 from legacy_consumer.librdkafka import open_log_offsets, read_brokers
 from rebalance.clock import SystemClock
+from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 
@@ -65,6 +67,7 @@ Examples:
 @click.option("--to-time", "--to-datetime", metavar="TIME", help="To the first message of this time or later.")
 @click.option("--by-duration", metavar="DURATION", help="To what came so long ago: 6h, 1d12h, PT6H.")
 @click.option("--from-file", metavar="FILE", help="To what a file says; see `offsets export`. - is standard input.")
+@earlier_option
 @click.option("--clamp", is_flag=True, help="An offset outside the log becomes the nearest that there is.")
 def reset(
     safety: Safety,
@@ -79,6 +82,7 @@ def reset(
     to_time: str | None,
     by_duration: str | None,
     from_file: str | None,
+    takes_earlier: bool,
     clamp: bool,
 ) -> None:
     """Move a group to other offsets.
@@ -97,15 +101,21 @@ def reset(
     """
     check_group(group)
     chosen = parse_topics(topics)
-    target = _target(to_earliest, to_latest, to_offset, shift_by, to_time, by_duration, from_file, group)
+    given = None if from_file is None else load_offsets(from_file)
+    target = _target(to_earliest, to_latest, to_offset, shift_by, to_time, by_duration, from_file, given, group)
+    earlier: list[TopicPartition] = []
     config = load_cluster_config(cluster)
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         logs = BrokerLogTimes(log_offsets, read_brokers(store))
         once = TopicsOnce(store)
         standings = read_standings(store, group, once)
         if isinstance(target, ToGiven):
-            wanted = {tp: standings.get(tp, Standing()) for tp in target.offsets if is_chosen(tp, chosen)}
-            once.lives({tp.topic for tp in wanted})
+            assert given is not None
+            assert from_file is not None
+            offsets = choose_offsets(from_file, {group: target.offsets}, chosen)[group]
+            origins = once.origins({tp.topic for tp in offsets})
+            earlier = [] if takes_earlier else leave_out_earlier(group, offsets, given, origins)
+            wanted = {tp: standings.get(tp, Standing()) for tp in offsets if tp not in earlier}
         else:
             wanted = choose_partitions(once, standings, chosen)
         after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
@@ -117,6 +127,8 @@ def reset(
                 f"To the first messages of {shown_time(target.time_ms)} or later.", err=output is not Output.TABLE
             )
         carry_out(store, [plan], safety, output, name=group)
+    if earlier:
+        raise click.exceptions.Exit(1)
 
 
 def _warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plan: OffsetPlan) -> None:
@@ -137,6 +149,7 @@ def _target(
     to_time: str | None,
     by_duration: str | None,
     from_file: str | None,
+    from_offsets: OffsetFile | None,
     group: str,
 ) -> Target:
     given: list[Target] = []
@@ -152,8 +165,8 @@ def _target(
         given.append(ToTime(parse_time_ms(to_time)))
     if by_duration is not None:
         given.append(ToTime(max(0, SystemClock().wall_ms() - 1000 * parse_duration_s(by_duration))))
-    if from_file is not None:
-        given.append(ToGiven(load_offsets(from_file).of_group(group)))
+    if from_offsets is not None:
+        given.append(ToGiven(from_offsets.of_group(group)))
     if len(given) != 1:
         raise click.UsageError(
             "Say where to, once: --to-earliest, --to-latest, --to-offset N, --shift-by N, --to-time TIME, "

@@ -16,6 +16,7 @@ from legacy_consumer.cli.group_tables import GOOD, count
 from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.cli.tables import say, say_error
 from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.offsets.topic_lives import read_topic_marks
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -32,11 +33,13 @@ def delete_all(
     """
     file = None
     acls: dict[str, GroupAcls] = {}
+    topics: dict[str, str] = {}
     if backup_dir is not None and use:
         name = use[0].group if len(use) == 1 else "groups"
         offsets, unreadable = _offsets(use, topic)
         acls = read_group_acls(store, [one.group for one in use])
-        file = write_backups(backup_dir, name, offsets, unreadable, acls=acls)
+        topics = read_topic_marks(store, {tp.topic for own in offsets.values() for tp in own})
+        file = write_backups(backup_dir, name, offsets, unreadable, acls=acls, topics=topics)
         say_error(f"Backup: {file} ({how_to_put_back(file)} puts it back)")
         _say_unreadable(unreadable)
     gone: list[GroupUse] = []
@@ -62,7 +65,8 @@ def delete_all(
         raise
     if left and file is not None:
         offsets, unreadable = _offsets(gone, topic)
-        replace_whole(file, write_offsets(offsets, OffsetFormat.JSON, unreadable, acls=acls), private=bool(acls))
+        text = write_offsets(offsets, OffsetFormat.JSON, unreadable, acls=acls, topics=topics)
+        replace_whole(file, text, private=bool(acls))
     what = "" if topic is None else f" topic {topic} of"
     say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
 

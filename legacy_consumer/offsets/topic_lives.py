@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from legacy_consumer.offsets.judgement import TopicOrigin
+from legacy_consumer.offsets.judgement import TopicOrigin, metadata_of
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.paths import TopicPath, TopicsPath
@@ -30,6 +30,11 @@ def read_topic_origins(store: ZkStore, topics: Iterable[str]) -> dict[str, Topic
     """{topic: its origin} of those that exist, in one request. Raises: ZooKeeperError."""
     names = sorted(set(topics))
     return origins_in(names, store.get_data_many(origin_paths(names)))
+
+
+def read_topic_marks(store: ZkStore, topics: Iterable[str]) -> dict[str, str]:
+    """{topic: what a file of its offsets says of it} of those that exist. Raises: ZooKeeperError."""
+    return {topic: metadata_of(origin) for topic, origin in read_topic_origins(store, topics).items()}
 
 
 def _topic_id(topic: str, znode: Znode) -> str | None:

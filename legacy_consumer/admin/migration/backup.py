@@ -18,7 +18,7 @@ from legacy_consumer.admin.migration.picture import Look
 from legacy_consumer.admin.offset_files import OffsetFormat, by_topic, write_offsets
 from legacy_consumer.admin.whole_files import create_whole
 from legacy_consumer.errors import MigrationRefusedError
-from legacy_consumer.offsets.judgement import written_elsewhere
+from legacy_consumer.offsets.judgement import metadata_of, written_elsewhere
 from zk_layout.model import TopicPartition
 
 
@@ -39,8 +39,10 @@ def write_backup(look: Look, step: str, at_ms: int, file: Path, acls: Mapping[st
             unreadable[one.tp] = one.unreadable
         else:
             zookeeper[one.tp] = written_elsewhere(one.zookeeper.offset, one.zookeeper.outlived)
+    origins = {one.tp.topic: one.zookeeper.topic for one in look.partitions}
+    marks = {topic: metadata_of(origin) for topic, origin in origins.items() if origin is not None}
     more = {"before": step, "at_ms": at_ms, "kafka": {look.group: by_topic(kafka)}}
-    text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more, acls)
+    text = write_offsets({look.group: zookeeper}, OffsetFormat.JSON, {look.group: unreadable}, more, acls, marks)
     try:
         create_whole(file, text, private=bool(acls))
     except FileExistsError as error:

@@ -150,3 +150,14 @@ def test_bad_json_is_refused(document, line):
 def test_json_that_is_none_is_named_with_its_line():
     with pytest.raises(BadOffsetFileError, match="line 2: it is not JSON"):
         read_offsets('{"version": 1,\n"offsets": {,}}', "f")
+
+
+def test_a_repeated_key_is_refused_by_its_name():
+    text = '{"version": 1, "offsets": {"g": {"t": {"0": 5, "0": 7}}}}'
+    with pytest.raises(BadOffsetFileError, match='key "0" is there twice'):
+        read_offsets(text, "f")
+
+
+def test_topics_that_are_no_texts_are_refused():
+    with pytest.raises(BadOffsetFileError, match='"topics" should be'):
+        read_offsets('{"version": 1, "offsets": {}, "topics": [1]}', "f")
