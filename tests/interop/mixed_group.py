@@ -23,6 +23,8 @@ from confluent_kafka import Producer
 
 from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.java_hash import java_sort_key
+from rebalance.led.member import threads_of
+from rebalance.led.records import decode_generation, generation_path
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import subscribed_topics
 from tests.interop.early_reads import GroupHistory, starts_in
@@ -291,8 +293,12 @@ class MixedGroup:
         return 0 if znode is None else decode_offset(path, znode.data)
 
     def expected_owners(self):
-        """Our assignor's answer for the registrations that stand now."""
+        """Our assignor's answer for the registrations that stand now; of a led group the leader's."""
         snapshot = self.snapshot()
+        if snapshot.members and all(told.coordination == "leader" for told in snapshot.members.values()):
+            (znode,) = self.cluster.store.get_data_many([generation_path(self.name)])
+            shares = decode_generation(generation_path(self.name), znode.data).shares if znode is not None else {}
+            return {tp: str(thread) for tp, thread in threads_of(shares, snapshot).items()}
         assignment = ASSIGNORS[self.strategy](snapshot, self.dialect)
         return {tp: str(thread) for tp, thread in assignment.items()}
 

@@ -36,6 +36,30 @@ def test_four_members_join_three_partitions_and_leave_until_the_fourth_has_all(n
     assert set(kinds) != {PYTHON} or not verdict.redelivered
 
 
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_the_same_in_a_group_that_a_member_leads_and_a_jvm_member_in_between(new_group, strategy):
+    """While the JVM member is there, all go by its rule; when it has left, the group is led again."""
+    name = f"walk-{strategy}"
+    group = new_group(name, {name: 3})
+    subscription = Subscription("static", f"{name}:1")
+    led = {"group.coordination": "leader", "partition.assignment.strategy": strategy}
+    for number, share in enumerate(([3], [2, 1], [1, 1, 1], [1, 1, 1, 0]), 1):
+        group.join(PYTHON, f"consumer{number}", subscription, **led)
+        assert shares(group) == share
+        group.produce_round()
+    group.join("1.1.1", "a-jvm", subscription)
+    assert shares(group) == [1, 1, 1, 0, 0]
+    group.produce_round()
+    group.leave("a-jvm")
+    group.kill("consumer4")
+    group.produce_round()
+    for number, share in enumerate(([2, 1], [3]), 1):
+        group.leave(f"consumer{number}")
+        assert sorted(shares(group), reverse=True) == share
+        group.produce_round()
+    group.verdict()
+
+
 def test_one_topic_is_a_queue_within_a_group_and_a_broadcast_to_two(new_group):
     topic = "queue-and-broadcast"
     group1 = new_group("group1", {topic: 3})
