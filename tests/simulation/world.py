@@ -105,6 +105,8 @@ class World:
         self.faults = False
         self._faults_now = Counter()
         """{(member, moment): requests that were lost}."""
+        self.failed_requests = Counter()
+        """{member: all that were lost or refused so far}."""
         self._depth = 0
         self._cut = {}
         self._frozen = {}
@@ -260,6 +262,7 @@ class World:
         name = self.checker.owner_of_session.get(session_id, "")
         if name in self.checker.actors and self.others.rng.random() < self.others.refuse:
             refusal = self.others.rng.choice(_REFUSALS)
+            self.failed_requests[name] += 1
             self.record("refused", name, kind, refusal.error, "done all the same" if refusal.carried_out else "")
             return refusal
         if self.rng.random() >= self.settings.lose or name.startswith(("operator", "stranger")):
@@ -267,6 +270,7 @@ class World:
         self._faults_now[name, self.clock.now] += 1
         if self._faults_now[name, self.clock.now] > MOST_FAULTS:
             return None
+        self.failed_requests[name] += 1
         fault = self.rng.choice((Fault.LOSE_REQUEST, Fault.LOSE_REPLY))
         self.record("fault", name, fault.value, kind)
         return fault
