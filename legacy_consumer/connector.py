@@ -30,6 +30,7 @@ from legacy_consumer.arguments import (
     check_topic_counts,
     checked_seconds,
 )
+from legacy_consumer.broker_watch import BrokerWatch
 from legacy_consumer.closing import Closing
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.sources import Value
@@ -173,6 +174,7 @@ class ConsumerConnector:
         """What was counted before the last unsubscribe()."""
         self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
+        self._brokers = BrokerWatch(self._store, self.consumer_id, self._fetchers.note_brokers)
         self._offsets = self._make_offset_store(group_offsets)
         self._checks = self._make_checks()
         self._delivery = self._make_delivery()
@@ -183,6 +185,7 @@ class ConsumerConnector:
             [
                 self._close_delivery,
                 self._close_streams,
+                self._brokers.close,
                 self._fetchers.close,
                 self._offsets.close,
                 self._store.close,
@@ -379,11 +382,10 @@ class ConsumerConnector:
 
     @property
     def status(self) -> Status:
-        """Phase, owned partitions, those held for a reset, last error."""
+        """Phase, owned partitions, those held for a reset, the registered brokers, last error."""
         if self._coordinator is None:
             return Status(Phase.CREATED)
-        status, held = self._coordinator.status, self._follower.held
-        return replace(status, held=held) if held else status
+        return replace(self._coordinator.status, held=self._follower.held, brokers=self._brokers.brokers)
 
     @property
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
@@ -626,6 +628,7 @@ class ConsumerConnector:
             self._warn_once()
             self._precedence.begin_arriving(self.consumer_id)
             self._store.start()
+            self._brokers.start()
             self._fetchers.check_access()
             if pattern is SubscriptionPattern.STATIC:
                 self._checks.warn_of_missing(topic for topic, _ in subscription)

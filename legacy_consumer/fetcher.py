@@ -177,6 +177,13 @@ class FetcherFactory(Protocol):
         """The way to ask for the ends of logs. Raises: BrokersUnavailableError, MissingListenerError."""
         ...
 
+    def note_brokers(self, gone: Collection[int]) -> None:
+        """Brokers came or went in ZooKeeper; gone: the ids of those that went. From any thread, never waits.
+
+        What waits for a leader or a position looks again at once, and connections to a broker that left are given up.
+        """
+        ...
+
     def close(self) -> None:
         """Free what the fetchers share; twice is harmless."""
         ...

@@ -106,7 +106,9 @@ class PositionFinder:
         self._reset_to = reset_to
         self._backoff_s = backoff_s
         self._lock = threading.Lock()
-        self._closed = threading.Event()
+        self._news = threading.Event()
+        """Ends the pause between two tries."""
+        self._closed = False
         self._open: dict[TopicPartition, Search] = {}
         self._found: list[Found] = []
         self._failure: LegacyConsumerError | None = None
@@ -133,9 +135,13 @@ class PositionFinder:
             self._go_on()
 
     def _go_on(self) -> None:
-        if self._thread is None and self._failure is None and self._open and not self._closed.is_set():
+        if self._thread is None and self._failure is None and self._open and not self._closed:
             self._thread = threading.Thread(target=self._run, name="position-finder", daemon=True)
             self._thread.start()
+
+    def look_now(self) -> None:
+        """Ask again without a pause: something has changed."""
+        self._news.set()
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """No longer look for these."""
@@ -159,8 +165,10 @@ class PositionFinder:
 
     def close(self) -> None:
         """Stop; twice is harmless."""
-        self._closed.set()
-        thread = self._thread
+        with self._lock:  # _run clears the news under it, so this cannot be missed
+            self._closed = True
+            self._news.set()
+            thread = self._thread
         if thread is not None:
             thread.join(_JOIN_S)
 
@@ -168,14 +176,15 @@ class PositionFinder:
         while True:
             with self._lock:
                 searches = list(self._open.values())
-                if not searches or self._closed.is_set():
+                if not searches or self._closed:
                     self._thread = None
                     return
+                self._news.clear()  # what comes from now on ends the next pause
             unanswered = self._look(searches)
             if unanswered is None:
                 return
             if unanswered:
-                self._closed.wait(self._backoff_s)
+                self._news.wait(self._backoff_s)  # close() ends it, too
 
     def _look(self, searches: list[Search]) -> list[Search] | None:
         """Ask once; the searches that are to be asked for again, None if something does not pass by waiting."""

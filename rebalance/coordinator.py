@@ -97,7 +97,7 @@ class Status:
 
     phase: see rebalance.machine. settled_at_ms: when it last became STABLE, 0 = never. error: the last one, while it
     matters. owned: its partitions. rebalances: how many ended in STABLE. held: of what is owned, what hands out nothing
-    while an operator resets its offsets.
+    while an operator resets its offsets. brokers: the ids of those that are registered, as last seen.
     """
 
     phase: Phase
@@ -106,6 +106,7 @@ class Status:
     rebalances: int = 0
     error: LegacyConsumerError | None = None
     held: frozenset[TopicPartition] = frozenset()
+    brokers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

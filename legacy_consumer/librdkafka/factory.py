@@ -71,6 +71,13 @@ class LibrdkafkaFetchers:
         """The way to ask for the ends of logs; connects with its first question."""
         return self._log_offsets
 
+    def note_brokers(self, gone: Collection[int]) -> None:
+        """Brokers came or went; see FetcherFactory."""
+        with self._lock:
+            fetchers = list(self._fetchers)
+        for fetcher in fetchers:
+            fetcher.note_brokers(gone)
+
     def close(self) -> None:
         """Close every fetcher and what they share; twice is harmless."""
         with self._lock:

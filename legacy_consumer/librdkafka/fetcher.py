@@ -112,6 +112,11 @@ class LibrdkafkaFetcher:
         if closed:
             self._free()
 
+    def note_brokers(self, gone: Collection[int]) -> None:
+        """Brokers came or went: positions are looked for again at once. Connections are librdkafka's business."""
+        del gone
+        self._finder.look_now()
+
     def close(self) -> None:
         """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
         with self._lock:

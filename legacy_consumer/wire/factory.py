@@ -7,7 +7,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.config.broker_hosts import BrokerHosts
@@ -125,6 +125,13 @@ class ColumnarFetchers:
     def log_offsets(self) -> ColumnarLogOffsets:
         """The way to ask for the ends of logs; connects with its first question."""
         return self._log_offsets
+
+    def note_brokers(self, gone: Collection[int]) -> None:
+        """Brokers came or went; see FetcherFactory."""
+        with self._lock:
+            fetchers = list(self._fetchers)
+        for fetcher in fetchers:
+            fetcher.note_brokers(gone)
 
     def close(self) -> None:
         """Close every fetcher and what they share; twice is harmless."""

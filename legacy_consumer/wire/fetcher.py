@@ -69,6 +69,7 @@ class ColumnarFetcher:
         self._idle = threading.Condition(self._lock)
         self._freeing = threading.Lock()
         self._changes: dict[TopicPartition, int | None] = {}
+        self._gone: set[int] = set()
         self._woken = False
         self._closed = False
         self._polling: int | None = None
@@ -125,6 +126,14 @@ class ColumnarFetcher:
     def wake(self) -> None:
         """End a poll that waits, soon. Takes no lock."""
         self._woken = True
+        self._links.ring()
+
+    def note_brokers(self, gone: Collection[int]) -> None:
+        """Brokers came or went: look again for leaders and positions; the next service leaves those that went."""
+        with self._lock:
+            self._gone.update(gone)
+        self._leaders.look_now()
+        self._finder.look_now()
         self._links.ring()
 
     def prepare(self) -> None:
@@ -234,6 +243,10 @@ class ColumnarFetcher:
         """Look after searches, connections and sockets; wait up to wait_s for the latter."""
         self._next_service = now + _SERVICE_S
         self._note_found(now)
+        if self._gone:
+            with self._lock:
+                gone, self._gone = self._gone, set()
+            self._links.leave_brokers(gone, now)
         self._links.service(now, wait_s)
 
     # Changes

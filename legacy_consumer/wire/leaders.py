@@ -241,6 +241,13 @@ class LeaderFinder:
                 self._thread.start()
             self._changed.notify_all()
 
+    def look_now(self) -> None:
+        """Look again at once for all that is looked for: something has changed."""
+        now = time.monotonic()
+        with self._changed:
+            self._open = dict.fromkeys(self._open, now)
+            self._changed.notify_all()
+
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """No longer look for these."""
         with self._changed:

@@ -143,6 +143,11 @@ class BrokerLinks:
         if link is not None and (link.connection is not None or link.is_opening):
             self._lose(link, reason, now)
 
+    def leave_brokers(self, broker_ids: Collection[int], now: float) -> None:
+        """These brokers left ZooKeeper: look for others at once, without waiting until they are silent for long."""
+        for address in [address for address in self._links if address.broker_id in broker_ids]:
+            self.leave(address, f"broker {address.broker_id} left ZooKeeper", now)
+
     def close(self) -> None:
         """Hang up everywhere; twice is harmless, one after the other."""
         links, self._links = self._links, {}

@@ -139,6 +139,10 @@ class FakeFetchers:
         self.resets = resets
         self.made = []
         self.refusal = None
+        self.gone = []
+
+    def note_brokers(self, gone):
+        self.gone.append([*gone])
 
     def check_access(self):
         if self.refusal is not None:

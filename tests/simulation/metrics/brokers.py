@@ -54,6 +54,9 @@ class Client:
     def check_access(self):
         pass
 
+    def note_brokers(self, gone):
+        pass
+
     def fetcher(self):
         return SceneFetcher(self)
 

@@ -256,6 +256,21 @@ def test_a_new_leader_is_gone_to_while_the_old_ones_host_takes_no_connection():
         reader.check(world.partitions)
 
 
+def test_a_broker_that_left_zookeeper_is_left_before_it_is_suspected():
+    with World(random.Random(9)) as world:
+        gone, other = world.brokers
+        world.fault = lambda broker, call: "silent" if broker is gone and call == "fetch" else ""
+        reader = Reader(world)
+        reader.until(lambda: reader.has_all(tp for tp in world.partitions if world.leaders[tp] is other), 5.0)
+        assert gone.calls["fetch"]
+        world.zookeeper.delete(f"/brokers/ids/{gone.address.broker_id}")
+        for tp in world.partitions:
+            world.lead(tp, other)
+        world.fetcher.note_brokers([gone.address.broker_id])
+        reader.until(lambda: reader.has_all(world.partitions), 1.0)  # it is suspected after 2 s
+        reader.check(world.partitions)
+
+
 def test_what_a_silent_leader_answers_after_all_does_not_come_on_top_of_what_the_new_one_sends():
     with World(random.Random(8), partitions=1) as world:
         old, new = world.brokers

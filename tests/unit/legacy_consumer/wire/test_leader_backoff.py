@@ -5,6 +5,7 @@ import threading
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.wire.connection import BrokerAddress
 from legacy_consumer.wire.leaders import LeaderFinder, Leaders, next_pause
+from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -60,4 +61,24 @@ def test_of_what_is_not_looked_for_any_more_nothing_is_told():
     assert told.wait(30)
     finder.forget([TP])
     assert (finder.take(), finder.take_reasons()) == ({other: BROKER}, {})
+    finder.close()
+
+
+def test_what_waits_for_a_leader_looks_again_at_once_when_brokers_change():
+    found = threading.Event()
+    asked = threading.Event()
+
+    class Reader(ScriptedReader):
+        def read(self, partitions):
+            asked.set()
+            return super().read(partitions)
+
+    finder = LeaderFinder(
+        Reader(Leaders(missing={TP: "it has no leader"}), Leaders({TP: BROKER})), backoff_s=600, on_news=found.set
+    )
+    finder.search([TP])
+    assert asked.wait(30)
+    eventually(finder.take_reasons)
+    finder.look_now()
+    assert found.wait(30)
     finder.close()

@@ -1,0 +1,105 @@
+"""Which brokers are registered in ZooKeeper: /brokers/ids, read once and watched from then on.
+
+A broker that comes or goes causes no rebalance, as in Kafka's own consumers from 0.8 on. The fetchers are told: what
+waits for a leader or for a position looks again at once, and connections to a broker that left are given up.
+
+The store's callback only notes that the watch fired. A thread reads the list again and lives no longer than that takes,
+or until ZooKeeper answers.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+
+from zk_layout.errors import LegacyConsumerError, NoNodeError, NotPermittedError
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath
+from zk_layout.store import WatchEvent, ZkStore
+
+logger = logging.getLogger(__name__)
+
+_PAUSE_S = 1.0
+"""Between two tries while ZooKeeper does not answer."""
+_JOIN_S = 1.0
+
+
+class BrokerWatch:
+    """For one member. tell(gone): brokers came or went; gone: the ids of those that went. Called on the thread."""
+
+    def __init__(self, store: ZkStore, consumer_id: str, tell: Callable[[Collection[int]], None]) -> None:
+        self._store = store
+        self._consumer_id = consumer_id
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._is_old = False
+        """Whether the watch fired since the last read."""
+        self._is_known = False
+        self.brokers: tuple[int, ...] = ()
+        """Their ids, sorted, as last read."""
+
+    def start(self) -> None:
+        """Begin to watch; again is harmless."""
+        if not self._is_known:
+            self._look()
+
+    def close(self) -> None:
+        """Watch no longer; twice is harmless."""
+        self._closed.set()
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_JOIN_S)
+
+    def _fired(self, event: WatchEvent) -> None:
+        del event  # whatever happened, the list is read again
+        self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            self._is_old = True
+            if self._thread is None and not self._closed.is_set():
+                self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-brokers", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._is_old or self._closed.is_set():
+                    self._thread = None
+                    return
+                self._is_old = False
+            try:
+                self._note(self._read())
+            except NotPermittedError as error:
+                logger.warning("%s: brokers that come or go are noticed late: %s", self._consumer_id, error)
+            except LegacyConsumerError as error:
+                logger.debug("%s: the brokers cannot be read for now: %s", self._consumer_id, error)
+                self._is_old = True
+                self._closed.wait(_PAUSE_S)
+
+    def _read(self) -> tuple[int, ...]:
+        parent = BrokerIdsPath().path
+        try:
+            names = self._store.get_children(parent, self._fired)
+        except NoNodeError:
+            names = ()
+            if (
+                self._store.exists(parent, self._fired) is not None
+            ):  # created in between: its children are to be watched
+                self._is_old = True
+        found = (BrokerIdPath.parse(f"{parent}/{name}") for name in names)
+        return tuple(sorted(path.broker_id for path in found if path is not None))
+
+    def _note(self, brokers: tuple[int, ...]) -> None:
+        before, self.brokers = self.brokers, brokers
+        was_known, self._is_known = self._is_known, True
+        came, gone = sorted(set(brokers) - set(before)), sorted(set(before) - set(brokers))
+        if not was_known or not (came or gone):
+            return
+        for word, ids in (("left", gone), ("came", came)):
+            if ids:
+                logger.info("%s: brokers that %s: %s; registered now: %s", self._consumer_id, word, ids, [*brokers])
+        self._tell(gone)

@@ -1,0 +1,100 @@
+"""Brokers that come and go, as a member notices them."""
+
+import logging
+
+import pytest
+
+from legacy_consumer.broker_watch import BrokerWatch
+from tests.support.member_cluster import MemberCluster
+from tests.support.waiting import eventually
+from zk_layout.errors import ConnectionLostError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+
+BROKER = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1"}'
+
+
+def register(store, broker_id):
+    store.create(f"/brokers/ids/{broker_id}", BROKER, make_parents=True)
+
+
+@pytest.fixture
+def store():
+    made = MemoryStore(MemoryZooKeeper())
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watched(store):
+    """Starts watches on the store; what each was told is in its list."""
+    watches = []
+
+    def start(over=store):
+        told = []
+        watches.append(BrokerWatch(over, "g_a", told.append))
+        watches[-1].start()
+        return watches[-1], told
+
+    yield start
+    for one in watches:
+        one.close()
+
+
+def test_what_is_there_at_first_is_no_news(store, watched):
+    register(store, 1)
+    watch, told = watched()
+    eventually(lambda: watch.brokers == (1,))
+    assert told == []
+
+
+def test_brokers_that_come_and_go_are_told_each_time(store, watched, caplog):
+    caplog.set_level(logging.INFO)
+    register(store, 1)
+    watch, told = watched()
+    eventually(lambda: watch.brokers == (1,))
+    register(store, 10)
+    eventually(lambda: told == [[]])
+    store.delete("/brokers/ids/1")
+    eventually(lambda: told == [[], [1]])
+    assert watch.brokers == (10,)
+    assert "g_a: brokers that came: [10]; registered now: [1, 10]" in caplog.text
+    assert "g_a: brokers that left: [1]; registered now: [10]" in caplog.text
+
+
+def test_brokers_are_noticed_in_a_zookeeper_that_has_never_had_any(store, watched):
+    watch, _ = watched()
+    eventually(lambda: watch._is_known)
+    register(store, 3)
+    eventually(lambda: watch.brokers == (3,))
+
+
+def test_the_list_is_read_until_zookeeper_answers(store, watched, monkeypatch):
+    monkeypatch.setattr("legacy_consumer.broker_watch._PAUSE_S", 0.001)
+    register(store, 1)
+    left = [ConnectionLostError("connection lost")] * 3
+
+    class Store:
+        def get_children(self, path, watcher):
+            if left:
+                raise left.pop()
+            return store.get_children(path, watcher)
+
+    watch, _ = watched(Store())
+    eventually(lambda: watch.brokers == (1,))
+
+
+def test_a_broker_that_leaves_is_in_status_told_to_the_fetchers_and_moves_no_partition():
+    cluster = MemberCluster({"t": 2})
+    register(cluster.admin, 1)
+    register(cluster.admin, 2)
+    try:
+        connector, _ = cluster.join()
+        eventually(lambda: connector.status.brokers == (1, 2))
+        before = connector.status
+        cluster.admin.delete("/brokers/ids/2")
+        eventually(lambda: connector.status.brokers == (1,))
+        eventually(lambda: connector._fetchers.gone == [[2]])
+        assert (connector.status.rebalances, connector.status.owned) == (before.rebalances, before.owned)
+    finally:
+        cluster.close()
