@@ -1,7 +1,7 @@
 """Writes a plan of offsets under a running group: its members of this project hold still and follow.
 
 See legacy_consumer.reset_requests.records for the steps. Members of the JVM cannot follow; as long as one owns a
-partition of the plan nothing is written.
+partition of the plan nothing is written. Right before the write the owners are looked at once more.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from zk_layout.store import SetOp, ZkStore
 _LOOK_S = 0.05
 _TRIES = 5
 _SHOWN = 3
+_MOVED = "partitions changed hands while their owners held still; try again when `groups describe` shows no change"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,8 @@ def write_live(
         for attempt in range(_TRIES):
             plan = _again(plan, read_standings(store, plan.group))
             before_write(plan)
+            if _missing(store, plan.group, request, AnswerState.READY):
+                raise ResetRequestError(plan.group, _MOVED)
             try:
                 written = write_plan(store, plan, force=True, also=also, on_progress=on_progress)
             except OffsetsChangedError:

@@ -180,6 +180,11 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -
 
     followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=back_up)
     done.partitions += len(followed.written.partitions)
+    for member in followed.written.joined[:3]:
+        say_error(
+            f"Warning: {member} joined group {plan.group} in the moment of the write: if it is of the JVM it may have "
+            "read the old offsets: restart it"
+        )
     for owner in followed.unanswered:
         say_error(
             f"Warning: the offsets are written, but {owner} has not said that it goes on from them: "

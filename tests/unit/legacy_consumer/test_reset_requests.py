@@ -317,3 +317,21 @@ def test_what_is_no_request_is_refused(data):
         decode_request("/p", data)
     with pytest.raises(MalformedZnodeError):
         decode_answer("/p", data)
+
+
+def test_nothing_is_written_when_a_member_of_the_jvm_took_over_since_the_owner_held_still(cluster):
+    member, stream = cluster.member()
+    consume(stream, 40)
+    member.commit_offsets()
+    other = MemoryStore(cluster.zookeeper)
+    other.start()
+
+    def take_over(plan):
+        member.shutdown()
+        other.create("/consumers/g/ids/g_jvm", b"{}", ephemeral=True, make_parents=True)
+        other.create("/consumers/g/owners/t/0", b"g_jvm-0", ephemeral=True, make_parents=True)
+
+    with pytest.raises(ResetRequestError, match="changed hands"):
+        cluster.reset({T0: 15}, before_write=take_over)
+    assert cluster.committed(T0) == 20
+    other.close()
