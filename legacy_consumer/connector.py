@@ -77,7 +77,6 @@ from rebalance.led.member import LedMember
 from rebalance.machine import Doubted, Drained, Event, Phase, Policy
 from rebalance.mailbox import Errand
 from rebalance.ownership import Ownership
-from rebalance.precedence import precedence_in
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot, remember_last
 from rebalance.subscription import TopicFilter
@@ -172,7 +171,6 @@ class ConsumerConnector:
         self._has_warned = False
         self._past = ConnectorCounters(MemberCounters())
         """What was counted before the last unsubscribe()."""
-        self._precedence = precedence_in(self._config.zookeeper_connect, self._config.group_id)
         self._lease = Lease(self._store, self._session_of_claims, self._clock)
         self._brokers = BrokerWatch(self._store, self.consumer_id, self._fetchers.note_brokers)
         self._offsets = self._make_offset_store(group_offsets)
@@ -549,7 +547,6 @@ class ConsumerConnector:
             self._closing.run(_CLOSING_PATIENCE_S)
 
     def _leave_group(self, timeout_s: float) -> None:
-        self._precedence.end_arriving(self.consumer_id)
         self._follower.close()
         self._delivery.begin_closing(timeout_s)
         self._delivery.let_go(this_thread())
@@ -626,7 +623,6 @@ class ConsumerConnector:
             self._has_begun = True
         try:
             self._warn_once()
-            self._precedence.begin_arriving(self.consumer_id)
             self._store.start()
             self._brokers.start()
             self._fetchers.check_access()
@@ -658,7 +654,6 @@ class ConsumerConnector:
             was_closed = self._closed
             if self._coordinator is None and error.retriable and not was_closed:
                 # nothing was written: as if it had not been tried, so it can be tried again
-                self._precedence.end_arriving(self.consumer_id)
                 self._has_begun = False
                 raise
             self._closed = True
@@ -777,7 +772,6 @@ class ConsumerConnector:
                 absence_ms=config.scheduled_rebalance_max_delay_ms,
             ),
             clock=self._clock,
-            precedence=self._precedence,
         )
 
     def _make_led_member(self, ownership: Ownership, classic: Callable[[GroupSnapshot], Assignment]) -> LedMember:

@@ -69,7 +69,6 @@ from rebalance.machine import (
 from rebalance.mailbox import Errand, Mail, Mailbox, Period
 from rebalance.ownership import Ownership
 from rebalance.patience import Patience
-from rebalance.precedence import GATHER_MS, WAIT_MS, Precedence, Turn
 from rebalance.reader import GroupReader
 from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
@@ -136,9 +135,7 @@ class Coordinator:
         policy: Policy,
         periods: Periods,
         clock: Clock | None = None,
-        precedence: Precedence | None = None,
     ) -> None:
-        """precedence: shared with the other members of the group in this process, if there may be any."""
         self._store = store
         self._registrar = registrar
         self._ownership = ownership
@@ -154,7 +151,6 @@ class Coordinator:
         )
         self._name = registrar.consumer_id
         self._patience = Patience(self._name, store, assign, self._clock, periods.absence_ms, self._hear_impatience)
-        self._turn = Turn(precedence or Precedence(), self._name, self._clock, self._be_rung)
         self._reconciler = Reconciler(
             self._name,
             self._reader,
@@ -163,7 +159,6 @@ class Coordinator:
             delivery,
             self._patience,
             self._hear_news,
-            self._turn,
         )
         self._state = MemberState()
         self._status = self._published = Status(Phase.CREATED)
@@ -299,10 +294,6 @@ class Coordinator:
                 self._watch()
             case Period.GATHER:
                 self._stop_gathering()
-            case Period.ARRIVALS:
-                self._gather_on()
-            case Period.PRECEDENCE:
-                self._handle(Triggered("let others go first"))
             case Period.ABSENCE:
                 self._handle(Triggered("waited for members that left"))
             case _:
@@ -326,18 +317,8 @@ class Coordinator:
                     one.run()
                 case _:
                     self._handle(one)
-        if reasons and self._may_look():
+        if reasons:
             self._handle(Triggered(", ".join(sorted(set(reasons)))))
-
-    def _may_look(self) -> bool:
-        """Whether I look at the group now, or let those of my process go first who have something to do about it."""
-        if self._state.phase is not Phase.STABLE or self._turn.may_look(self._status.owned):
-            return True
-        self._mailbox.set_alarm(Period.PRECEDENCE, WAIT_MS)
-        return False
-
-    def _be_rung(self) -> None:
-        self.post(Triggered("my turn"))
 
     def _session(self, event: SessionEvent) -> None:
         self.counters.session_events[event.kind.name.lower()] += 1
@@ -436,7 +417,6 @@ class Coordinator:
     def _register(self) -> Event | None:
         self._ownership.begin_session(self._session_id)
         if not self._registrar.register(self._session_id, self._unblock):
-            self._turn.come_late()
             self._obstacle = None
             if self._ownership.owned:
                 self._reader.forget_members(self._registrar.consumer_id)
@@ -449,29 +429,12 @@ class Coordinator:
         self._reader.forget_members(self._registrar.consumer_id)
         if self._gathers:
             self._gathers = False
-            self._turn.come_late()
             self._gathering_in = self._session_id
             self._mailbox.set_alarm(Period.GATHER, self._periods.gather_ms)
             return None
-        if self._turn.arrive(self._be_gathered):
-            self._gathering_in = self._session_id
-            self._mailbox.set_alarm(Period.ARRIVALS, GATHER_MS)
-            return None
         return Registered()
 
-    def _be_gathered(self) -> None:
-        self.post(Errand(self._stop_gathering))
-
-    def _gather_on(self) -> None:
-        """Wait on if somebody arrived meanwhile."""
-        wait_ms = self._turn.arrivals_wait_ms()
-        if wait_ms > 0:
-            self._mailbox.set_alarm(Period.ARRIVALS, wait_ms)
-        else:
-            self._stop_gathering()
-
     def _stop_gathering(self) -> None:
-        self._mailbox.cancel_alarm(Period.ARRIVALS)
         # if its session went meanwhile it registers again, and waits no more
         gathering_in, self._gathering_in = self._gathering_in, None
         if gathering_in == self._session_id:
@@ -482,7 +445,6 @@ class Coordinator:
             return self._reconciler.give_up(final=action.final)
         if self._rebalance_began is None:
             self._rebalance_began = self._clock.monotonic()
-        self._mailbox.cancel_alarm(Period.PRECEDENCE)
         try:
             outcome = self._reconciler.reconcile(final=action.final)
         except PartitionOwnedError as error:
@@ -493,7 +455,6 @@ class Coordinator:
                 self.post(Unblocked())
             return Blocked()
         finally:
-            self._turn.end()
             self._set_absence()
         if isinstance(outcome, Deregistered):
             # most likely my session has ended, of which I shall hear next

@@ -33,10 +33,6 @@ class Period(Enum):
     """Not again and again, but some time after each rebalance."""
     GATHER = "gather"
     """Once, after the first registration: others that start at the same time may join before anything is claimed."""
-    ARRIVALS = "arrivals"
-    """After the first registration, while others of the process are about to join too."""
-    PRECEDENCE = "precedence"
-    """Once, when others of the process have had their time to go first."""
     ABSENCE = "absence"
     """Once, when nobody waits any longer for members that left."""
 

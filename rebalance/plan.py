@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TypeAlias
 
 from rebalance.snapshot import Assignment
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 Share: TypeAlias = Mapping[TopicPartition, ConsumerThreadId]
-
-_NO_SHARE: Share = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +49,6 @@ def make_plan(
     return Plan(keep, release, claim)
 
 
-_REMEMBERED = 4
-_recent: deque[tuple[Assignment, Mapping[str, Share]]] = deque(maxlen=_REMEMBERED)
-
-
 def owned_by(assignment: Assignment, consumer_id: str) -> Share:
-    """One member's share of an assignment, sorted as the assignment is. Read-only.
-
-    All shares of an assignment are told apart at once: the members of a process get the same one, see assignors.once.
-    """
-    for known, shares in list(_recent):
-        if known is assignment:
-            return shares.get(consumer_id, _NO_SHARE)
-    divided: dict[str, dict[TopicPartition, ConsumerThreadId]] = {}
-    for partition, thread in assignment.items():
-        divided.setdefault(thread.consumer_id, {})[partition] = thread
-    _recent.append((assignment, divided))
-    return divided.get(consumer_id, _NO_SHARE)
+    """One member's share of an assignment, sorted as the assignment is."""
+    return {partition: thread for partition, thread in assignment.items() if thread.consumer_id == consumer_id}

@@ -10,14 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from rebalance.clock import SystemClock
 from rebalance.delivery import Delivery
 from rebalance.errors import PartlyBegunError, RebalanceError
 from rebalance.machine import Deregistered, Draining, Event, Settled
 from rebalance.ownership import Ownership
 from rebalance.patience import Patience
 from rebalance.plan import make_plan, owned_by
-from rebalance.precedence import Precedence, Turn
 from rebalance.reader import GroupReader
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -40,12 +38,8 @@ class Reconciler:
         delivery: Delivery,
         patience: Patience,
         hear_news: Callable[[], bool] = lambda: False,
-        turn: Turn | None = None,
     ) -> None:
-        """hear_news: tells the reader of the watches that fired meanwhile; True if there were any.
-
-        turn: among the members of this process.
-        """
+        """hear_news: tells the reader of the watches that fired meanwhile; True if there were any."""
         self._consumer_id = consumer_id
         self._reader = reader
         self._assign = assign
@@ -53,12 +47,10 @@ class Reconciler:
         self._delivery = delivery
         self._patience = patience
         self._hear_news = hear_news
-        self._turn = turn or Turn(Precedence(), consumer_id, SystemClock(), lambda: None)
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int] = {}
         self._doubted = False
-        self._noted: Assignment | None = None
         self._announced: Assignment | None = None
         self.moved = (0, 0, 0)
         """How many partitions the last step kept, released and claimed."""
@@ -86,30 +78,23 @@ class Reconciler:
             if self._consumer_id not in snapshot.members and not is_taken:
                 return Deregistered()
             self._bury_deleted(snapshot)
-            assignment = self._patience.judge(snapshot, self._assignment_of(snapshot))
+            assignment = self._patience.judge(snapshot, self._assign(snapshot))
             # what is assigned to my id is another member's, if another session holds the id
             mine = {} if is_taken else owned_by(assignment, self._consumer_id)
             plan = make_plan(self._ownership.owned, mine)
             self._take_back(self._stopped & plan.keep.keys())
-            if not plan.is_empty:
-                self._turn.move()
             if plan.release:
                 if self._is_held_up(plan.release, final=final):
                     return Draining()
                 self._end(plan.release)
                 self._ownership.release(plan.release, just_asked=self._reader.lists_read > lists_before)
                 released += len(plan.release)
-            self._turn.has_released()
             if is_taken:
                 return Deregistered()
             if plan.claim:
-                has_waited = self._turn.await_releases()
-                if looks_left and (plan.release or has_waited) and self._hear_news():
+                if looks_left and plan.release and self._hear_news():
                     continue
                 self._ownership.claim(plan.claim)
-            self._turn.has_claimed()
-            if plan.claim:
-                self._turn.await_claims()
             break
         self._begin(assignment)
         self.moved = (len(plan.keep), released, len(plan.claim))
@@ -177,13 +162,6 @@ class Reconciler:
                 self._begun.pop(tp, None)
             self._stopped.difference_update(gone)
         self._created = dict(snapshot.created)
-
-    def _assignment_of(self, snapshot: GroupSnapshot) -> Assignment:
-        assignment = self._assign(snapshot)
-        if self._noted is not assignment:
-            self._noted = assignment
-            self._turn.note(assignment)
-        return assignment
 
     def _take_back(self, partitions: Collection[TopicPartition]) -> None:
         """Stopped, and mine after all."""

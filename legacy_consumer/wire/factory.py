@@ -16,7 +16,6 @@ from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.positions import PositionFinder
 from legacy_consumer.wire.connection import BrokerAddress, Connection
 from legacy_consumer.wire.fetcher import ColumnarFetcher
-from legacy_consumer.wire.known_leaders import known_leaders
 from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader
 from legacy_consumer.wire.log_offsets import ColumnarLogOffsets
 from legacy_consumer.wire.opening import Opening, open_connection
@@ -38,7 +37,6 @@ class BrokerDoor:
         self._security: Security = security_of(config)
         self._client_id = config.client_id
         self._receive_buffer_bytes = config.socket_receive_buffer_bytes
-        self.known_leaders = known_leaders(config.zookeeper_connect, config.security_protocol)
         self._timeout_s = min(config.socket_timeout_ms / 1000, _OPENING_TIMEOUT_S)
         self.leaders = LeaderReader(
             store,
@@ -164,5 +162,4 @@ def _fetcher(
         begin_opening=door.begin_opening,
         make_leader_finder=lambda on_news: LeaderFinder(door.leaders, backoff_s=settings.backoff_s, on_news=on_news),
         finder=PositionFinder(log_offsets, reset_to=reset_to, backoff_s=settings.backoff_s),
-        known_leaders=door.known_leaders,
     )

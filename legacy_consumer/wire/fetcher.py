@@ -25,7 +25,6 @@ from legacy_consumer.wire.backlog import Backlog
 from legacy_consumer.wire.batch import SMALL_RUN, ColumnarBatch, Wish
 from legacy_consumer.wire.connection import BrokerAddress
 from legacy_consumer.wire.decoder import Decoder
-from legacy_consumer.wire.known_leaders import KnownLeaders
 from legacy_consumer.wire.leaders import LeaderFinder
 from legacy_consumer.wire.link import Asked
 from legacy_consumer.wire.links import LOW_BACKLOG_BYTES, BrokerLinks
@@ -60,9 +59,7 @@ class ColumnarFetcher:
         begin_opening: Callable[[BrokerAddress, Callable[[], None]], Opening],
         make_leader_finder: Callable[[Callable[[], None]], LeaderFinder],
         finder: PositionFinder,
-        known_leaders: KnownLeaders | None = None,
     ) -> None:
-        """known_leaders: what other fetchers of this process found out, for hints."""
         self._settings = settings
         self._finder = finder
         self._lock = threading.Lock()
@@ -76,7 +73,6 @@ class ColumnarFetcher:
         # below: the polling thread's own
         self._states: dict[TopicPartition, PartitionState] = {}
         self._known_leaders: dict[TopicPartition, BrokerAddress] = {}
-        self._leaders_known_to_all = known_leaders or KnownLeaders()
         self._life = 0
         self._wish = Wish()
         self._decoder = _decoder(settings, self._wish)
@@ -262,21 +258,11 @@ class ColumnarFetcher:
         for tp, position in changes.items():
             if position is not None:
                 self._life += 1
-                leader = self._hint_of_leader(tp)
+                # the last one known: it says so if it leads no more
+                leader = self._known_leaders.get(tp)
                 self._states[tp] = PartitionState(self._life, position, is_placed=position >= 0, leader=leader)
         self._leaders.search([tp for tp in changes if tp in self._states and self._states[tp].leader is None])
         self._search([tp for tp in changes if tp in self._states and not self._states[tp].is_placed])
-
-    def _hint_of_leader(self, tp: TopicPartition) -> BrokerAddress | None:
-        """The last one known, who will say so if he leads no more.
-
-        What others found counts only if I speak with that broker already: for one that is gone one might wait long.
-        """
-        known = self._known_leaders.get(tp)
-        if known is None:
-            told = self._leaders_known_to_all.get(tp)
-            known = told if told is not None and self._links.is_connected(told) else None
-        return known
 
     def _search(self, partitions: Collection[TopicPartition]) -> None:
         if partitions:
@@ -306,7 +292,6 @@ class ColumnarFetcher:
                 # it was only suspected: what it may still answer must not come on top of what the new one does
                 self._links.leave(state.leader, f"broker {address.broker_id} leads {tp} now", now)
             state.leader = self._known_leaders[tp] = address
-            self._leaders_known_to_all.note(tp, address)
         for tp, reason in self._leaders.take_reasons().items():
             self._complain(tp, reason)
         error = self._leaders.take_error()
@@ -344,7 +329,6 @@ class ColumnarFetcher:
         for tp in partitions:
             self._states[tp].leader = None
             self._known_leaders.pop(tp, None)
-            self._leaders_known_to_all.forget(tp)
         self._leaders.search(partitions, delay_s)
 
     def _suspect(self, partitions: Collection[TopicPartition]) -> None:

@@ -100,11 +100,6 @@ class BrokerLinks:
         """Whether the receiver is done with something that was not looked at."""
         return self._receiver.news != self._seen_news
 
-    def is_connected(self, address: BrokerAddress) -> bool:
-        """Whether this broker is spoken with."""
-        link = self._links.get(address)
-        return link is not None and link.connection is not None
-
     def pauses(self, now: float) -> Iterator[float]:
         """In how many seconds brokers may be asked that are left alone for now."""
         for link in self._links.values():

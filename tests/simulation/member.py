@@ -142,7 +142,6 @@ class OurMember:
         self.wake_at = 0.0
         world.record("member", name)
         self.store = world.server.connect(name)
-        self.precedence = world.precedence_of_next()
         self.progress = Progress()
         offsets = ZooKeeperOffsetStore(self.store, GROUP)
         self.delivery = StreamDelivery(
@@ -217,7 +216,6 @@ class OurMember:
                 absence_ms=settings.absence_ms,
             ),
             clock=world.clock,
-            precedence=self.precedence,
         )
         self._post = self.coordinator.post
         # others of its process ring it
@@ -243,7 +241,6 @@ class OurMember:
                 self.users.append(User(self, stream, len(self.users) + 1, style))
         self.store.add_session_listener(self._told)
         self._told_first()
-        self.precedence.begin_arriving(consumer_id)
         self.coordinator.open()
         self.follower.start()
 

@@ -17,7 +17,6 @@ from itertools import accumulate
 from rebalance.assignors import ASSIGNORS
 from rebalance.led.member import threads_of
 from rebalance.led.records import NO_GENERATION, decode_generation, generation_path
-from rebalance.precedence import Precedence
 from rebalance.snapshot import GroupSnapshot
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.history import History
@@ -91,9 +90,6 @@ class World:
         self.fetchers = FakeFetchers(self.kafka)
         self.admin = self.server.connect("operator")
         self.partitions = dict(settings.topics)
-        # of its own, so that worlds without it are what they were
-        self._processes = random.Random(f"processes {seed}")
-        self._precedence = Precedence() if self._processes.random() < 0.5 else None
         # of its own, so that worlds without it are what they were
         leading = random.Random(f"led {seed}")
         self.led = leading.choice(LED_STRATEGIES) if leading.random() < 0.25 else None
@@ -303,12 +299,6 @@ class World:
         member = OurMember(self, name, consumer_id, subscription)
         self.members.append(member)
         self.by_store[member.store] = member
-
-    def precedence_of_next(self):
-        """In half of the worlds most members share a process; one that crashes leaves the others of it alive."""
-        if self._precedence is None or self._processes.random() < 0.2:
-            return Precedence()
-        return self._precedence
 
     def _join_jvm(self):
         self._incarnations += 1

@@ -92,7 +92,6 @@ class Member:
         pattern=SubscriptionPattern.STATIC,
         gather_ms=0,
         absence_ms=0,
-        precedence=None,
         backoff_ms=2000,
     ):
         self.consumer_id = f"{GROUP}_{name}"
@@ -111,7 +110,6 @@ class Member:
             policy=Policy(max_retries=4, backoff_ms=backoff_ms, suspicion_ms=1500, drain_timeout_ms=3000),
             periods=Periods(commit_ms=60_000, audit_ms=10_000, gather_ms=gather_ms, absence_ms=absence_ms),
             clock=clock,
-            precedence=precedence,
         )
 
     def join(self):
