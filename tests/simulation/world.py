@@ -11,6 +11,7 @@ import contextlib
 import random
 from bisect import bisect
 from collections import Counter
+from copy import copy
 from dataclasses import replace
 from itertools import accumulate
 
@@ -260,7 +261,8 @@ class World:
             refusal = self.others.rng.choice(_REFUSALS)
             self.failed_requests[name] += 1
             self.record("refused", name, kind, refusal.error, "done all the same" if refusal.carried_out else "")
-            return refusal
+            # an error of its own: one that is raised keeps its world, with all that happened in it
+            return replace(refusal, error=copy(refusal.error))
         if self.rng.random() >= self.settings.lose or name.startswith(("operator", "stranger")):
             return None
         self._faults_now[name, self.clock.now] += 1
