@@ -26,7 +26,7 @@ from zk_layout.kazoo_store import KazooStore
 
 pytestmark = pytest.mark.kafka
 
-BOUND_S = 10
+BOUND_S = 60
 SASL = {
     "security_protocol": "SASL_PLAINTEXT",
     "sasl_mechanism": "PLAIN",

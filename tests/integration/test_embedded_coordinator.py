@@ -123,5 +123,6 @@ def test_three_members_of_kafkas_own_clients_share_a_group_join_leave_and_are_ki
         fourth = start()
         share([third, fourth])
         everything_arrives()
-        arrived = [message for member in members for message in member.messages]
+        # what the killed one got in its last moment it may not have committed any more
+        arrived = [message for member in members if member is not first for message in member.messages]
         assert len(arrived) == len(set(arrived)), "every message was committed before its partition went on"
