@@ -210,15 +210,6 @@ def two_that_fetch(cluster):
     return one, other
 
 
-def test_a_partition_that_moves_to_another_member_of_the_process_is_not_looked_for(cluster):
-    cluster.broker(0, T0, T1)
-    _, other = two_that_fetch(cluster)
-    before = cluster.zookeeper.requests.total()
-    other.assign({T0: 0})
-    assert_whole(fetch(other, COUNT), T0)
-    assert cluster.zookeeper.requests.total() == before
-
-
 def test_a_leader_that_another_member_of_the_process_knew_is_told_by_the_broker_to_lead_no_more(cluster):
     old = cluster.broker(0, T0, T1)
     _, other = two_that_fetch(cluster)
