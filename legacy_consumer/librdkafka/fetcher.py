@@ -113,9 +113,11 @@ class LibrdkafkaFetcher:
             self._free()
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Brokers came or went: positions are looked for again at once. Connections are librdkafka's business."""
-        del gone
-        self._finder.look_now()
+        """Nothing to do: connections are librdkafka's business.
+
+        Nor are positions asked for at once: a broker that has just registered may not know its topics yet, and its
+        empty answer would make librdkafka forget the partitions until the next refresh of its metadata.
+        """
 
     def close(self) -> None:
         """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
