@@ -32,7 +32,7 @@ LONG_LIVED_ARGS ?= --minutes 30 --json build/long-lived.json
 
 bin := .venv/bin
 declared := pyproject.toml constraints.txt
-native_sources := $(shell find native -type f -not -path 'native/target/*')
+native_sources := $(shell find native -type f -not -path 'native/target/*' -not -name Cargo.lock)
 export CARGO_TARGET_DIR := $(CURDIR)/build/native
 
 # $(call install,extra): pip is silent unless a person watches, for its log is long.
@@ -90,7 +90,7 @@ build/wheel-tools: Makefile
 	fi
 	rm -rf build/native/wheels
 	{ $(MAKE) --no-print-directory build/native-tools && \
-	  build/native-tools/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out build/native/wheels; } >&2 \
+	  build/native-tools/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out build/native/wheels; } >&2 \
 	  || { echo "native/ could not be built, see above; nothing else needs it (Rust 1.87 or newer does)" >&2; exit $${CI:+1}; }
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/native/wheels/*.whl >&2
 	touch $@
@@ -100,8 +100,8 @@ native: .venv/.native ## the native decoder, built and in .venv; needs cargo
 native-check: ## format, lints and tests of the native decoder (HOSTILE_SECONDS=600: hostile bytes for so long); needs cargo
 	@if ! command -v cargo >/dev/null; then echo "cargo is not installed, so native/ is not checked" >&2; exit 0; fi
 	cargo fmt --check --manifest-path native/Cargo.toml
-	cargo clippy --quiet --locked --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
-	cargo test --quiet --locked --manifest-path native/Cargo.toml
+	cargo clippy --quiet --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
+	cargo test --quiet --manifest-path native/Cargo.toml
 
 # zig is a C compiler and a linker for every glibc. cargo itself needs the other processor's standard library.
 wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64, for every Python from 3.10 on, in dist/
@@ -110,7 +110,7 @@ wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64,
 	export PATH="$(CURDIR)/build/wheel-tools/bin:$$PATH"
 	for target in x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu; do
 	  if [ ! -d "$$(rustc --print sysroot)/lib/rustlib/$$target" ]; then rustup target add "$$target"; fi
-	  build/wheel-tools/bin/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist \
+	  build/wheel-tools/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out dist \
 	    --target "$$target" --zig --compatibility manylinux_2_17
 	done
 	build/wheel-tools/bin/maturin sdist --manifest-path native/Cargo.toml --out dist
