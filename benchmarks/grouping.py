@@ -66,7 +66,7 @@ class GroupStage:
         self.warm: set[Changes] = set()
 
     def new_group(self, side: Side, members: int, *, in_one_process: bool = False) -> tuple[str, Crew]:
-        """A group without members and offsets, and so many that may join it."""
+        """Returns: the name of a new group without members and offsets, and the processes of its members to be."""
         group = f"{side}-{next(self._groups)}"
         key = side, in_one_process
         if key not in self._crews:
@@ -237,4 +237,4 @@ SIZES = (
 )
 
 IN_ONE_PROCESS = Size(50, 500, in_one_process=True)
-"""For those who run threads: reported, not tuned for."""
+"""For users who run many members as threads of one process. The row is reported; the code is not tuned for it."""

@@ -107,7 +107,7 @@ class Observer:
         return stat.ctime_ms
 
     def requests(self) -> Requests:
-        """What the server has had until now."""
+        """How many requests the server has received until now, and how many of them were heartbeats."""
         found = _RECEIVED.search(self._ask("mntr"))
         connections = self._ask("cons")
         own = re.search(rf"\brecved=(\d+),.*\bsid={self._own_session},", connections)

@@ -61,7 +61,7 @@ class Crew:
         self._processes: list[MembersProcess] = []
 
     def prepare(self, group: str, members: int) -> None:
-        """Have the processes of so many members, whose next group is this one."""
+        """Start the processes of `members` members that do not run yet, and tell all of them the group's name."""
         missing = range(len(self._processes), 1 if self._in_one_process else members)
         started = [self._new_process(number) for number in missing]
         for process in started:
@@ -78,7 +78,7 @@ class Crew:
         self._tell_members("leave", first, count)
 
     def commit(self, times: int) -> float:
-        """The first member commits all offsets so many times; how many seconds that took."""
+        """The first member commits all its offsets `times` times. Returns: the seconds that this took."""
         return float(self._tell(self._processes[:1], f"commit {times}")[0])
 
     def _tell_members(self, verb: str, first: int, count: int) -> None:

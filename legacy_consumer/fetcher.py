@@ -181,6 +181,7 @@ class FetcherFactory(Protocol):
         """Brokers came or went in ZooKeeper; gone: the ids of those that went. From any thread, never waits.
 
         What waits for a leader or a position looks again at once, and connections to a broker that left are given up.
+        librdkafka sees to its connections itself, and its positions are looked for with the usual pause.
         """
         ...
 

@@ -66,7 +66,6 @@ _FOR_EVER_MS = 1 << 53
 class Leadership:
     """One member's time as the leader. Used by the coordinator's thread alone.
 
-    topics: {topic: number of partitions} of all that members of the group subscribe to, as it is now.
     on_members: watches the list of members, and each member's znode.
     """
 
@@ -105,7 +104,6 @@ class Leadership:
         self._refused: dict[str, str] = {}
         self._topics: Mapping[str, int] = {}
         self._leaders_answer: JoinAnswer | None = None
-        self.error: AssignorFailedError | None = None
 
     @property
     def state(self) -> GroupState:
@@ -143,7 +141,12 @@ class Leadership:
         logger.info("%s: leads group %s in generation %d", self._name, self._group, self._generation.number)
 
     def look(self, topics: Mapping[str, int], cluster: Callable[[], Cluster], now: int) -> None:
-        """Read what members tell, and do what follows. Raises: DeposedError; ZooKeeper's errors."""
+        """Read what members tell, and do what follows.
+
+        topics: {topic: number of partitions} of all that members of the group subscribe to, as it is now. cluster:
+        makes what an assignor sees; called only if something is to be assigned.
+        Raises: DeposedError; ZooKeeper's errors.
+        """
         joined = self._read_members()
         self._take(self._coordinator.tick(now))
         known = self._known()
@@ -345,10 +348,8 @@ class Leadership:
             protocol = RebalanceProtocol.EAGER
         try:
             given = divide_group(assignor, protocol, cluster, subscriptions)
-            self.error = None
         except AssignorFailedError as error:
             logger.warning("%s: the members of group %s keep their shares: %s", self._name, self._group, error)
-            self.error = error
             previous = {member_id: share.partitions for member_id, share in self._generation.shares.items()}
             given = keep_shares(protocol, cluster, subscriptions, previous)
         return {
