@@ -86,9 +86,8 @@ class BrokerWatch:
             names = self._store.get_children(parent, self._fired)
         except NoNodeError:
             names = ()
-            if (
-                self._store.exists(parent, self._fired) is not None
-            ):  # created in between: its children are to be watched
+            created_meanwhile = self._store.exists(parent, self._fired) is not None
+            if created_meanwhile:
                 self._is_old = True
         found = (BrokerIdPath.parse(f"{parent}/{name}") for name in names)
         return tuple(sorted(path.broker_id for path in found if path is not None))

@@ -60,7 +60,8 @@ class Registrar:
             [
                 DeleteOp(self.path, znode.stat.version),
                 CreateOp(self.path, self._data, ephemeral=True, acl=Acl.OPEN),
-            ]
+            ],
+            session_id=session_id,
         )
 
     def _create(self) -> bool:
