@@ -12,7 +12,6 @@ MINUTES = 0.4
 
 @pytest.mark.kafka
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_connectors_that_come_and_go_in_one_process_leave_nothing_behind(caplog):
     caplog.set_level(logging.CRITICAL)  # listeners that raise and sessions that end are meant
     with LongLived() as lived:

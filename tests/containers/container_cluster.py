@@ -102,7 +102,7 @@ class ContainerCluster:
                     return name
             return None
 
-        return eventually(find, 60)
+        return eventually(find)
 
     def run(self, *command: str, timeout_s: float = 120) -> tuple[int, str]:
         """A command in a container of its own, to its end: (exit code, all it said)."""

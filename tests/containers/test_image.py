@@ -14,7 +14,7 @@ from tests.containers.confinement import as_in_a_pod, confinement, pod_of, servi
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.containers, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.containers]
 
 
 def docker(*arguments):

@@ -331,7 +331,7 @@ def test_a_write_is_checked_once_more_at_the_moment_of_sending(kazoo: KazooBacke
     store = kazoo.new_store()
     store.start()
     path = new_root()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     write = store._write([CreateOp(path, b"")], store.session_id + 1)
     with pytest.raises(SessionExpiredError):
         store._written(write, store._send_other(write, deadline), [CreateOp(path, b"")], deadline)

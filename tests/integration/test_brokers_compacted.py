@@ -53,10 +53,10 @@ def compacted(cluster):
     write([DELETED], deleted=True)
     deleted_at = len(written) - 1
     write(b"k0" for _ in range(KEYS * ROUNDS))
-    eventually(lambda: cluster.cleaned_up_to(topic) > deleted_at + KEYS * ROUNDS // 2, 60)
+    eventually(lambda: cluster.cleaned_up_to(topic) > deleted_at + KEYS * ROUNDS // 2)
     # the tombstone goes in a later pass than what it deleted, and there is only one if there is something new
-    eventually(lambda: write([b"k0"] * 10) or not holds_first_of_batch(cluster, topic, deleted_at), 60)
-    eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic), 60)
+    eventually(lambda: write([b"k0"] * 10) or not holds_first_of_batch(cluster, topic, deleted_at))
+    eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic))
     return topic, written
 
 

@@ -86,7 +86,7 @@ def mixed(kafka, store, programs):
         ours.create_message_streams({"orders": 1})
         jvm.await_event("ready")
         # a member of the JVM that divides anew lets go of all it has first, which would show
-        eventually(lambda: sorted(Counter(owners(store)).values()) == [1, 2], 60)
+        eventually(lambda: sorted(Counter(owners(store)).values()) == [1, 2])
         ours.commit_offsets({TopicPartition("orders", n): 7 for n in range(3)}, unfenced=True)
         yield ours
         jvm.kill()
@@ -185,7 +185,7 @@ def test_verify_says_what_verify_consumer_rebalance_says(kafka, cluster, mixed, 
         return [theirs, ours.out.splitlines()], ours.code
 
     sound = [["Rebalance operation successful !"]] * 2, 0
-    eventually(lambda: verdicts() == sound, 60)
+    eventually(lambda: verdicts() == sound)
     # somebody who subscribes to what nobody else does, and claims nothing
     path = f"/consumers/mixed/ids/mixed_{version}"
     store.create(path, b'{"version":1,"subscription":{"clicks":1},"pattern":"static","timestamp":"1"}')
@@ -198,7 +198,7 @@ def test_verify_says_what_verify_consumer_rebalance_says(kafka, cluster, mixed, 
     finally:
         store.delete(path)
         # the members divide the group anew
-        eventually(lambda: verdicts() == sound, 60)
+        eventually(lambda: verdicts() == sound)
 
 
 @pytest.mark.parametrize("version", TOOLS)
@@ -347,7 +347,7 @@ def test_copy_gives_another_group_the_same_offsets(cluster, store, stopped, tmp_
 def test_prune_removes_what_is_old_and_nothing_else(cluster, store, stopped, mixed, tmp_path):
     assert run_program("groups", "prune", "--older-than", "1d", *cluster).err.startswith("No group of ")
     only = ["--older-than", "1s", "--name", f"{stopped}*"]
-    eventually(lambda: stopped in run_program("groups", "prune", *only, *cluster).out, 30)
+    eventually(lambda: stopped in run_program("groups", "prune", *only, *cluster).out)
     assert store.exists(f"/consumers/{stopped}") is not None, "a dry run"
     before = offsets_of(store, stopped)
     done = run_program("groups", "prune", *only, "--execute", "--backup-dir", tmp_path, *cluster)
@@ -427,7 +427,7 @@ def test_running_members_follow_a_live_reset(kafka, cluster, store, tmp_path):
     settings = {"zookeeper_connect": kafka.zookeeper_connect, "group_id": "live", "auto_offset_reset": "smallest"}
     with ConsumerConnector(**settings) as one, ConsumerConnector(**settings) as two:
         streams = [c.create_message_streams({"orders": 1})["orders"][0] for c in (one, two)]
-        eventually(lambda: sorted(len(c.status.owned) for c in (one, two)) == [1, 2], 60)
+        eventually(lambda: sorted(len(c.status.owned) for c in (one, two)) == [1, 2])
         seen = {}
 
         def consume(until):
@@ -439,14 +439,14 @@ def test_running_members_follow_a_live_reset(kafka, cluster, store, tmp_path):
                         seen.setdefault(message.partition(), []).append(message.offset())
             return until()
 
-        eventually(lambda: consume(lambda: sum(map(len, seen.values())) >= 60), 60)
+        eventually(lambda: consume(lambda: sum(map(len, seen.values())) >= 60))
         for connector in (one, two):
             connector.commit_offsets()
         seen.clear()
         args = ["offsets", "reset", "live", "--to-offset", "15", "--topic", "orders:0,2", "--live", "--timeout", "30"]
         done = run_program(*args, "--execute", "--backup-dir", tmp_path, *cluster)
         assert done.code == 0, done
-        eventually(lambda: consume(lambda: sum(map(len, seen.values())) >= 10), 60)
+        eventually(lambda: consume(lambda: sum(map(len, seen.values())) >= 10))
         assert {partition: sorted(offsets) for partition, offsets in seen.items()} == {
             0: [15, 16, 17, 18, 19],
             2: [15, 16, 17, 18, 19],
@@ -454,7 +454,7 @@ def test_running_members_follow_a_live_reset(kafka, cluster, store, tmp_path):
         for connector in (one, two):
             connector.commit_offsets()
         assert offsets_of(store, "live") == {"orders/0": 20, "orders/1": 20, "orders/2": 20}
-        eventually(lambda: store.exists("/consumers/live/requests/reset") is None, 10)
+        eventually(lambda: store.exists("/consumers/live/requests/reset") is None)
 
 
 def test_a_live_reset_writes_nothing_while_a_jvm_member_owns_a_partition(cluster, store, mixed, tmp_path):

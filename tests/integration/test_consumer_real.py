@@ -192,7 +192,7 @@ def test_a_group_that_grows_and_shrinks_loses_nothing_and_repeats_nothing(topic)
     topic.produce(2000)
     first.shutdown()
     topic.produce(2000)
-    eventually(lambda: len(seen) >= 10_000, 30)
+    eventually(lambda: len(seen) >= 10_000)
     third.shutdown()
     for thread in threads:
         thread.join(10)

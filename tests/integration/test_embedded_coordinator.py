@@ -62,7 +62,6 @@ def command_of(kind, cluster, topic, properties):
     return [sys.executable, confluent_member.__file__, *arguments]
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("broker_version", "kind"),
     [

@@ -70,7 +70,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_two_processes_that_want_the_jars_at_once_fetch_them_once(two_that_fetch_the_same_jars):
     folder, both = two_that_fetch_the_same_jars
     outputs = [process.communicate(timeout=280) for process in both]

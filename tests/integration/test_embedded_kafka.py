@@ -15,7 +15,7 @@ from zk_layout.errors import ConfigError, ConnectTimeoutError, NodeExistsError, 
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka]
 
 
 # a program of a second, and the compiler that runs before it

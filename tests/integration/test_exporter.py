@@ -144,7 +144,7 @@ def test_groups_of_the_jvm_and_of_ours_are_exported_and_zookeeper_may_go_away(ka
             found = exporter.samples()
             return all(partition_samples(found, "lag", group) == dict.fromkeys("012", 0) for group in ("jvm", "ours"))
 
-        eventually(all_is_committed, timeout_s=40)
+        eventually(all_is_committed)
         found = exporter.samples()
         for group in ("jvm", "ours"):
             assert partition_samples(found, "owned", group) == dict.fromkeys("012", 1)
@@ -154,13 +154,13 @@ def test_groups_of_the_jvm_and_of_ours_are_exported_and_zookeeper_may_go_away(ka
         assert exporter.get("/readyz") == (200, "2 groups\n")
 
         proxy.cut()
-        eventually(lambda: exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 0, timeout_s=40)
+        eventually(lambda: exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 0)
         found = exporter.samples()
         assert found["legacy_consumer_exporter_data_age_seconds", "zookeeper"] > 0
         assert partition_samples(found, "committed_offset", "jvm") == dict.fromkeys("012", 20)
         assert [exporter.get(path)[0] for path in ("/healthz", "/readyz")] == [200, 200]
         proxy.restore()
-        eventually(lambda: exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 1, timeout_s=40)
+        eventually(lambda: exporter.samples()["legacy_consumer_exporter_up", "zookeeper"] == 1)
 
         member = ours.samples()
         assert sum(value for key, value in member.items() if key[0].endswith("member_consumed_messages_total")) == 60
@@ -253,15 +253,15 @@ def test_members_and_exporter_tell_the_truth_while_a_member_is_cut_off_from_zook
             return committed == produced
 
         produce()
-        eventually(lambda: owned(2, 2) and all_is_committed(), timeout_s=40)
+        eventually(lambda: owned(2, 2) and all_is_committed())
         truth.scrape(members, rests=True)
         proxy.pause()
         produce()
-        eventually(lambda: owned(0, 4) or len(other.status.owned) == 4, timeout_s=40)
+        eventually(lambda: owned(0, 4) or len(other.status.owned) == 4)
         produce()
         truth.scrape(members)
         proxy.restore()
-        eventually(lambda: owned(2, 2) and all_is_committed(), timeout_s=40)
+        eventually(lambda: owned(2, 2) and all_is_committed())
         truth.scrape(members, rests=True)
         assert truth.wrong == []
         assert truth.samples > 500

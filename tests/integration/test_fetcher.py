@@ -173,7 +173,7 @@ def test_gaps_of_compaction_leave_exact_positions(own, fetching, kafka, store):
             fetcher.assign({tp: 0})
             return fetch(fetcher, 1).offsets(tp)[0] > 0
 
-    eventually(is_compacted, 60)
+    eventually(is_compacted)
     produce(kafka, tp.topic, [(b"last", b"")])
     with fetching(kafka, store) as fetcher:
         fetcher.assign({tp: 0})
@@ -385,7 +385,7 @@ def test_closing_leaves_no_thread_in_any_state(fetching, kafka, store, topic):
         fetcher.close()
         assert fetcher.poll(10, 0) is None
         # no more than there were: one that was about to end is gone by now
-        eventually(lambda: all(now <= then for now, then in zip(tasks(), before, strict=True)), 10)
+        eventually(lambda: all(now <= then for now, then in zip(tasks(), before, strict=True)))
 
 
 def test_closing_ends_a_poll_in_another_thread(fetching, kafka, store, topic):
@@ -466,7 +466,7 @@ def test_log_offsets_say_so_when_no_broker_answers(kafka, store, topic):
             assert list(pool.map(ask, lookups)) == [True, True]
         kafka.brokers[0].start()
         for lookup in lookups:
-            eventually(lambda lookup=lookup: len(lookup.latest(topic)) == len(topic), 60)
+            eventually(lambda lookup=lookup: len(lookup.latest(topic)) == len(topic))
 
 
 def test_a_fetcher_made_without_brokers_begins_when_one_is_there(kafka, store, topic):

@@ -72,7 +72,7 @@ def test_brokers_that_come_back_at_other_addresses_are_followed():
                 fetcher.assign({tp: 0})
                 assert fetch(fetcher, 10).offsets(tp) == list(range(10))
             old = first.bootstrap_servers
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 90
         while store.get_children("/brokers/ids"):
             assert time.monotonic() < deadline
             for fetcher in reading:

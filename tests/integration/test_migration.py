@@ -20,7 +20,7 @@ from tests.support.jvm_member import JvmMember, Subscription
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka]
 
 VERSIONS = ["0.10.2.2", "1.1.1", "2.8.2", "3.9.1"]
 MEMBERS = {"0.10.2.2": "0.10.2.2"}
@@ -80,7 +80,7 @@ class Group:
         read = []
         try:
             consumer.subscribe([self.topic])
-            eventually(lambda: read.extend(consumer.consume(100, 0.5)) or len(read) >= count, timeout_s=60)
+            eventually(lambda: read.extend(consumer.consume(100, 0.5)) or len(read) >= count)
             then()
             consumer.commit(asynchronous=False)
         finally:
@@ -235,20 +235,20 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
     producing.start()
     try:
         with contextlib.ExitStack() as cleanup, Ratchet(group):
-            eventually(lambda: first.consumed and second.consumed, timeout_s=60)
+            eventually(lambda: first.consumed and second.consumed)
             code, output = group.migrate("apply", "--rolling", "--execute")
             assert (code, "The migration is rolling" in output) == (0, True), output
             # one that has not committed since then is not behind yet
-            eventually(lambda: group.verdict() == (1, 2), timeout_s=60)
+            eventually(lambda: group.verdict() == (1, 2))
 
             group.end(first)
             third = group.jvm_member(**dual)
-            eventually(lambda: third.consumed, timeout_s=60)
+            eventually(lambda: third.consumed)
             group.end(second)
             ours = Ours(group, **dual)
             cleanup.callback(ours.end)
-            eventually(lambda: ours.consumed, timeout_s=60)
-            eventually(lambda: group.migrate("verify")[0] == 0, timeout_s=30)
+            eventually(lambda: ours.consumed)
+            eventually(lambda: group.migrate("verify")[0] == 0)
             code, output = group.migrate("verify", "--json")
             assert len(json.loads(output)["members"]) == 2
 

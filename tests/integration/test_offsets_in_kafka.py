@@ -16,7 +16,7 @@ from tests.support.jvm_member import JvmMember, Subscription
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka]
 
 IN_KAFKA = {"offsets_storage": "kafka", "dual_commit_enabled": False}
 IN_BOTH = {"offsets_storage": "kafka", "dual_commit_enabled": True}
@@ -364,7 +364,7 @@ def test_a_jvm_member_that_joins_takes_its_half_exactly_and_gives_it_back(topic,
     eventually(lambda: connector.commit_offsets() and topic.in_kafka() == {0: 50, 1: 50})
     jvm = JvmMember(programs, member, topic.group, Subscription("static", f"{topic.name}:1"), properties)
     try:
-        eventually(lambda: len(connector.status.owned) == 1, 60)
+        eventually(lambda: len(connector.status.owned) == 1)
         topic.produce(100)
         jvm.wait_until(lambda: len(jvm.consumed) == 50, "consuming its half")
         eventually(lambda: len(seen) == 150)
@@ -372,7 +372,7 @@ def test_a_jvm_member_that_joins_takes_its_half_exactly_and_gives_it_back(topic,
         jvm.await_end()
     finally:
         jvm.kill()
-    eventually(lambda: len(connector.status.owned) == 2, 60)
+    eventually(lambda: len(connector.status.owned) == 2)
     topic.produce(20)
     eventually(lambda: len(seen) == 170)
     connector.shutdown()

@@ -15,7 +15,7 @@ import pytest
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.quickstart.flights import FLIGHTS
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 RUN = "LEGACY_CONSUMER_QUICKSTART_TEST"
 COMMAND = [sys.executable, "-c", "import sys; from legacy_consumer.cli import main; sys.exit(main())", "quickstart"]

@@ -19,7 +19,7 @@ from tests.support.zk_history import ZkHistory
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 
-pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 PARTITIONS = 6
 NAMES = ("c-0", "c-1", "c-2")
@@ -84,7 +84,7 @@ class Pods:
         return {number: text.removeprefix(f"{self.group}_").removesuffix("-0") for number, text in texts.items()}
 
     def await_owners(self, expected):
-        eventually(lambda: self.owners() == expected, 90)
+        eventually(lambda: self.owners() == expected)
 
     def produce(self, count):
         """Numbered messages, to all partitions in turn."""
@@ -97,7 +97,7 @@ class Pods:
         return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
 
     def await_all_printed(self):
-        eventually(lambda: set(self.printed()) == set(range(self.produced)), 90)
+        eventually(lambda: set(self.printed()) == set(range(self.produced)))
 
     def lives(self):
         """{partition: the (id, session) that claimed it, one after another}."""

@@ -7,7 +7,7 @@ from legacy_consumer.admin.groups import describe_group
 from rebalance.errors import StrategyMismatchError
 from tests.support.jvm_member import Subscription
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop]
 
 
 DIALECT = "partition.assignment.dialect"

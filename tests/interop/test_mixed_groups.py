@@ -9,7 +9,7 @@ import pytest
 from tests.interop.mixed_group import DIALECT_OF, PYTHON
 from tests.support.jvm_member import Subscription
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop]
 
 SEEDS = [int(seed) for seed in os.environ.get("INTEROP_SEEDS", "0 1 2 3").split()]
 

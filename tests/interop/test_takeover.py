@@ -5,7 +5,7 @@ import pytest
 from tests.interop.mixed_group import PYTHON
 from tests.support.jvm_member import Subscription
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop]
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", pytest.param("0.10.2.2", marks=pytest.mark.long), "1.1.1"])

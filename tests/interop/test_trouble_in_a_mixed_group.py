@@ -16,7 +16,7 @@ from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdPath, OwnerPath
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.interop]
 
 VERSIONS = ["0.8.2.2", "0.10.2.2", "1.1.1"]
 

@@ -7,7 +7,7 @@ import pytest
 from tests.interop.mixed_group import PYTHON
 from tests.support.jvm_member import Subscription
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.interop]
 
 
 def shares(group):

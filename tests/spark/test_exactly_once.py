@@ -13,7 +13,7 @@ from tests.spark.conftest import child_environment
 from tests.spark.stream_scene import WAIT_S, numbers
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 
 def test_a_driver_killed_in_the_middle_of_a_batch_leaves_each_message_once_after_a_restart(scene, tmp_path):

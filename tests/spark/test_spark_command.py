@@ -13,7 +13,7 @@ from spark_source.__main__ import print_table
 from spark_source.offsets import COLUMNS
 from tests.spark.conftest import child_environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow]
 
 
 def run(folder: Path, *arguments: str):

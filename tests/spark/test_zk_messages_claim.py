@@ -6,7 +6,7 @@ from tests.spark.stream_scene import WAIT_S, failed, numbers
 from tests.support.jvm_member import ConsoleConsumer, JvmMember, Subscription
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.kafka, pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.interop]
 
 VERSION = "1.1.1"
 

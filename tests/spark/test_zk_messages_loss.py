@@ -17,7 +17,7 @@ from tests.support.log_start import delete_records
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka]
 
 COLUMNS = request_message_columns([("offset", "bigint", True), ("key", "binary", True), ("value", "binary", True)])
 by_both_fetchers = pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
@@ -71,7 +71,7 @@ def compacted(cluster):
             written[offset] = (b"k%d" % (offset % 7), b"%d" % offset)
             records.append(Record(*written[offset], 0))
         cluster.produce(topic, records)
-    eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic) > 200, 60)
+    eventually(lambda: cluster.cleaned_up_to(topic) == cluster.active_segment(topic) > 200)
     return topic, written
 
 

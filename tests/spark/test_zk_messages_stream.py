@@ -12,7 +12,7 @@ from spark_source import source_progress
 from tests.spark.conftest import child_environment
 from tests.spark.stream_scene import WAIT_S, failed, numbers
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka]
 
 
 def test_a_stream_goes_on_where_the_group_stands_and_the_group_where_the_stream_stopped(scene):

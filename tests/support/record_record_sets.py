@@ -215,7 +215,7 @@ def compacted_topics(cluster: BrokerCluster) -> Iterator[tuple[str, str]]:
                 Record(b"k%d" % noise.randrange(40), noise.randbytes(12), 0, BEGIN_MS + n * 10 + i) for i in range(10)
             ]
             cluster.produce(topic, records, batch_num_messages=10, linger_ms=100, compression_type=codec)
-        eventually(lambda topic=topic: cluster.cleaned_up_to(topic) == cluster.active_segment(topic) > 0, 60)
+        eventually(lambda topic=topic: cluster.cleaned_up_to(topic) == cluster.active_segment(topic) > 0)
         yield f"compacted-{codec}", topic
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 
-def eventually(condition, timeout_s=60.0):
+def eventually(condition, timeout_s=90.0):
     """Look until the condition holds; an error in looking counts as not yet. Fails after timeout_s."""
     deadline = time.monotonic() + timeout_s
     while True:

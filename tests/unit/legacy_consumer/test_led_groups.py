@@ -97,7 +97,7 @@ def test_all_messages_of_a_group_that_changes_come_and_each_once(cluster):
             stack.enter_context(connector)
             threading.Thread(target=consume, args=(stream,), daemon=True).start()
             cluster.produce(30, *TPS)
-        eventually(lambda: len(got) >= 6 * 110, 30)
+        eventually(lambda: len(got) >= 6 * 110)
     assert sorted(got) == [(n, offset) for n in range(6) for offset in range(110)]
 
 

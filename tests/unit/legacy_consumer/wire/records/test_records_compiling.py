@@ -28,7 +28,6 @@ def run(environment, program=PROGRAM):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_the_first_use_is_announced_and_the_next_one_loads_what_is_kept(tmp_path):
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kept")}
     first, second, third = run(environment)
@@ -40,7 +39,6 @@ def test_the_first_use_is_announced_and_the_next_one_loads_what_is_kept(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_where_nothing_can_be_kept_it_is_compiled_all_the_same():
     # numba finds no folder; taking the right to write away does not impress every user that tests run as
     program = "from numba.core import caching\ncaching.CacheImpl._locator_classes = []\n" + PROGRAM
