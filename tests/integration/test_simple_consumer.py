@@ -335,25 +335,24 @@ def test_security_settings_hold_without_zookeeper(cluster, log, fetcher):
             consumer.fetch(log, 0, timeout=0.1)
 
 
-@pytest.mark.parametrize("broker_version", ["2.8.2"])
+@pytest.mark.parametrize("broker_version", ["0.8.2.2", "2.8.2"])
 def test_librdkafka_alone_asks_brokers_where_the_extra_fast_is_missing(cluster, log, monkeypatch):
     monkeypatch.setattr("legacy_consumer.fetchers.missing_modules", lambda: ("numba",))
     with by_brokers(cluster, "auto") as consumer:
         assert fetch_all(consumer, log, 290, 10) == list(range(290, 300))
         assert consumer.offsets_before(log, LATEST, 5) == [300], "librdkafka asks for one"
+        assert consumer.offsets_before(log, BEGIN_MS + 100 * DAY_MS) == [0 if cluster.version in BY_SEGMENT else 100]
         with pytest.raises(NoSuchTopicError):
             consumer.fetch(TopicPartition("no-such-topic", 0), 0)
+    assert "no-such-topic" not in cluster.topics()
+
+
+@pytest.mark.parametrize("broker_version", ["2.8.2"])
+def test_librdkafka_alone_says_that_a_broker_refuses_the_password(cluster, monkeypatch):
+    monkeypatch.setattr("legacy_consumer.fetchers.missing_modules", lambda: ("numba",))
+    sasl = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_plain_without_tls": "true"}
     with (
-        by_brokers(
-            cluster,
-            "auto",
-            "SASL_PLAINTEXT",
-            sasl_mechanism="PLAIN",
-            sasl_username=USER,
-            sasl_password="wrong",
-            sasl_plain_without_tls="true",
-        ) as consumer,
+        by_brokers(cluster, "auto", "SASL_PLAINTEXT", **sasl, sasl_password="wrong") as consumer,
         pytest.raises(BrokerRefusedError),
     ):
         consumer.brokers()
-    assert "no-such-topic" not in cluster.topics()
