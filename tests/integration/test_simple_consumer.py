@@ -243,7 +243,7 @@ def test_a_leader_that_changes_is_followed():
             assert fetch_all(consumer, partition, 0, 60) == list(range(60))
             other = 1 - old
             # only a replica in sync is elected: on a busy machine the follower may have fallen behind for a moment
-            eventually(lambda: set(consumer.partitions("t")[partition].isr) == {old, other})
+            eventually(lambda: set(consumer.partitions("t")[partition].in_sync_replicas) == {old, other})
             kafka.brokers[old].kill()
             eventually(lambda: led_by(other, consumer.partitions("t")[partition]))
             produce(kafka, range(100, 150))
