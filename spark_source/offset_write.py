@@ -17,10 +17,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from legacy_consumer.admin.backups import write_backups
 from legacy_consumer.admin.errors import BackupError, ChangeError
+from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.offset_files import read_offsets
-from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan
+from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan, standing_of
 from legacy_consumer.admin.offset_writes import write_plan
+from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import ActiveGroupError, BrokersUnavailableError
 from spark_source.errors import OffsetWriteError
 from spark_source.offset_rows import GroupOffsets, OffsetRow, as_rows, check_batch, merge
@@ -134,14 +136,20 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
 
 def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
     """What is to be written for each group, over what stands there. All groups are read together."""
+    groups = sorted(wanted)
     topics = {tp.topic for own in wanted.values() for tp in own}
-    standings: dict[str, dict[TopicPartition, Standing]] = {group: {} for group in wanted}
-    for row in read_group_partitions(store, sorted(wanted), topics=topics.__contains__):
-        problem = row.written.problem
-        standings[row.group][TopicPartition(row.topic, row.partition)] = Standing(
-            row.committed, row.offset_version, row.owner, problem
-        )
-    return [make_plan(store, group, standings[group], own) for group, own in sorted(wanted.items())]
+    once = TopicsOnce(store)
+    once.lives(topics)
+    standings: dict[str, dict[TopicPartition, Standing]] = {group: {} for group in groups}
+    for row in read_group_partitions(store, groups, topics=topics.__contains__, cluster=once):
+        standings[row.group][TopicPartition(row.topic, row.partition)] = standing_of(row)
+    members: dict[str, list[RegisteredMember]] = {group: [] for group in groups}
+    for member in read_members(store, groups):
+        members[member.group].append(member)
+    return [
+        make_plan(store, group, standings[group], wanted[group], topics=once, members=members[group])
+        for group in groups
+    ]
 
 
 def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from legacy_consumer.admin.errors import UnreadableOffsetsError
 from legacy_consumer.admin.group_acls import GroupAcls
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
-from legacy_consumer.admin.group_table import read_group_partitions
+from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.topic_fence import TopicCreations
 from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
@@ -98,6 +98,13 @@ class OffsetPlan:
         return {c.partition: c.before.unreadable for c in self.changes if c.before.unreadable is not None}
 
 
+def standing_of(row: GroupPartition) -> Standing:
+    """How the partition of a row stands."""
+    return Standing(
+        row.committed, row.offset_version, row.owner, row.written.problem, row.judge().outlived, row.unreadable
+    )
+
+
 def read_standings(store: ZkStore, group: str, topics: TopicsOnce | None = None) -> dict[TopicPartition, Standing]:
     """Every partition that the group has an offset or an owner of, or subscribes to. Raises: NoSuchGroupError.
 
@@ -106,14 +113,7 @@ def read_standings(store: ZkStore, group: str, topics: TopicsOnce | None = None)
     if store.exists(GroupPath(group).path) is None:
         raise NoSuchGroupError(group)
     return {
-        TopicPartition(row.topic, row.partition): Standing(
-            row.committed,
-            row.offset_version,
-            row.owner,
-            row.written.problem,
-            row.judge().outlived,
-            row.unreadable,
-        )
+        TopicPartition(row.topic, row.partition): standing_of(row)
         for row in read_group_partitions(store, [group], include_unclaimed=True, cluster=topics)
     }
 
@@ -152,16 +152,18 @@ def make_plan(
     acls: GroupAcls | None = None,
     *,
     topics: TopicsOnce | None = None,
+    members: Sequence[RegisteredMember] | None = None,
 ) -> OffsetPlan:
     """The plan that puts the group at `after`. acls: of the folders, where there are none. Raises: ZooKeeperError.
 
-    topics: as they were when `after` was decided.
+    topics: as they were when `after` was decided. members: those of the group, if the caller has read them already.
     """
     names = {tp.topic for tp, offset in after.items() if offset is not None}
     origins = (topics or TopicsOnce(store)).origins(names)
     creations = {topic: origins[topic].czxid if topic in origins else None for topic in names}
     changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))
-    return OffsetPlan(group, changes, tuple(read_members(store, [group])), acls, creations)
+    members = read_members(store, [group]) if members is None else members
+    return OffsetPlan(group, changes, tuple(members), acls, creations)
 
 
 def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:

@@ -1,0 +1,66 @@
+"""The plans of one write: read together for all groups, and over everything that stands there."""
+
+from collections import Counter
+
+import pytest
+
+from spark_source.offset_write import make_plans
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+
+PARTITIONS = 3
+
+
+class CountedStore:
+    """A store that counts the calls made of it."""
+
+    def __init__(self, store):
+        self._store = store
+        self.calls = Counter()
+
+    def __getattr__(self, name):
+        def call(*given, **named):
+            self.calls[name] += 1
+            return getattr(self._store, name)(*given, **named)
+
+        return call
+
+
+@pytest.fixture
+def store():
+    store = MemoryStore(MemoryZooKeeper())
+    store.start()
+    store.ensure_path("/consumers")
+    store.ensure_path("/brokers/topics")
+    store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[1],"1":[1],"2":[1]}}')
+    return store
+
+
+def wanted(groups):
+    return {f"g{n}": {TopicPartition("t", p): 5 for p in range(PARTITIONS)} for n in range(groups)}
+
+
+def test_the_plans_of_many_groups_take_as_many_reads_as_that_of_one(store):
+    calls = []
+    for groups in (1, 200):
+        counted = CountedStore(store)
+        assert len(make_plans(counted, wanted(groups))) == groups
+        calls.append(counted.calls)
+    assert calls[0] == calls[1]
+
+
+def test_each_plan_holds_the_members_of_its_own_group(store):
+    for group in ("g0", "g2"):
+        store.ensure_path(f"/consumers/{group}/ids")
+        store.create(f"/consumers/{group}/ids/{group}_host-1-a", b"{}")
+    members = {plan.group: [member.consumer_id for member in plan.members] for plan in make_plans(store, wanted(3))}
+    assert members == {"g0": ["g0_host-1-a"], "g1": [], "g2": ["g2_host-1-a"]}
+
+
+def test_a_backup_holds_what_an_unreadable_offset_was_and_does_not_say_that_there_was_none(store):
+    store.ensure_path("/consumers/g0/offsets/t")
+    store.create("/consumers/g0/offsets/t/0", b"12x")
+    store.create("/consumers/g0/offsets/t/1", b"7")
+    (plan,) = make_plans(store, wanted(1))
+    assert plan.unreadable == {TopicPartition("t", 0): b"12x"}
+    assert plan.backup == {TopicPartition("t", 1): 7, TopicPartition("t", 2): None}
