@@ -26,7 +26,14 @@ from types import FrameType
 
 import click
 
-from legacy_consumer import ConsumerConfig, ConsumerConnector, ConsumerThreadId, Message, TopicPartition
+from legacy_consumer import (
+    ConsumerConfig,
+    ConsumerConnector,
+    ConsumerThreadId,
+    LegacyConsumerError,
+    Message,
+    TopicPartition,
+)
 
 BATCH = 100
 
@@ -116,4 +123,7 @@ def main(zookeeper: str, group: str, topic: str, properties: tuple[str, ...], da
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LegacyConsumerError as error:
+        raise SystemExit(f"Error: {error}") from None

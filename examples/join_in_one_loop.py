@@ -32,6 +32,7 @@ from legacy_consumer import (
     ConsumerConfig,
     ConsumerConnector,
     ConsumerThreadId,
+    LegacyConsumerError,
     Message,
     SimpleConsumer,
     TopicPartition,
@@ -151,10 +152,14 @@ def main(zookeeper: str, group: str, properties: tuple[str, ...], orders: str, p
         for ending in (signal.SIGINT, signal.SIGTERM):
             signal.signal(ending, end)
         connector.set_rebalance_listener(revenue)
-        (stream,) = connector.create_message_streams_by_filter(Whitelist(f"{orders}|{payments}"), 1)
+        both = f"{orders}|{payments}".replace(".", r"\.")  # a filter is a pattern, in which a dot is any character
+        (stream,) = connector.create_message_streams_by_filter(Whitelist(both), 1)
         for batch in stream.batches(BATCH):
             revenue.add(batch)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LegacyConsumerError as error:
+        raise SystemExit(f"Error: {error}") from None

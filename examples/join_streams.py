@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from legacy_consumer import LegacyConsumerError
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.librdkafka import Record, produce_all
 
@@ -149,4 +150,7 @@ def start_spark(folder: str) -> SparkSession:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LegacyConsumerError as error:
+        raise SystemExit(f"Error: {error}") from None

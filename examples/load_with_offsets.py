@@ -32,6 +32,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from legacy_consumer import LegacyConsumerError
 from spark_source import batch_offsets
 
 if TYPE_CHECKING:
@@ -63,7 +64,10 @@ def main(table: Path, zookeeper: str | None, topics: str | None, master: str, sh
                 spark.stop()
         for topic, partition, start, end, rows in files:
             click.echo(f"{topic}/{partition}: {rows} messages from {start} on, before {end}")
-    for topic, partitions in reached(table).items():
+    loaded = reached(table)
+    if not loaded:
+        click.echo(f"nothing is loaded into {table} yet")
+    for topic, partitions in loaded.items():
         for partition, end in partitions.items():
             click.echo(f"{topic}/{partition} is loaded up to {end}")
 
@@ -163,4 +167,7 @@ def start_spark(master: str, folder: str) -> SparkSession:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LegacyConsumerError as error:
+        raise SystemExit(f"Error: {error}") from None

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from legacy_consumer import ConsumerConfig, ConsumerConnector
+from legacy_consumer import ConsumerConfig, ConsumerConnector, LegacyConsumerError
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.librdkafka import produce_all
 from legacy_consumer.quickstart.flights import find_flights, read_flights
@@ -202,4 +202,7 @@ def total(*parts: Delays) -> Delays:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except LegacyConsumerError as error:
+        raise SystemExit(f"Error: {error}") from None

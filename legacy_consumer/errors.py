@@ -318,7 +318,8 @@ class NoCommittedOffsetError(PositionError):
     def __str__(self) -> str:
         return (
             f"{self.partition}: the group has committed no offset, and auto.offset.reset is none: seek to where it is "
-            f"to begin in the log, which holds {self.earliest} to {self.latest}"
+            f"to begin in the log, which holds {self.earliest} to {self.latest}, or write it with `legacy-consumer "
+            "offsets reset`"
         )
 
 

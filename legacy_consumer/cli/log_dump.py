@@ -42,7 +42,7 @@ def dump(ctx: click.Context, places: Sequence[Path], deep: bool, as_json: bool) 
 
     Of a folder all *.log files in it and below it. Lines are those of Kafka's DumpLogSegments. A segment is shown up to
     its last sound entry; then a line says up to which byte and offset it is sound, and what is wrong there. Topic and
-    partition of records are taken from the folder's name.
+    partition of records are taken from the folder's name. Needs legacy-consumer[fast].
 
     Exit code 0: all is sound. 1: a segment is damaged, or cannot be read.
     """

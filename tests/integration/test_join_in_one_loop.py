@@ -112,12 +112,16 @@ def test_two_topics_are_joined_in_one_loop_though_members_come_go_and_are_killed
 
 def test_topics_that_cannot_be_joined_so_are_refused_in_one_line(cluster, tmp_path):
     command = [sys.executable, str(EXAMPLE), "--zookeeper", cluster.kafka.zookeeper_connect, "--group", "g"]
-    topics = [cluster.new_topic(2), cluster.new_topic(3), str(tmp_path / "revenue.db")]
+    two, three = cluster.new_topic(2), cluster.new_topic(3)
 
-    def refused(*more):
-        done = subprocess.run([*command, *more, *topics], capture_output=True, text=True, timeout=60, check=False)
+    def refused(orders, payments, *more):
+        whole = [*command, *more, orders, payments, str(tmp_path / "revenue.db")]
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
-        return done.stderr
+        [line] = done.stderr.splitlines()
+        return line
 
-    assert refused() == f"Error: both topics must have as many partitions: {topics[0]} has 2, {topics[1]} has 3\n"
-    assert "strategy=range gives one member" in refused("--property", "partition.assignment.strategy=roundrobin")
+    assert refused(two, three) == f"Error: both topics must have as many partitions: {two} has 2, {three} has 3"
+    by_turns = ("--property", "partition.assignment.strategy=roundrobin")
+    assert "strategy=range gives one member" in refused(two, two, *by_turns)
+    assert "'no-such-topic' does not exist" in refused(two, "no-such-topic")

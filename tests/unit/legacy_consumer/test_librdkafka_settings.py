@@ -123,7 +123,7 @@ def test_without_a_policy_no_position_is_an_error_that_tells_the_log():
     assert found.offset == NO_POSITION
     assert str(found.outside) == (
         f"{TP}: the group has committed no offset, and auto.offset.reset is none: seek to where it is to begin in the "
-        "log, which holds 10 to 20"
+        "log, which holds 10 to 20, or write it with `legacy-consumer offsets reset`"
     )
 
 

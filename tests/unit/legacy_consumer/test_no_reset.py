@@ -49,7 +49,7 @@ def test_without_a_committed_offset_the_stream_raises_until_its_user_seeks(clust
     assert (type(error), error.partition, error.earliest, error.latest) == (NoCommittedOffsetError, P1, 0, 5)
     assert str(error) == (
         "t/1: the group has committed no offset, and auto.offset.reset is none: seek to where it is to begin in the "
-        "log, which holds 0 to 5"
+        "log, which holds 0 to 5, or write it with `legacy-consumer offsets reset`"
     )
     assert connector.position(P1) is None
     connector.commit_offsets()
