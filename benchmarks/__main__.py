@@ -8,7 +8,7 @@ import logging
 import sys
 
 from benchmarks import report
-from benchmarks.comparison import Effort
+from benchmarks.comparison import Effort, Result
 from benchmarks.durations import Durations
 from benchmarks.registry import BENCHMARKS
 from benchmarks.runner import run
@@ -41,18 +41,24 @@ def main() -> int:
     except LookupError as error:
         print(error.args[0], file=sys.stderr)
         return 2
+    durations = Durations(report.DURATIONS)
+    repeats = options.repeat or (_HEADLINE_ROUNDS if not (options.names or options.all) else None)
+    commit = report.commit_measured()
+    results: list[Result] = []
+    failure = None
     try:
-        durations = Durations(report.DURATIONS)
-        repeats = options.repeat or (_HEADLINE_ROUNDS if not (options.names or options.all) else None)
-        results = run([BENCHMARKS[name] for name in chosen], Effort(repeats, options.quick), durations)
+        for measured in run([BENCHMARKS[name] for name in chosen], Effort(repeats, options.quick), durations):
+            results += report.stamped(measured, commit)
+            if not options.quick:
+                # what fails later, or is interrupted, takes nothing of this away
+                durations.write()
+                report.write(report.merged(report.read_latest(), results, list(BENCHMARKS)), BENCHMARKS)
     except LegacyConsumerError as error:
-        print(error, file=sys.stderr)
+        failure = error
+    print("\n".join(report.lines(sorted(results, key=lambda result: chosen.index(result.name)), BENCHMARKS)))
+    if failure is not None:
+        print(failure, file=sys.stderr)
         return 1
-    results = report.stamped(results)
-    print("\n".join(report.lines(results, BENCHMARKS)))
-    if not options.quick:
-        durations.write()
-        report.write(report.merged(report.read_latest(), results, list(BENCHMARKS)), BENCHMARKS)
     return 0
 
 

@@ -26,7 +26,7 @@ def contenders_of(comparisons: Iterable[Comparison[Any]]) -> list[Contender[Any]
 
 
 class Durations:
-    """Seconds of each scene's setting up and of one measurement of each contender, as the last full run saw them."""
+    """Seconds of each scene's setting up and of one measurement of each contender, as the last run of each saw them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -39,23 +39,30 @@ class Durations:
         key = _SETTING_UP if contender is None else str(contender)
         self._seconds.setdefault(str(scene), {})[key] = round(seconds, 1)
 
-    def seconds(self, comparisons: Iterable[Comparison[Any]], effort: Effort) -> float | None:
-        """How long these take in all; None if one of them was never measured."""
+    def seconds(self, comparisons: Iterable[Comparison[Any]], effort: Effort) -> tuple[float, list[str]]:
+        """How long these take in all, without what was never measured, which is named."""
         total = 0.0
+        unknown = []
         for scene, own in scenes_of(comparisons).items():
             known = self._seconds.get(str(scene), {})
-            names = [_SETTING_UP, *map(str, contenders_of(own))]
-            if any(name not in known for name in names):
-                return None
-            total += known[_SETTING_UP] + effort.rounds(scene.rounds) * sum(known[name] for name in names[1:])
-        return total
+            for name in [_SETTING_UP, *map(str, contenders_of(own))]:
+                times = 1 if name == _SETTING_UP else effort.rounds(scene.rounds)
+                total += times * known.get(name, 0.0)
+                if name not in known:
+                    unknown.append(f"{scene}: {name}")
+        return total, unknown
 
     def announcement(self, comparisons: list[Comparison[Any]], effort: Effort) -> str:
         """How long the run takes, as one line."""
-        seconds = self.seconds(comparisons, effort)
-        if seconds is None:
-            return f"{len(comparisons)} benchmarks; how long they take is not known, no full run has measured them yet"
-        return f"{len(comparisons)} benchmarks; they take about {max(1, round(seconds / 60))} min on a quiet machine"
+        if effort.quick:
+            return f"{len(comparisons)} benchmarks with little work each; they take about three minutes"
+        seconds, unknown = self.seconds(comparisons, effort)
+        minutes = f"{max(1, round(seconds / 60))} min"
+        if unknown:
+            took = f"they take more than {minutes}, for {len(unknown)} parts were never measured: {unknown[0]}, ..."
+        else:
+            took = f"they take about {minutes}, as long as when each was last measured"
+        return f"{len(comparisons)} benchmarks; {took}"
 
     def write(self) -> None:
         """Keep them for the next run."""

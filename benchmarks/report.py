@@ -25,13 +25,18 @@ _END = "<!-- end of table -->"
 _BETWEEN = re.compile(f"{re.escape(_BEGIN)}.*?{re.escape(_END)}", re.DOTALL)
 
 
-def stamped(results: Iterable[Result]) -> list[Result]:
-    """The results with today's date and the commit that was measured."""
-    date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+def commit_measured() -> str:
+    """The commit in this tree; asked for before results are written into it."""
     asked = subprocess.run(
         ["git", "describe", "--always", "--dirty"], check=False, cwd=ROOT, capture_output=True, text=True
     )
-    return [replace(result, date=date, commit=asked.stdout.strip()) for result in results]
+    return asked.stdout.strip()
+
+
+def stamped(results: Iterable[Result], commit: str) -> list[Result]:
+    """The results with today's date and the commit that was measured."""
+    date = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    return [replace(result, date=date, commit=commit) for result in results]
 
 
 def merged(earlier: Iterable[Result], new: Iterable[Result], order: Sequence[str]) -> list[Result]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +16,12 @@ from benchmarks.durations import Durations, contenders_of, scenes_of
 from benchmarks.load import LoadMeter
 
 
-def run(comparisons: Iterable[Comparison[Any]], effort: Effort, durations: Durations) -> list[Result]:
-    """The results, in the order of the comparisons. Says beforehand how long it takes, and notes how long it took."""
+def run(comparisons: Iterable[Comparison[Any]], effort: Effort, durations: Durations) -> Iterator[list[Result]]:
+    """The results, scene by scene. Says beforehand how long it takes, and notes how long it took."""
     comparisons = list(comparisons)
     _say(durations.announcement(comparisons, effort))
-    results: dict[str, Result] = {}
     for scene, own in scenes_of(comparisons).items():
-        results.update((result.name, result) for result in _run_scene(scene, own, effort, durations))
-    return [results[comparison.name] for comparison in comparisons]
+        yield _run_scene(scene, own, effort, durations)
 
 
 def _run_scene(

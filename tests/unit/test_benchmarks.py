@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import growth
+from benchmarks import growth, report
 from benchmarks.comparison import Comparison, Effort, Result, summarise
 from benchmarks.durations import Durations
 from benchmarks.growth_picture import draw
@@ -105,14 +105,26 @@ def test_how_long_a_run_takes_is_what_its_scenes_and_contenders_took(tmp_path):
         durations.note(scene, None, seconds)
         durations.note(scene, ours, 1.0)
         durations.note(scene, peer, 2.0)
-    assert durations.seconds(compared, Effort(None, quick=False)) is None
-    assert "not known" in durations.announcement(compared, Effort(None, quick=False))
+    assert durations.seconds(compared, Effort(None, quick=False)) == (10 + 5 * 3 + 20 + 5 * 3, ["one: other"])
+    assert "never measured: one: other" in durations.announcement(compared, Effort(None, quick=False))
     durations.note(one, other, 4.0)
     durations.write()
     read = Durations(tmp_path / "durations.json")
-    assert read.seconds(compared, Effort(None, quick=False)) == 10 + 5 * 7 + 20 + 5 * 3
-    assert read.seconds(compared[:1], Effort(2, quick=False)) == 10 + 2 * 3
-    assert read.announcement(compared, Effort(None, quick=False)).endswith("about 1 min on a quiet machine")
+    assert read.seconds(compared, Effort(None, quick=False)) == (10 + 5 * 7 + 20 + 5 * 3, [])
+    assert read.seconds(compared[:1], Effort(2, quick=False)) == (10 + 2 * 3, [])
+    assert "they take about 1 min" in read.announcement(compared, Effort(None, quick=False))
+
+
+def test_no_two_scenes_share_their_durations():
+    scenes = {comparison.scene for comparison in BENCHMARKS.values()}
+    assert len({str(scene) for scene in scenes}) == len(scenes)
+
+
+def test_the_headlines_take_at_most_twelve_minutes_as_each_was_last_measured():
+    headlines = [comparison for comparison in BENCHMARKS.values() if comparison.headline]
+    seconds, unknown = Durations(report.DURATIONS).seconds(headlines, Effort(3, quick=False))
+    assert unknown == []
+    assert seconds < 12 * 60
 
 
 def test_the_headlines_are_few_and_every_kind_of_benchmark_has_one():
