@@ -5,7 +5,6 @@ A value that looks right is not guessed at: 3.7 is no offset, True is no number 
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Collection, Mapping
 from typing import SupportsIndex
@@ -15,6 +14,7 @@ from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.fetcher import EARLIEST
 from rebalance.subscription import TopicFilter
+from zk_layout.codecs import MOST_STREAMS, MOST_STREAMS_IN_ALL
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 
@@ -42,6 +42,8 @@ def check_topic_counts(topic_counts: object) -> None:
     for topic, count in topic_counts.items():
         check_topic(topic)
         check_count(count, f"streams of topic {topic}")
+    if sum(topic_counts.values()) > MOST_STREAMS_IN_ALL:
+        raise ConfigError("topic_counts", sum(topic_counts.values()), f"must be at most {MOST_STREAMS_IN_ALL} streams")
 
 
 def check_topic(topic: object) -> None:
@@ -54,16 +56,27 @@ def check_count(count: object, what: str) -> None:
     """Raises: ConfigError for what is no number of streams."""
     if not isinstance(count, int) or isinstance(count, bool):
         raise ConfigError(what, repr(count), "must be a whole number")
-    if count < 1:
-        raise ConfigError(what, count, "must be at least 1")
+    if not 1 <= count <= MOST_STREAMS:
+        raise ConfigError(what, count, f"must be at least 1 and at most {MOST_STREAMS}")
+
+
+def _whole(number: object) -> int | None:
+    """A whole number that a user gives, numpy's too; None for anything else."""
+    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+        return None
+    try:
+        return operator.index(number)
+    except TypeError:
+        # arrays have the method, and are no number
+        return None
 
 
 def checked_number(number: object, what: str, least: int = 1) -> int:
-    """A whole number that a user gives, numpy's too. Raises: TypeError, ValueError for another."""
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+    """A whole number that a user gives. Raises: TypeError, ValueError for another."""
+    count = _whole(number)
+    if count is None:
         msg = f"{what} must be a whole number, not {number!r}"
         raise TypeError(msg)
-    count = operator.index(number)
     if not least <= count <= _LARGEST_OFFSET:
         msg = f"{what} must be at least {least} and fit into 64 bits, not {count}"
         raise ValueError(msg)
@@ -75,7 +88,8 @@ def checked_seconds(timeout: object) -> float:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         msg = f"timeout must be a number of seconds, not {timeout!r}"
         raise TypeError(msg)
-    if math.isnan(timeout) or timeout < 0:
+    if not timeout >= 0:
+        # not a number too
         msg = f"timeout must be 0 s or more, not {timeout}"
         raise ValueError(msg)
     return float(min(timeout, _LONGEST_S))
@@ -106,33 +120,39 @@ def check_listener(listener: object) -> None:
             raise ConfigError("listener", repr(listener), f"{hook} is no method")
 
 
-def check_offsets(offsets: object) -> None:
-    """Raises: OffsetError unless it is {TopicPartition: next offset to read}."""
+def checked_offsets(offsets: object) -> dict[TopicPartition, int]:
+    """{TopicPartition: next offset to read}. Raises: OffsetError for anything else."""
     if not isinstance(offsets, Mapping):
         msg = f"offsets must be {{TopicPartition: next offset to read}}, not {type(offsets).__name__}"
         raise OffsetError(msg)
+    checked: dict[TopicPartition, int] = {}
     for tp, offset in offsets.items():
         check_partition(tp)
-        if not is_position(offset) or offset < 0:
+        position = position_of(offset)
+        if position is None or position < 0:
             msg = f"{tp}: {offset!r} is no offset to commit: give the next one to read, a whole number from 0 on"
             raise OffsetError(msg)
+        checked[tp] = position
+    return checked
 
 
-def check_offset(tp: TopicPartition, offset: object) -> None:
-    """Raises: OffsetError for what is no offset. A negative one is: it lies outside of every log."""
-    if not isinstance(offset, int) or isinstance(offset, bool) or offset > _LARGEST_OFFSET:
+def checked_offset(tp: TopicPartition, offset: object) -> int:
+    """An offset to read from; a negative one too, which lies outside of every log. Raises: OffsetError for another."""
+    number = _whole(offset)
+    if number is None or number > _LARGEST_OFFSET:
         msg = f"{tp}: {offset!r} is no offset: give a whole number of 64 bits"
         raise OffsetError(msg)
+    return number
 
 
-def check_fetches(offsets: object) -> None:
-    """Raises: OffsetError unless it is {TopicPartition: offset to read from}."""
+def checked_fetches(offsets: object) -> dict[TopicPartition, int]:
+    """{TopicPartition: offset to read from}. Raises: OffsetError for anything else."""
     if not isinstance(offsets, Mapping):
         msg = f"offsets must be {{TopicPartition: offset to read from}}, not {type(offsets).__name__}"
         raise OffsetError(msg)
-    for tp, offset in offsets.items():
+    for tp in offsets:
         check_partition(tp)
-        check_offset(tp, offset)
+    return {tp: checked_offset(tp, offset) for tp, offset in offsets.items()}
 
 
 def check_message(message: object) -> None:
@@ -142,17 +162,20 @@ def check_message(message: object) -> None:
         raise TypeError(msg)
 
 
-def is_position(offset: object) -> bool:
-    """Whether a partition can be read from there: an offset, EARLIEST or LATEST."""
-    return isinstance(offset, int) and not isinstance(offset, bool) and EARLIEST <= offset <= _LARGEST_OFFSET
+def position_of(offset: object) -> int | None:
+    """Where a partition can be read from: an offset, EARLIEST or LATEST; None for anything else."""
+    number = _whole(offset)
+    return number if number is not None and EARLIEST <= number <= _LARGEST_OFFSET else None
 
 
-def check_position(tp: object, offset: object) -> None:
-    """Raises: OffsetError for what is no place to read a partition from."""
+def checked_position(tp: object, offset: object) -> int:
+    """Where to read a partition from. Raises: OffsetError for what is no partition or no such place."""
     check_partition(tp)
-    if not is_position(offset):
+    position = position_of(offset)
+    if position is None:
         msg = f"{tp}: {offset!r} is no offset to seek: give a whole number from 0 on, EARLIEST or LATEST"
         raise OffsetError(msg)
+    return position
 
 
 def check_partitions(partitions: object) -> None:

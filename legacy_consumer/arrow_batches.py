@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, overload
 
@@ -122,18 +122,30 @@ class LazyMessages(Sequence[Message]):
         return self._columns.portions(self._start, self._stop)
 
 
-def check_columns(columns: Collection[str]) -> None:
-    """Raises: ValueError for a column that there is not; ConfigError if pyarrow is not installed."""
-    unknown = [name for name in columns if name not in (*COLUMNS, HEADERS)]
+def checked_columns(columns: object) -> tuple[str, ...]:
+    """Names of columns. Raises: TypeError for no list; ValueError for none, or one that there is not; ConfigError if
+    pyarrow is not installed.
+    """
+    known = (*COLUMNS, HEADERS)
+    if isinstance(columns, str | bytes) or not isinstance(columns, Iterable):
+        msg = f"columns must be a list of names of {', '.join(known)}, not {columns!r}"
+        raise TypeError(msg)
+    wanted = tuple(columns)
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join((*COLUMNS, HEADERS))}"
+        msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join(known)}"
+        raise ValueError(msg)
+    if not wanted:
+        # a batch without columns has no rows: its messages would count, and nobody would have seen them
+        msg = f"columns must name at least one of {', '.join(known)}"
         raise ValueError(msg)
     if importlib.util.find_spec("pyarrow") is None:
         raise ConfigError("arrow_batches", None, "needs pyarrow: install legacy-consumer[fast]")
+    return wanted
 
 
 def record_batch(messages: Sequence[Message], columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
-    """One record batch of these messages. columns as check_columns lets them pass."""
+    """One record batch of these messages. columns: of checked_columns."""
     if isinstance(messages, ColumnSequence):
         return messages.to_arrow(columns)
     import pyarrow as pa

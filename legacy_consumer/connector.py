@@ -23,11 +23,11 @@ from legacy_consumer.arguments import (
     check_function,
     check_listener,
     check_message,
-    check_offsets,
     check_partition,
     check_partitions,
-    check_position,
     check_topic_counts,
+    checked_offsets,
+    checked_position,
     checked_seconds,
 )
 from legacy_consumer.broker_watch import BrokerWatch
@@ -251,7 +251,7 @@ class ConsumerConnector:
         self._check_has_joined()
         if offsets is None:
             return self._delivery.committer.commit_consumed(this_thread())
-        check_offsets(offsets)
+        offsets = checked_offsets(offsets)
         self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
         return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
 
@@ -291,9 +291,9 @@ class ConsumerConnector:
         Raises: NotAssignedError if the partition is not this member's; OffsetError for what is no offset;
         NotJoinedError, ConsumerClosedError.
         """
-        check_position(tp, offset)
+        position = checked_position(tp, offset)
         self._check_has_joined()
-        self._delivery.stream_with(tp).seek(tp, offset)
+        self._delivery.stream_with(tp).seek(tp, position)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing more of these until they are resumed, or come anew with a rebalance.
@@ -312,6 +312,7 @@ class ConsumerConnector:
 
     def paused(self) -> frozenset[TopicPartition]:
         """The partitions that are paused, by name or with their stream."""
+        self._process.check()
         self._check_not_inside()
         return frozenset().union(*(stream.paused() for stream in self._streams.all()))
 
@@ -343,8 +344,8 @@ class ConsumerConnector:
         Asks the brokers, for up to 5 s; where none answers, or no position is known yet, the partition is missing.
         Raises: NotAssignedError; as log_ends.
         """
-        self._check_has_joined()
         check_partitions(() if partitions is None else partitions)
+        self._check_has_joined()
         # before the ends, so that a lag is rather too large than too small
         positions: dict[TopicPartition, int | None] = {}
         for tp in self._progress.snapshot() if partitions is None else partitions:
@@ -381,13 +382,17 @@ class ConsumerConnector:
     @property
     def status(self) -> Status:
         """Phase, owned partitions, those held for a reset, the registered brokers, last error."""
-        if self._coordinator is None:
+        self._process.check()
+        # looked up once: unsubscribe() takes it away
+        coordinator = self._coordinator
+        if coordinator is None:
             return Status(Phase.CREATED)
-        return replace(self._coordinator.status, held=self._follower.held, brokers=self._brokers.brokers)
+        return replace(coordinator.status, held=self._follower.held, brokers=self._brokers.brokers)
 
     @property
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
         """Consumed and committed offsets of the partitions that are mine."""
+        self._process.check()
         if not is_inside(self, *self._streams.all(), but=ConsumerConnector.wait_until.__code__):
             for stream in self._streams.all():
                 stream.note_progress()
@@ -396,20 +401,23 @@ class ConsumerConnector:
     @property
     def vitals(self) -> Vitals:
         """Whether the thread that decides about this member lives and gets on."""
-        if self._coordinator is None:
+        self._process.check()
+        coordinator = self._coordinator
+        if coordinator is None:
             return Vitals(False, 0.0, False)
-        vitals = self._coordinator.vitals
+        vitals = coordinator.vitals
         in_hand_s = max((stream.in_hand_s() for stream in self._streams.all()), default=0.0)
         return replace(vitals, leased=vitals.runs and self._lease.holds(), in_hand_s=in_hand_s)
 
     @property
     def counters(self) -> ConnectorCounters:
         """What this member has done so far."""
+        self._process.check()
         consumed, committed = self._progress.totals()
         committer = self._delivery.committer
-        past = self._past
+        coordinator, past = self._coordinator, self._past
         return ConnectorCounters(
-            self._coordinator.counters if self._coordinator is not None else past.member,
+            coordinator.counters if coordinator is not None else past.member,
             consumed,
             committed,
             past.commits + committer.commits,
@@ -422,10 +430,10 @@ class ConsumerConnector:
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after the last message of each, as the brokers tell; takes up to 5 s, and some may be missing.
 
-        Raises: BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError, CallInProgressError.
+        Raises: OffsetError; BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError,
+        CallInProgressError.
         """
-        for tp in partitions:
-            check_partition(tp)
+        check_partitions(partitions)
         self._check_has_joined()
         return self._fetchers.log_offsets().latest(partitions)
 
@@ -448,7 +456,8 @@ class ConsumerConnector:
         self._process.check()
         check_function(reached, "reached")
         timeout_s = checked_seconds(timeout)
-        return self._coordinator is not None and self._coordinator.wait_until(reached, timeout_s)
+        coordinator = self._coordinator
+        return coordinator is not None and coordinator.wait_until(reached, timeout_s)
 
     # Leaving.
 
@@ -505,8 +514,10 @@ class ConsumerConnector:
         """Let every stream end after the message in hand; shutdown() is still to be called.
 
         A signal handler may call it at any time. Streams that do not exist yet end as soon as they do, also after
-        unsubscribe().
+        unsubscribe(). In a forked child it does nothing.
         """
+        if self._process.is_elsewhere:
+            return
         self._ending = True
         for stream in self._streams.all():
             stream.end()
@@ -843,11 +854,12 @@ class ConsumerConnector:
 
     def _check_has_joined(self) -> None:
         """A member that is being shut down waits for its users, and what they are done with meanwhile counts."""
-        if self._coordinator is None:
+        coordinator = self._coordinator
+        if coordinator is None:
             self._check_open()
             raise NotJoinedError
         self._process.check()
-        if self._closed and self._coordinator.is_closed:
+        if self._closed and coordinator.is_closed:
             raise ConsumerClosedError
         self._check_not_inside()
 

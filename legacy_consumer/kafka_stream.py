@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from legacy_consumer.arguments import check_position
+from legacy_consumer.arguments import checked_position
 from legacy_consumer.arrow_batches import COLUMNS
 from legacy_consumer.fetcher import Message
 from legacy_consumer.interrupted_calls import refuse_inside
@@ -71,15 +71,15 @@ class KafkaStream:
         fetcher fetches: see docs/fetching.md.
 
         timeout: as for batches; then a batch without rows is handed out.
-        Raises: as batches; ValueError for an unknown column; ConfigError if pyarrow is not installed.
+        Raises: as batches; ValueError for an unknown column, or none at all; ConfigError if pyarrow is not installed.
         """
         return self._stream.arrow_batches(max_messages, timeout, columns)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Hand out a partition of this stream from another offset on: see ConsumerConnector.seek."""
-        check_position(tp, offset)
+        position = checked_position(tp, offset)
         self._check()
-        self._stream.seek(tp, offset)
+        self._stream.seek(tp, position)
 
     def pause(self) -> None:
         """Hand out nothing of any partition, those that come later too, until resume(); from any thread.

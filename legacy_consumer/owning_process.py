@@ -7,8 +7,18 @@ parent's connections, or wait for ever for a thread that is not there.
 from __future__ import annotations
 
 import os
+import weakref
+from typing import Protocol
 
 from legacy_consumer.errors import ForkedConsumerError
+
+
+class ToldInChild(Protocol):
+    """What has to be stopped in a forked child before any of the child's code runs."""
+
+    def end_in_child(self) -> None:
+        """Called in the child alone; takes no lock."""
+        ...
 
 
 class _Generation:
@@ -16,11 +26,14 @@ class _Generation:
 
     def __init__(self) -> None:
         self.number = 0
+        self.told: weakref.WeakSet[ToldInChild] = weakref.WeakSet()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._next)
 
     def _next(self) -> None:
         self.number += 1
+        for one in self.told:
+            one.end_in_child()
 
 
 _generation = _Generation()
@@ -29,8 +42,10 @@ _generation = _Generation()
 class OwningProcess:
     """Remembers in which process it was made."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: ToldInChild | None = None) -> None:
         self._number = _generation.number
+        if told is not None:
+            _generation.told.add(told)
 
     @property
     def is_elsewhere(self) -> bool:

@@ -23,11 +23,11 @@ from typing import TypeVar
 
 from legacy_consumer.arguments import (
     check_config,
-    check_fetches,
-    check_offset,
     check_partition,
     check_topic,
+    checked_fetches,
     checked_number,
+    checked_offset,
     checked_seconds,
 )
 from legacy_consumer.bootstrap import open_broker_store, parse_servers
@@ -226,7 +226,7 @@ class SimpleConsumer:
         BrokerRefusedError, MissingListenerError, ZooKeeperError.
         """
         check_partition(tp)
-        check_offset(tp, offset)
+        offset = checked_offset(tp, offset)
         answer = self.fetch_many({tp: offset}, max_messages, timeout)[tp]
         if isinstance(answer, LegacyConsumerError):
             raise answer
@@ -246,7 +246,7 @@ class SimpleConsumer:
         Raises: OffsetError for what is no {partition: offset}, TypeError and ValueError for what is no number or no
         time; BrokerRefusedError, MissingListenerError, ZooKeeperError.
         """
-        check_fetches(offsets)
+        offsets = checked_fetches(offsets)
         max_messages = checked_number(max_messages, "max_messages")
         timeout = checked_seconds(timeout)
         self._start()

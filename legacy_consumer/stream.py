@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from legacy_consumer.acknowledgements import Acknowledgements
 from legacy_consumer.arguments import checked_number, checked_seconds
-from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, check_columns, record_batch
+from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence, LazyMessages, checked_columns, record_batch
 from legacy_consumer.errors import CallInProgressError, ConsumerTimeoutError, NotAssignedError, StreamInUseError
 from legacy_consumer.fetcher import Fetcher, Message
 from legacy_consumer.hand import Chunk, Hand, Ledger, Life
@@ -106,7 +106,7 @@ class GatedStream:
         self._holder = holder
         # a signal handler may find its own thread inside: no change is half made, so it may go in too
         self._lock = threading.RLock()
-        self._process = OwningProcess()
+        self._process = OwningProcess(self)
         self._opened = threading.Event()
         self._opened.set()
         self._never = threading.Event()
@@ -182,8 +182,7 @@ class GatedStream:
         if self._acknowledgements is not None:
             msg = "acknowledges messages, and Arrow batches have none: use batches(), or another delivery.rule"
             raise ConfigError("delivery.rule", "acknowledged", msg)
-        wanted = tuple(columns)
-        check_columns(wanted)
+        wanted = checked_columns(columns)
 
         def make(chunk: Chunk) -> pa.RecordBatch:
             return record_batch(chunk.columns(), wanted)
@@ -461,6 +460,10 @@ class GatedStream:
         self._interrupt()
         self._fetcher.wake()
 
+    def end_in_child(self) -> None:
+        """A loop that stands in a run of messages goes on in a forked child as well: there it asks, and is told."""
+        self._interrupt()
+
     def close(self) -> None:
         """End, and free the fetcher. Twice is harmless."""
         self.end()
@@ -544,6 +547,8 @@ class GatedStream:
         self.check_process()
         if not self._goes_on(hand) or (taken := hand.run(most)) is None:
             return None
+        # a loop that stands in its own run takes the rest from here, so that one gate is all there is to shut
+        self._gate.clear()
         # there to be emptied before the look at what would have emptied it
         self._gate, messages = taken
         # a signal handler that took messages meanwhile has undone the interruption, and left another hand

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from legacy_consumer.arguments import is_position
+from legacy_consumer.arguments import position_of
 from legacy_consumer.committer import CommitSettings, Committer
 from legacy_consumer.errors import KafkaError, NotAssignedError
 from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
@@ -285,16 +285,16 @@ class StreamDelivery:
             why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answers[0]!r:.100}"
             return {}, dict.fromkeys(committed, why)
         given = {tp: answers[0][tp] for tp in committed if answers[0].get(tp) is not None}
+        positions = {tp: position for tp, offset in given.items() if (position := position_of(offset)) is not None}
         wrong = {
-            tp: f"the listener's starting_offsets says {offset!r:.100}, which is no offset"
-            for tp, offset in given.items()
-            if not is_position(offset)
+            tp: f"the listener's starting_offsets says {given[tp]!r:.100}, which is no offset"
+            for tp in given.keys() - positions.keys()
         }
         unsaid = [tp for tp in committed if self._is_by_hand(tp) and tp not in given]
         wrong.update(
             dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it")
         )
-        return {tp: offset for tp, offset in given.items() if tp not in wrong}, wrong
+        return positions, wrong
 
     def _is_by_hand(self, tp: TopicPartition) -> bool:
         return tp.topic in self._settings.topics_by_hand

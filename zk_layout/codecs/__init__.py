@@ -15,6 +15,8 @@ from zk_layout.codecs.cluster import (
     decode_latest_producer_id_block,
 )
 from zk_layout.codecs.consumers import (
+    MOST_STREAMS,
+    MOST_STREAMS_IN_ALL,
     decode_offset,
     decode_owner,
     decode_registration,
@@ -32,6 +34,8 @@ from zk_layout.codecs.topic import (
 from zk_layout.codecs.znode import NoRecord, ZnodeRecord, decode_znode
 
 __all__ = [
+    "MOST_STREAMS",
+    "MOST_STREAMS_IN_ALL",
     "NoRecord",
     "ZnodeRecord",
     "decode_broker",

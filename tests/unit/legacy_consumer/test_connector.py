@@ -401,7 +401,7 @@ zookeeper, kafka = MemoryZooKeeper(), FakeKafka()
 admin = MemoryStore(zookeeper)
 admin.start()
 admin.create("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})), make_parents=True)
-kafka.produce(TopicPartition("t", 0), 5)
+kafka.produce(TopicPartition("t", 0), 500)
 
 def error_of(call):
     try:
@@ -412,22 +412,24 @@ def error_of(call):
 with ConsumerConnector(store=MemoryStore(zookeeper), fetchers=FakeFetchers(kafka), zookeeper_connect="memory",
                        group_id="g", auto_offset_reset="smallest", consumer_timeout_ms=60000) as connector:
     [stream] = connector.create_message_streams({"t": 1})["t"]
-    list(islice(stream, 3))
+    loop = iter(stream)
+    list(islice(loop, 3))
     tp, forked = TopicPartition("t", 0), threading.Event()
     calls = (
         lambda: next(stream), lambda: next(iter(stream)), lambda: next(stream.batches(2)),
         lambda: next(stream.arrow_batches(2)), lambda: stream.seek(tp, 0), stream.pause, stream.resume,
         connector.commit_offsets, lambda: connector.log_ends([tp]), lambda: connector.seek(tp, 0),
         lambda: connector.pause([tp]), lambda: connector.resume([tp]), lambda: connector.position(tp),
-        lambda: connector.committed([tp]), lambda: connector.lag(tp),
+        lambda: connector.committed([tp]), lambda: connector.lag([tp]),
         lambda: connector.create_message_streams({"t": 1}), lambda: connector.wait_until(bool, 1),
-        lambda: connector.at_shutdown(print),
+        lambda: connector.at_shutdown(print), connector.paused, lambda: connector.status, lambda: connector.progress,
+        lambda: connector.vitals, lambda: connector.counters, lambda: next(loop),
     )
     held = threading.Event()
 
     def hold():
         # what a thread holds while another one forks, the child never gets
-        with stream._stream._lock, connector._lock, connector._delivery.committer._lock:
+        with stream._stream._lock, connector._lock, connector._delivery.committer._lock, connector._progress._lock:
             held.set()
             forked.wait()
 
@@ -437,6 +439,7 @@ with ConsumerConnector(store=MemoryStore(zookeeper), fetchers=FakeFetchers(kafka
     if child == 0:
         signal.alarm(50)
         print("child:", *sorted({str(error_of(call)) for call in calls}), flush=True)
+        connector.end_streams()
         sys.exit(7)
     forked.set()
     print("child left with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -425,6 +425,19 @@ def test_next_of_a_stream_goes_on_behind_its_loop_and_its_batches(swift):
     assert next(swift.stream).offset() == 63
 
 
+def test_a_loop_whose_body_asks_for_the_next_message_hands_out_nothing_behind_a_shut_gate(swift):
+    assert next(swift.stream).offset() == 50
+    swift.stream.stop([P0])
+    swift.begin(P1, 290)
+    assert [(m.partition(), m.offset()) for m in (next(swift.messages), next(swift.messages))] == [(1, 290), (1, 291)]
+
+
+def test_a_loop_that_stands_in_a_long_run_repeats_nothing_after_others_have_taken_turns(swift):
+    other = iter(swift.stream)
+    ways = (swift.stream, other, swift.messages, swift.stream, swift.messages, swift.stream, other)
+    assert [next(way).offset() for way in ways for _ in range(5)] == list(range(50, 85))
+
+
 def test_what_is_loaded_before_the_first_message_takes_nothing_of_the_timeout():
     rig = Rig(consumer_timeout_ms=200)
     clock = rig.stream._clock

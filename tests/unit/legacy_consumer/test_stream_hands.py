@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 
 from legacy_consumer import ConsumerTimeoutError, StreamInUseError
@@ -170,6 +171,20 @@ def test_columns_that_can_be_read_once_are_read_once(rig):
     assert next(rig.stream.arrow_batches(columns=(name for name in ("value", "offset")))).num_rows == 10
 
 
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        *((value, TypeError) for value in (None, 7, "value", b"value")),
+        *((value, ValueError) for value in ([], (), iter(()), ["nope"], [7], [None], [["value"]])),
+    ],
+)
+def test_what_names_no_columns_is_refused_at_the_call_and_nothing_is_taken(rig, columns, error):
+    rig.begin(P0)
+    with pytest.raises(error, match="key, value, topic"):
+        rig.stream.arrow_batches(columns=columns)
+    assert len(rig.rest()) == 10
+
+
 @pytest.mark.parametrize("way", ["batches", "arrow_batches"])
 @pytest.mark.parametrize(
     ("arguments", "error"),
@@ -177,6 +192,7 @@ def test_columns_that_can_be_read_once_are_read_once(rig):
         ((1e3,), TypeError),
         (("5",), TypeError),
         ((None,), TypeError),
+        ((np.array([1, 2]),), TypeError),
         ((0,), ValueError),
         ((-1,), ValueError),
         ((1, "5"), TypeError),

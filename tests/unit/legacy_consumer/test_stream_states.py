@@ -23,11 +23,11 @@ partitions = st.sampled_from(TPS)
 sizes = st.integers(1, 4)
 
 
-class PatientClock(FakeClock):
-    """Each look at it takes a little, so that waiting ends."""
+class QuickClock(FakeClock):
+    """Hardly any time passes between two looks at it, so that a loop's runs grow long."""
 
     def monotonic(self):
-        self.now += 1e-3
+        self.now += 1e-6
         return self.now
 
 
@@ -130,7 +130,7 @@ class StreamMachine(RuleBasedStateMachine):
         self.stream = GatedStream(
             fetcher=self.fetcher,
             progress=self.progress,
-            clock=PatientClock(),
+            clock=QuickClock(),
             consumer_timeout_ms=0,
             at_next=False,
             on_drained=lambda: setattr(self, "drained", True),
@@ -197,6 +197,26 @@ class StreamMachine(RuleBasedStateMachine):
     def loop_that_goes_on(self, way, most):
         loop = self.loops.setdefault(way, getattr(self.stream, way)(most, timeout=0))
         self.ask(lambda: next(loop))
+
+    @rule(
+        name=st.sampled_from(["one", "another"]),
+        count=sizes,
+        body=st.sampled_from(["nothing", "next", "for_and_break", "batch", "arrow_batch"]),
+        shut=st.sampled_from(["nothing", "pause_some", "stop", "pause_all", "pause"]),
+        tp=partitions,
+    )
+    def loop_whose_body_asks_for_more(self, name, count, body, shut, tp):
+        """And the gate is shut before it goes on."""
+        loop = self.loops.setdefault(name, iter(self.stream))
+        for _ in range(count):
+            if not self.ask(lambda: [next(loop)]):
+                # it has ended with an error
+                del self.loops[name]
+                return
+        if body != "nothing":
+            getattr(self, body)(**({} if body == "next" else {"count" if body == "for_and_break" else "most": 1}))
+        if shut != "nothing":
+            getattr(self, shut)(**({"some": {tp}} if shut in ("pause_some", "stop") else {}))
 
     @rule(way=st.sampled_from(["batches", "arrow_batches"]))
     def close_the_loop(self, way):

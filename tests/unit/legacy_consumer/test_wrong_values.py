@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from legacy_consumer import ClusterConfig, ConsumerConfig, ConsumerConnector, SimpleConsumer
+from legacy_consumer import ClusterConfig, ConsumerConfig, ConsumerConnector, SimpleConsumer, Whitelist
 from legacy_consumer.errors import (
     ConsumerClosedError,
     MessageStreamsExistError,
@@ -26,6 +26,7 @@ from zk_layout.model import TopicAssignment, TopicPartition
 
 P0 = TopicPartition("t", 0)
 NO_COUNTS = [True, False, 0, -1, 2.5, "1", None, math.inf, [1]]
+NO_STREAMS = [*NO_COUNTS, 10_001, 10**30]
 NO_OFFSETS = [-1, -(10**30), 2**63, 3.7, 2.0, math.nan, "5", b"5", None, True, [5]]
 NO_POSITIONS = [-3, -(10**30), 2**63, 3.7, 2.0, math.nan, "5", b"5", None, True, [5]]
 NO_LISTS = ["t", b"t", P0, 7, None, P0.partition, iter([P0])]
@@ -87,12 +88,21 @@ OF_LISTS = {
     "resume": lambda c, v: c.resume(v),
     "committed": lambda c, v: c.committed(v),
     "lag": lambda c, v: c.lag(v),
+    "log_ends": lambda c, v: c.log_ends(v),
 }
 BEFORE = {
-    **{f"streams={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams({"t": v})) for v in NO_COUNTS},
+    **{f"streams={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams({"t": v})) for v in NO_STREAMS},
     **{f"topic={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams({v: 1})) for v in NO_TOPICS},
     **{
         f"counts={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams(v)) for v in ("t", ["t"], None, 1, {"t"})
+    },
+    "streams in all": (
+        ConfigError,
+        lambda c: c.create_message_streams(dict.fromkeys(map("t{}".format, range(11)), 9999)),
+    ),
+    **{
+        f"streams by filter={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams_by_filter(Whitelist("t"), v))
+        for v in NO_STREAMS
     },
     **{
         f"filter={v!r}": (ConfigError, lambda c, v=v: c.create_message_streams_by_filter(v))
@@ -137,7 +147,6 @@ DURING = {
     ),
     "unknown partition": (NoSuchPartitionError, lambda c: c.commit_offsets({TopicPartition("t", 99): 1})),
     "one of two": (OffsetError, lambda c: c.commit_offsets({P0: 1, TopicPartition("t", 1): "x"})),
-    **{f"log end of {v!r}": (OffsetError, lambda c, v=v: c.log_ends([v])) for v in ("t", ("t", 0), None)},
     **{f"seek {v!r}": (OffsetError, lambda c, v=v: c.seek(P0, v)) for v in NO_POSITIONS},
     **{f"seek in {v!r}": (OffsetError, lambda c, v=v: c.seek(v, 0)) for v in ("t", ("t", 0), None, 7)},
     **{f"position of {v!r}": (OffsetError, lambda c, v=v: c.position(v)) for v in ("t", ("t", 0), None, 7)},
@@ -150,7 +159,7 @@ DURING = {
     **{
         f"{name} of another's": (NotAssignedError, lambda c, call=call: call(c, [P0, TopicPartition("t", 99)]))
         for name, call in OF_LISTS.items()
-        if name != "committed"
+        if name not in ("committed", "log_ends")
     },
     "seek in another's": (NotAssignedError, lambda c: c.seek(TopicPartition("t", 99), 0)),
     "position in another's": (NotAssignedError, lambda c: c.position(TopicPartition("t", 99))),
@@ -231,7 +240,18 @@ def test_what_is_harmless_after_it_has_left_does_nothing(closed):
     assert closed.status.owned == {}
 
 
-@pytest.mark.parametrize("timeout", [0, 0.0, 5, math.inf, 10**30])
+def test_offsets_may_be_numpys_as_they_are_taken_from_arrow_batches():
+    world = World()
+    with world.connector(auto_commit_enable=False) as connector:
+        (stream,) = connector.create_message_streams({"t": 1})["t"]
+        offset = next(stream.arrow_batches(2)).column("offset").to_numpy()[-1]
+        connector.commit_offsets({P0: offset + 1})
+        stream.seek(P0, offset)
+        assert next(stream).offset() == 1
+    assert world.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
+
+
+@pytest.mark.parametrize("timeout", [0, 0.0, 5, math.inf, 10**30, 10**400])
 def test_any_time_will_do_to_wait_for_what_is_so_already(joined, timeout):
     _, connector = joined
     assert connector.wait_until(lambda status: P0 in status.owned, timeout)
