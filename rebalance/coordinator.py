@@ -152,7 +152,7 @@ class Coordinator:
         self._name = registrar.consumer_id
         self._patience = Patience(self._name, store, assign, self._clock, periods.absence_ms, self._hear_impatience)
         self._reconciler = Reconciler(
-            self._name,
+            registrar,
             self._reader,
             assign,
             ownership,
@@ -445,6 +445,8 @@ class Coordinator:
             return self._reconciler.give_up(final=action.final)
         if self._rebalance_began is None:
             self._rebalance_began = self._clock.monotonic()
+        # what fails is tried again after its back-off, however long others have been waited for
+        self._mailbox.cancel_alarm(Period.ABSENCE)
         try:
             outcome = self._reconciler.reconcile(final=action.final)
         except PartitionOwnedError as error:
@@ -453,9 +455,9 @@ class Coordinator:
             self._obstacle = error
             if not self._ownership.watch_obstacles(error.owners, self._unblock):
                 self.post(Unblocked())
-            return Blocked()
-        finally:
             self._set_absence()
+            return Blocked()
+        self._set_absence()
         if isinstance(outcome, Deregistered):
             # most likely my session has ended, of which I shall hear next
             logger.info("%s: the list of members does not show me", self._name)
@@ -465,9 +467,7 @@ class Coordinator:
     def _set_absence(self) -> None:
         """Look again when the wait for members that left is over, if there is one."""
         remaining_ms = self._patience.remaining_ms
-        if remaining_ms is None:
-            self._mailbox.cancel_alarm(Period.ABSENCE)
-        else:
+        if remaining_ms is not None:
             self._mailbox.set_alarm(Period.ABSENCE, remaining_ms)
 
     def _hear_impatience(self, event: WatchEvent) -> None:

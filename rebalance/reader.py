@@ -147,6 +147,14 @@ class GroupReader:
         """The session that a member's id znode belonged to when it was read; 0 if there was none."""
         return self._holders.get(name, 0)
 
+    def has_read(self, name: str) -> bool:
+        """Whether the list showed this member, readable or not."""
+        return name in self._kinds
+
+    def data_of(self, name: str) -> bytes | None:
+        """What a member's id znode held when it was read."""
+        return self._data.get(name)
+
     def _readable(self) -> list[str]:
         return java_sorted(self._registrations)
 

@@ -17,6 +17,7 @@ from rebalance.ownership import Ownership
 from rebalance.patience import Patience
 from rebalance.plan import make_plan, owned_by
 from rebalance.reader import GroupReader
+from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
@@ -31,7 +32,7 @@ class Reconciler:
 
     def __init__(
         self,
-        consumer_id: str,
+        registrar: Registrar,
         reader: GroupReader,
         assign: Callable[[GroupSnapshot], Assignment],
         ownership: Ownership,
@@ -40,7 +41,8 @@ class Reconciler:
         hear_news: Callable[[], bool] = lambda: False,
     ) -> None:
         """hear_news: tells the reader of the watches that fired meanwhile; True if there were any."""
-        self._consumer_id = consumer_id
+        self._registrar = registrar
+        self._consumer_id = registrar.consumer_id
         self._reader = reader
         self._assign = assign
         self._ownership = ownership
@@ -73,10 +75,16 @@ class Reconciler:
                 # whoever acts on what has been overtaken stands in the way of those who do not
                 continue
             is_taken = self._reader.holder_of(self._consumer_id) not in (0, self._ownership.session_id)
-            if self._consumer_id in snapshot.unreadable and not is_taken:
-                raise RebalanceError(f"my own registration is unreadable: {snapshot.unreadable[self._consumer_id]}")
-            if self._consumer_id not in snapshot.members and not is_taken:
-                return Deregistered()
+            if not is_taken:
+                if not self._reader.has_read(self._consumer_id):
+                    return Deregistered()
+                if self._reader.data_of(self._consumer_id) != self._registrar.data:
+                    # nothing follows from what somebody else wrote in my name
+                    self._registrar.mend(self._ownership.session_id)
+                    self._reader.forget_members(self._consumer_id)
+                    if looks_left:
+                        continue
+                    raise RebalanceError("somebody overwrites my own registration again and again")
             self._bury_deleted(snapshot)
             assignment = self._patience.judge(snapshot, self._assign(snapshot))
             # what is assigned to my id is another member's, if another session holds the id

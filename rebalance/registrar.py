@@ -21,7 +21,8 @@ class Registrar:
         self.group = group
         self.consumer_id = consumer_id
         self.path = ConsumerIdPath(group, consumer_id).path
-        self._data = encode_registration(registration)
+        self.data = encode_registration(registration)
+        """What the id znode holds."""
 
     def register(self, session_id: int, watcher: Watcher) -> bool:
         """Create the id znode; True if it exists under session_id, False if another session holds it.
@@ -53,20 +54,20 @@ class Registrar:
             znode = self._store.get_data(self.path)
         except NoNodeError:
             return  # the list of members tells that it is gone
-        if znode.data == self._data or znode.stat.ephemeral_owner != session_id:
+        if znode.data == self.data or znode.stat.ephemeral_owner != session_id:
             return
         logger.warning("%s: somebody overwrote my registration, I register again", self.consumer_id)
         self._store.multi(
             [
                 DeleteOp(self.path, znode.stat.version),
-                CreateOp(self.path, self._data, ephemeral=True, acl=Acl.OPEN),
+                CreateOp(self.path, self.data, ephemeral=True, acl=Acl.OPEN),
             ],
             session_id=session_id,
         )
 
     def _create(self) -> bool:
         try:
-            self._store.create(self.path, self._data, ephemeral=True, make_parents=True, acl=Acl.OPEN)
+            self._store.create(self.path, self.data, ephemeral=True, make_parents=True, acl=Acl.OPEN)
         except NodeExistsError:
             return False
         return True

@@ -197,9 +197,10 @@ class OurMember:
                 rebalance_timeout_ms=settings.drain_timeout_ms + 2000,
             )
             assign = self.led.assign
+        self.registrar = Registrar(self.store, GROUP, consumer_id, registration)
         self.coordinator = Coordinator(
             store=self.store,
-            registrar=Registrar(self.store, GROUP, consumer_id, registration),
+            registrar=self.registrar,
             ownership=ownership,
             delivery=self.follower,
             assign=assign,
@@ -336,11 +337,20 @@ class OurMember:
 
     @property
     def is_registered(self):
+        return self._registration is not None
+
+    @property
+    def is_overwritten(self):
+        """Whether somebody else wrote what stands in its id znode; it finds out at its next audit."""
+        return self._registration is not None and self._registration.data != self.registrar.data
+
+    @property
+    def _registration(self):
         try:
             znode = self.world.server.tree.read(f"{IDS}/{self.consumer_id}")
         except NoNodeError:
-            return False
-        return znode.stat.ephemeral_owner == self.store.server_session_id
+            return None
+        return znode if znode.stat.ephemeral_owner == self.store.server_session_id else None
 
     @property
     def owned(self):

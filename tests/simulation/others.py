@@ -44,6 +44,7 @@ HOSTILE = (
     b'{"version":1,"id":"s","state":"prepare","partitions":{"t0":[-1,0,0,2147483647],"../..":[0]}}',
 )
 """What a stranger puts where a registration or a request is looked for."""
+OTHER_TOPIC = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static","timestamp":"0"}'
 
 
 class Abandoned(BaseException):
@@ -90,6 +91,7 @@ class Others:
             (1 if self.hostile else 0, self.answer_as_a_stranger),
             (1 if self.hostile else 0, self.garble_offset),
             (1 if self.hostile else 0, self.take_an_owner_away),
+            (1 if self.hostile else 0, self.overwrite_a_registration),
             (1 if self.deletes else 0, self.delete_offset),
             (1 if self.deletes else 0, self.delete_group),
             (1 if self.twins else 0, self.world.join_as_a_twin),
@@ -176,6 +178,16 @@ class Others:
         self._count += 1
         path = self.rng.choice((f"{IDS}/stranger{self._count}", f"{IDS}/stranger{self._count}", REQUEST))
         self._write(path, self.rng.choice(HOSTILE) if self.rng.random() < 0.5 else hostile_json(self.rng))
+
+    def overwrite_a_registration(self):
+        """Of a member that lives, as anybody may where JVM members have to register; those never look at it again."""
+        mine = sorted(name for name in self.world.checker.registered if not name.startswith(f"{GROUP}_jvm"))
+        if not mine or self.rng.random() < 0.5:
+            return
+        path = f"{IDS}/{self.rng.choice(mine)}"
+        data = self.rng.choice((*HOSTILE, OTHER_TOPIC, OTHER_TOPIC))
+        self.world.admin.set_data(path, data)
+        self.world.record("stranger", path, data, False)
 
     def take_an_owner_away(self):
         """From a member that lives, as anybody may who may delete in the folder."""

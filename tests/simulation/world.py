@@ -613,7 +613,7 @@ class World:
     def _is_settled(self):
         if self._orphans or self._cut or any(member.closing or not member.is_settled for member in self.members):
             return False
-        if any(member.wake_at <= self.clock.now for member in self.members):
+        if any(member.wake_at <= self.clock.now or member.is_overwritten for member in self.members):
             return False
         if any(member.follower.held for member in self.members):
             # no request stands any more, and each looks again until it has seen that

@@ -2,6 +2,8 @@
 
 import pytest
 
+from rebalance.assignors import ASSIGNORS
+from rebalance.errors import AssignmentRefusedError
 from rebalance.machine import Phase
 from tests.support.group_members import GROUP, Group
 from zk_layout.codecs import encode_registration
@@ -324,3 +326,22 @@ def test_a_member_of_the_jvm_that_owned_nothing_is_not_kept_waiting(group):
     leave(group, c)
     group.settle()
     assert owners(group) == "..d..."
+
+
+def test_a_group_that_cannot_be_divided_is_tried_again_after_the_back_off_however_long_others_were_waited_for(
+    group, monkeypatch
+):
+    a, b = [group.join(name, {"t": 1}, **PATIENT) for name in "ab"]
+    group.pass_time(2.0)
+    leave(group, b)
+    group.pass_time(1.0)
+
+    def refuse(group, version):
+        raise AssignmentRefusedError("not this group")
+
+    monkeypatch.setitem(ASSIGNORS, "range", refuse)
+    group.add_partitions("t", 7)
+    group.server.requests.clear()
+    group.pass_time(60.0)
+    assert a.phase is not Phase.STABLE
+    assert len(group.server.requests) < 200

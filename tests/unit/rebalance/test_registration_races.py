@@ -391,3 +391,17 @@ def test_a_member_whose_registration_was_overwritten_before_anybody_read_it_gets
     group.clock.now += AUDIT_S
     group.settle()
     assert sorted(map(len, (a.owned, b.owned))) == [2, 2]
+
+
+def test_a_member_believes_nothing_that_somebody_wrote_in_its_name(group):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    a.delivery.log.clear()
+    group.admin.set_data(f"{IDS}/g_a", static({"other": 1}))
+    # somebody came and went: ids that were configured are read again
+    group.admin.create(f"{IDS}/g_x", static({"t": 1}))
+    group.admin.delete(f"{IDS}/g_x")
+    group.settle()
+    assert a.owned == partitions("t", *range(4))
+    assert [what for what, which in a.delivery.log if which] == []
+    assert group.admin.get_data(f"{IDS}/g_a").data != static({"other": 1})
