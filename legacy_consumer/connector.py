@@ -406,8 +406,13 @@ class ConsumerConnector:
         if coordinator is None:
             return Vitals(False, 0.0, False)
         vitals = coordinator.vitals
-        in_hand_s = max((stream.in_hand_s() for stream in self._streams.all()), default=0.0)
-        return replace(vitals, leased=vitals.runs and self._lease.holds(), in_hand_s=in_hand_s)
+        streams = self._streams.all()
+        return replace(
+            vitals,
+            leased=vitals.runs and self._lease.holds(),
+            in_hand_s=max((stream.in_hand_s() for stream in streams), default=0.0),
+            unasked_s=max((stream.unasked_s() for stream in streams), default=0.0),
+        )
 
     @property
     def counters(self) -> ConnectorCounters:

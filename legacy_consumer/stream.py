@@ -127,6 +127,8 @@ class GatedStream:
         self._pauses: frozenset[Pause] = frozenset()
         self._ended = False
         self._user: threading.Thread | None = None
+        self._left_at = clock.monotonic()
+        """When a call for messages last came back, with some or without."""
         self._rival: threading.Thread | None = None
         self.fetch_errors = 0
         """How often a user was given an error instead of messages."""
@@ -423,6 +425,12 @@ class GatedStream:
         now = self._clock.monotonic()
         return now - hand.idle_since(now) if hand is not None and hand.pulled() else 0.0
 
+    def unasked_s(self) -> float:
+        """How long nobody has asked for more, as far as looks tell; 0 with nothing in hand nor to ask for. No lock."""
+        if self._user is not None:
+            return 0.0
+        return self.in_hand_s() or (self._clock.monotonic() - self._left_at if self._wanted else 0.0)
+
     def is_held_by(self, holder: object) -> bool:
         """Whether this is who took what is in hand."""
         hand = self._ledger.hand
@@ -490,7 +498,7 @@ class GatedStream:
             return self._next_hand(most, timeout, whole=whole, as_columns=as_columns)
         finally:
             if self._user is me:
-                self._user = None
+                self._left_at, self._user = self._clock.monotonic(), None
 
     def _enter(self, me: threading.Thread) -> None:
         with self._lock:

@@ -17,7 +17,8 @@ class Vitals:
 
     connected: whether the member believes to be connected to ZooKeeper. leased: whether it may hand messages out by
     what ZooKeeper last answered (see rebalance.lease); without it others may own all that it had. in_hand_s: how long
-    the user's code has had the messages in hand, as far as looks at it tell.
+    the user's code has had the messages in hand, as far as looks at it tell. unasked_s: how long
+    the user's code has not asked a stream that has partitions for messages, whether it has some in hand or not.
     """
 
     runs: bool
@@ -25,6 +26,7 @@ class Vitals:
     connected: bool
     leased: bool = False
     in_hand_s: float = 0.0
+    unasked_s: float = 0.0
 
 
 @dataclass(slots=True)

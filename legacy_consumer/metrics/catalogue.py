@@ -80,6 +80,11 @@ IN_HAND = _member(
     Kind.GAUGE,
     "how long the user's code has had the messages in hand without coming back, as far as scrapes tell; 0 if none are",
 )
+UNASKED = _member(
+    "unasked_seconds",
+    Kind.GAUGE,
+    "how long the user's code has not asked for messages of a stream that has partitions, with some in hand or none",
+)
 REBALANCES = _member(
     "rebalances_total",
     Kind.COUNTER,
@@ -131,7 +136,7 @@ LAG = _member(
     "messages not consumed yet, log end and consumed offset of one moment",
     "topic",
     "partition",
-    absent=f"{_UNLEASED}; where log end or consumed offset is not known",
+    absent=f"{_UNLEASED}; where log end or consumed offset is not known, or the offset lies beyond the end",
 )
 LAG_AGE = _member(
     "lag_age_seconds",
@@ -172,6 +177,7 @@ MEMBER_METRICS: tuple[Metric, ...] = (
     OWNED,
     HELD,
     IN_HAND,
+    UNASKED,
     REBALANCES,
     REBALANCE_SECONDS,
     REBALANCE_FAILURES,

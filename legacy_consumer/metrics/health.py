@@ -11,8 +11,8 @@ from zk_layout.errors import AuthenticationError
 
 STUCK_AFTER_S = 120.0
 """One step may wait for ZooKeeper, Kafka's coordinator and a user's listener; who takes longer will not come back."""
-IN_HAND_S = 60.0
-"""Readiness says when the user's code has not come back for longer; whether that is too long, only the user knows."""
+UNASKED_S = 60.0
+"""Readiness says when the user's code has not asked for longer; whether that is too long, only the user knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_
 
 
 def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
-    """Whether the member is settled: it owns its share, is connected, and hands messages out."""
+    """Whether the member is settled: it owns its share, is connected, and would hand messages out."""
     if status.phase is not Phase.STABLE:
         error = f": {status.error}" if status.error is not None else ""
         return Judgement(False, f"{status.phase.value}{error}")
@@ -56,6 +56,6 @@ def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
     if status.held:
         return Judgement(False, f"holds {len(status.held)} partitions while an operator resets their offsets")
     late = ""
-    if vitals.in_hand_s > IN_HAND_S:
-        late = f"; the user's code has had the messages in hand for {vitals.in_hand_s:.0f} s"
+    if vitals.unasked_s > UNASKED_S:
+        late = f"; the user's code has not asked for messages for {vitals.unasked_s:.0f} s"
     return Judgement(True, f"settled with {len(status.owned)} partitions{late}")

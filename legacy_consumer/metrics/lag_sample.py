@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from legacy_consumer.progress import PartitionProgress
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
@@ -22,34 +23,58 @@ ANSWER_S = 3.0
 class LagSample:
     """What was seen at one moment.
 
-    ends, lag: {partition: offset after the last message; messages before it that are not consumed}. A partition is left
-    out where no broker answered, lag also where nothing was consumed yet. taken_at: the clock's monotonic time.
+    progress: of the partitions that were owned. ends: {partition: offset after the last message}, of those for which a
+    broker answered. taken_at: the clock's monotonic time.
     """
 
     taken_at: float
+    progress: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-    lag: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def end(self, tp: TopicPartition, now: PartitionProgress) -> int | None:
+        """The log's end; None if it is not known, or was asked for in another assignment of the partition."""
+        then = self.progress.get(tp)
+        return self.ends.get(tp) if then is not None and then.epoch == now.epoch else None
+
+    def lag(self, tp: TopicPartition, now: PartitionProgress) -> int | None:
+        """The messages that were not consumed then.
+
+        None where end is, while no position was known, and for a position beyond the end: where the member goes on from
+        there auto.offset.reset decides, or its user.
+        """
+        end = self.end(tp, now)
+        consumed = None if end is None else self.progress[tp].consumed
+        return None if end is None or consumed is None or consumed > end else end - consumed
+
+    def covers(self, progress: Mapping[TopicPartition, PartitionProgress]) -> bool:
+        """Whether it tells of all that is owned now, and of each position that is known now."""
+        return all(
+            (then := self.progress.get(tp)) is not None
+            and then.epoch == now.epoch
+            and (now.consumed is None or then.consumed is not None)
+            for tp, now in progress.items()
+        )
 
 
 class LagSampler:
-    """Takes a sample when the last one is older than max_age_s, and waits a moment for it.
+    """Takes a sample when the last one is older than max_age_s or does not tell of all, and waits a moment for it.
 
     Positions are noted before the brokers are asked, so that a lag is at most too large, by what is consumed while they
     answer. A sample for which no broker answered is empty: an old end beside a new position would say "no lag".
 
-    consumed: the consumed offsets of what is owned, None where there is none yet. ask: connector.log_ends.
+    progress: what is owned. ask: connector.log_ends.
     """
 
     def __init__(
         self,
-        consumed: Callable[[], Mapping[TopicPartition, int | None]],
+        progress: Callable[[], Mapping[TopicPartition, PartitionProgress]],
         ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
         *,
         max_age_s: float = MAX_AGE_S,
         answer_s: float = ANSWER_S,
         clock: Clock | None = None,
     ) -> None:
-        self._consumed = consumed
+        self._progress = progress
         self._ask = ask
         self._max_age_s = max_age_s
         self._answer_s = answer_s
@@ -63,7 +88,7 @@ class LagSampler:
         """A sample no older than max_age_s and what a scrape waits; None if brokers are slower to answer than that."""
         with self._lock:
             sample = self._sample
-            if sample is not None and self._clock.monotonic() - sample.taken_at < self._max_age_s:
+            if sample is not None and self.age_s(sample) < self._max_age_s and sample.covers(self._progress()):
                 return sample
             if self._taken is None:
                 self._taken = threading.Event()
@@ -84,10 +109,9 @@ class LagSampler:
         began = self._clock.monotonic()
         sample = LagSample(began)
         try:
-            consumed = self._consumed()
-            ends = dict(self._ask(list(consumed))) if consumed else {}
-            lag = {tp: max(0, ends[tp] - at) for tp, at in consumed.items() if at is not None and tp in ends}
-            sample = LagSample(began, ends, lag)
+            sample = LagSample(began, self._progress())
+            if sample.progress:
+                sample = LagSample(began, sample.progress, dict(self._ask(list(sample.progress))))
         except LegacyConsumerError as error:
             logger.debug("no log ends for metrics: %s", error)
         except Exception:

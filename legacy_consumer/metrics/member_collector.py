@@ -14,6 +14,7 @@ from legacy_consumer.metrics import catalogue
 from legacy_consumer.metrics.catalogue import Kind, Metric
 from legacy_consumer.metrics.health import judge_liveness
 from legacy_consumer.metrics.lag_sample import LagSampler
+from legacy_consumer.progress import PartitionProgress
 from rebalance.clock import Clock
 from rebalance.counters import BUCKETS_S
 from rebalance.machine import Phase
@@ -32,7 +33,7 @@ class MemberCollector(Collector):
     def __init__(self, connectors: Iterable[ConsumerConnector], *, clock: Clock | None = None) -> None:
         self.connectors = list(connectors)
         self._samplers = {
-            id(connector): LagSampler(_consumed_by(connector), connector.log_ends, clock=clock)
+            id(connector): LagSampler(_progress_of(connector), connector.log_ends, clock=clock)
             for connector in self.connectors
         }
 
@@ -62,6 +63,7 @@ class MemberCollector(Collector):
         families.count(catalogue.OWNED, who, Counter(tp.topic for tp in status.owned) if owns else {})
         families.add(catalogue.HELD, who, len(status.held))
         families.add(catalogue.IN_HAND, who, vitals.in_hand_s)
+        families.add(catalogue.UNASKED, who, vitals.unasked_s)
         families.count(catalogue.REBALANCES, who, counted.member.rebalances, _OUTCOMES)
         families.histogram(catalogue.REBALANCE_SECONDS, who, counted.member.durations, counted.member.duration_sum_s)
         families.add(catalogue.REBALANCE_FAILURES, who, counted.member.failures)
@@ -85,15 +87,15 @@ class MemberCollector(Collector):
             for metric, value in (
                 (catalogue.CONSUMED_OFFSET, known.consumed),
                 (catalogue.COMMITTED_OFFSET, known.committed.offset),
-                (catalogue.LOG_END_OFFSET, sample.ends.get(tp) if sample is not None else None),
-                (catalogue.LAG, sample.lag.get(tp) if sample is not None else None),
+                (catalogue.LOG_END_OFFSET, sample.end(tp, known) if sample is not None else None),
+                (catalogue.LAG, sample.lag(tp, known) if sample is not None else None),
             ):
                 if value is not None:
                     families.add(metric, where, value)
 
 
-def _consumed_by(connector: ConsumerConnector) -> Callable[[], Mapping[TopicPartition, int | None]]:
-    return lambda: {tp: known.consumed for tp, known in connector.progress.items()}
+def _progress_of(connector: ConsumerConnector) -> Callable[[], Mapping[TopicPartition, PartitionProgress]]:
+    return lambda: connector.progress
 
 
 class _Families:

@@ -117,6 +117,12 @@ def a_registration_is_broken(judges):
     return _pass(scene, 5)
 
 
+def the_exporter_may_not_read_the_group(judges):
+    scene = _scene(judges)
+    scene.exporter_store.is_forbidden = True
+    return _pass(scene, 10)
+
+
 def the_exporter_is_cut_from_the_brokers(judges):
     scene = _scene(judges)
     scene.exporter_client.is_cut = True
@@ -210,6 +216,7 @@ FIRES_IN = {
     "ConsumerGroupLagUnknown": a_broker_is_dead,
     "ConsumerGroupLogEndsMissing": a_broker_is_dead,
     "ConsumerGroupPartitionsUnowned": a_foreign_member_claims_nothing,
+    "ConsumerGroupForbidden": the_exporter_may_not_read_the_group,
     "ConsumerGroupUnreadableMember": a_registration_is_broken,
     "ConsumerGroupLostAllMembers": nobody_is_there,
     "ConsumerGroupLostMember": a_member_leaves_for_good,

@@ -89,7 +89,12 @@ class Comparison:
     def _note(self, scene, member):
         """A sample of lags is taken when somebody scrapes, so what is true then is kept for the next scrapes."""
         seen = {tp: end for tp, end in scene.brokers.ends.items() if member.client.sees(tp)}
-        self._looks[member, scene.clock.now] = seen, dict(member.consumed), member.client.is_waited_for
+        self._looks[member, scene.clock.now] = (
+            seen,
+            dict(member.consumed),
+            dict(member.lives),
+            member.client.is_waited_for,
+        )
 
     def _member(self, scene, look, member, page):
         now = scene.clock.now
@@ -121,6 +126,9 @@ class Comparison:
                 put("owned_partitions", many, topic=topic)
         put("held_partitions", Within(0, scene.held_by_id.get(member.id, 0)))
         put("in_hand_seconds", 0 if member.hand_since is None else now - member.hand_since)
+        unasked = now - (member.asked_at if member.hand_since is None else member.hand_since)
+        may_ask = member.is_settled and member.lives
+        put("unasked_seconds", unasked if may_ask or member.hand_since is not None else Within(0, unasked))
         for outcome in ("moved", "unchanged"):
             put("rebalances_total", ANY, outcome=outcome)
         put("rebalances_total", Within(0, member.troubles), outcome="degraded")
@@ -162,19 +170,26 @@ class Comparison:
                 put("lag_age_seconds", ANY)
             return
         put("lag_age_seconds", Within(0, MAX_AGE_S + ANSWER_S))
-        ends, consumed, waits = self._looks.get((member, now - age), ({}, {}, False))
+        ends, consumed, lives, waits = self._looks.get((member, now - age), ({}, {}, {}, False))
         for tp in member.consumed:
-            if tp not in consumed or (tp not in ends and not waits):
-                continue
             where = {"topic": tp.topic, "partition": str(tp.partition)}
+            if not member.client.is_waited_for and lives.get(tp) != member.lives[tp]:
+                put("log_end_offset", "asked for at once, for it has been assigned since", **where)
+            if lives.get(tp) != member.lives[tp] or (tp not in ends and not waits):
+                continue
             end = ends.get(tp)
             if waits:
                 # whoever waits for brokers may have an answer of any moment since
                 end = Within(0, scene.brokers.ends.get(tp, 0), optional=True)
             put("log_end_offset", end, **where)
-            if consumed[tp] is not None:
-                lag = Within(0, end.high - consumed[tp], optional=True) if waits else max(0, end - consumed[tp])
-                put("lag", lag, **where)
+            if consumed[tp] is None:
+                if not member.client.is_waited_for and member.consumed[tp] is not None:
+                    put("lag", "asked for at once, for its position is known now", **where)
+            elif waits:
+                put("lag", Within(0, max(0, end.high - consumed[tp]), optional=True), **where)
+            elif consumed[tp] <= end:
+                # beyond the end it is not known where the member goes on
+                put("lag", end - consumed[tp], **where)
 
     def _compare_moves(self, member, moved, put):
         """A rebalance that moved partitions and a change of owner znodes: neither without the other."""
@@ -223,6 +238,9 @@ class Comparison:
         return made
 
     def _put_group(self, read, ends, rows, page, put):
+        if read.is_forbidden:
+            put(f"{GROUP}verdict", 1, group="g", verdict="error")
+            return
         consumed = {tp for tp in read.wanted if tp.topic in read.consumed_topics}
         lags = {tp: true_lag(read, ends, tp) for tp in rows}
         owned = {tp: read.owners.get(tp) in read.ids for tp in rows}

@@ -115,6 +115,7 @@ class Member:
         """{partition: the next offset to read, by the truth}; None while no position is known."""
         self.hand = {}
         self.hand_since = None
+        self.asked_at = scene.clock.now
         self.lives = {}
         """{partition: a number of its claim}, as far as the member knows."""
         self.counted_from = {}
@@ -194,7 +195,8 @@ class Member:
             messages = batches(share)
             self.hand.update({m.tp: (self.lives[m.tp], m.number + 1) for m in messages})
         self.clock._waited = 0.0
-        self.hand_since = self.scene.clock.now if self.hand else None
+        self.asked_at = self.scene.clock.now
+        self.hand_since = self.asked_at if self.hand else None
         self._note_placed()
 
     def _batches(self, stream):

@@ -17,7 +17,7 @@ from tests.simulation.zookeeper import OFFSETS, SESSION_TIMEOUT_MS, SimulatedZoo
 from tests.support.group_members import FakeClock
 from tests.support.metrics_pages import collected, exported
 from zk_layout.codecs import encode_offset, encode_topic
-from zk_layout.errors import LegacyConsumerError
+from zk_layout.errors import LegacyConsumerError, NotPermittedError
 from zk_layout.memory_store import MemoryStore
 from zk_layout.model import TopicAssignment, TopicPartition
 
@@ -29,36 +29,44 @@ REQUEST_S = 10.0
 
 
 class CountingStore(MemoryStore):
-    """The exporter's: reads are counted as its own store counts them, and by themselves."""
+    """The exporter's: reads are counted as its own store counts them, and by themselves.
+
+    is_forbidden: an ACL lets it list the groups, and read nothing of them.
+    """
+
+    is_forbidden = False
 
     def __init__(self, server, reads):
         super().__init__(server)
         self.reads = reads
         self.znodes = self.batches = 0
 
-    def _count(self, znodes):
-        self.reads.note(znodes)
-        self.znodes += znodes
+    def _count(self, *paths):
+        self.reads.note(len(paths))
+        self.znodes += len(paths)
         self.batches += 1
+        for path in paths:
+            if self.is_forbidden and path.startswith("/consumers/"):
+                raise NotPermittedError(path)
 
     def get_children(self, path, watcher=None):
-        self._count(1)
+        self._count(path)
         return super().get_children(path, watcher)
 
     def get_data(self, path, watcher=None):
-        self._count(1)
+        self._count(path)
         return super().get_data(path, watcher)
 
     def exists(self, path, watcher=None):
-        self._count(1)
+        self._count(path)
         return super().exists(path, watcher)
 
     def get_data_many(self, paths, watcher=None):
-        self._count(len(paths))
+        self._count(*paths)
         return super().get_data_many(paths, watcher)
 
     def get_children_many(self, paths):
-        self._count(len(paths))
+        self._count(*paths)
         return super().get_children_many(paths)
 
 
@@ -69,7 +77,8 @@ class Look:
     ids: {registered member: the topics it subscribes to, None if nobody can read it}. owners: {partition: the id in its
     owner znode}. offsets: {partition: (what is committed, when, its zxid)}; of a topic that is gone as well. topics:
     {topic: (its partitions, the zxid of its creation)}. folders: topics for which the group has a folder. begins, ends:
-    of the logs. seen: the partitions whose broker answers the exporter.
+    of the logs. seen: the partitions whose broker answers the exporter. is_forbidden: the exporter may not read the
+    group, and the rest is empty.
     """
 
     at: float
@@ -82,6 +91,7 @@ class Look:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     seen: frozenset[TopicPartition] = frozenset()
     brokers_answer: bool = True
+    is_forbidden: bool = False
 
     @property
     def consumed_topics(self):
@@ -347,7 +357,7 @@ class Scene:
             return
         self._hangs_until = None
         self._due_refresh = now + self.refresh_s
-        look = self.look()
+        look = Look(now, is_forbidden=True) if self.exporter_store.is_forbidden else self.look()
         try:
             self.exporter.refresh()
         except LegacyConsumerError:

@@ -58,7 +58,7 @@ def heal_all(scene):
             scene.thaw(member)
         member.client.is_cut = member.is_stuck = False
     scene.thaw_zookeeper()
-    scene.exporter_client.is_cut = False
+    scene.exporter_client.is_cut = scene.exporter_store.is_forbidden = False
     scene.brokers.dead.clear()
     scene.brokers.frozen.clear()
 
@@ -184,6 +184,10 @@ def somebody_registers_what_nobody_can_read(scene, rng):
         scene.admin.delete(path)
 
 
+def an_acl_forbids_the_group_to_the_exporter_or_not(scene, rng):
+    scene.exporter_store.is_forbidden = not scene.exporter_store.is_forbidden
+
+
 _EVENTS = [
     a_broker_dies_or_comes_back,
     a_member_hears_from_zookeeper_again,
@@ -197,6 +201,7 @@ _EVENTS = [
     a_topic_is_made,
     a_user_is_stuck_or_not,
     all_brokers_stand_still_or_go_on,
+    an_acl_forbids_the_group_to_the_exporter_or_not,
     another_client_writes_an_offset,
     retention_cuts_a_log,
     somebody_registers_what_nobody_can_read,

@@ -19,6 +19,7 @@ from legacy_consumer.errors import BrokersUnavailableError, FetchError, MetricsS
 from legacy_consumer.metrics.catalogue import MEMBER_METRICS, Kind
 from legacy_consumer.metrics.health import judge_liveness, judge_readiness
 from legacy_consumer.metrics.lag_sample import LagSampler
+from legacy_consumer.progress import Committed, PartitionProgress
 from rebalance.coordinator import Status
 from rebalance.counters import BUCKETS_S, MemberCounters, Vitals
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
@@ -187,7 +188,8 @@ class Log:
     """Brokers that answer when they are told to, and a consumer that goes on meanwhile."""
 
     def __init__(self):
-        self.end, self.consumed, self.asked = 100, 40, []
+        self.end, self.asked = 100, []
+        self.progress = {TPS[0]: owned(1, 40), TPS[1]: owned(2, None)}
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.error = None
@@ -200,47 +202,99 @@ class Log:
         return dict.fromkeys(partitions, self.end)
 
     def sampler(self, clock, **settings):
-        return LagSampler(lambda: {TPS[0]: self.consumed, TPS[1]: None}, self.ask, clock=clock, **settings)
+        return LagSampler(lambda: dict(self.progress), self.ask, clock=clock, **settings)
+
+    def lags(self, sample):
+        found = {tp: sample.lag(tp, now) for tp, now in self.progress.items()}
+        return {tp: lag for tp, lag in found.items() if lag is not None}
+
+
+def owned(epoch, consumed):
+    return PartitionProgress(epoch, consumed, Committed(None, None))
 
 
 def test_the_first_scrape_has_the_lag_of_its_own_moment():
     log = Log()
     sample = log.sampler(ScrapeClock(), answer_s=60).read()
-    assert (sample.ends, sample.lag) == ({TPS[0]: 100, TPS[1]: 100}, {TPS[0]: 60})
+    assert {tp: sample.end(tp, now) for tp, now in log.progress.items()} == {TPS[0]: 100, TPS[1]: 100}
+    assert log.lags(sample) == {TPS[0]: 60}
 
 
 def test_an_end_that_was_asked_for_earlier_is_never_held_against_a_later_position():
     log, clock = Log(), ScrapeClock()
     sampler = log.sampler(clock, answer_s=60)
     sampler.read()
-    log.end, log.consumed = 20_100, 100  # the member has come to where the log ended, and is far behind
+    # the member has come to where the log ended, and is far behind
+    log.end, log.progress[TPS[0]] = 20_100, owned(1, 100)
     clock.now += 5
-    assert sampler.read().lag == {TPS[0]: 60}
+    assert log.lags(sampler.read()) == {TPS[0]: 60}
     assert sampler.age_s(sampler.read()) == 5
     clock.now += 5
-    assert sampler.read().lag == {TPS[0]: 20_000}
+    assert log.lags(sampler.read()) == {TPS[0]: 20_000}
     assert sampler.age_s(sampler.read()) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "lags"),
+    [
+        ({TPS[0]: owned(1, 40), TPS[1]: owned(2, 7)}, {TPS[0]: 60, TPS[1]: 93}),
+        ({TPS[0]: owned(3, 90), TPS[1]: owned(2, None)}, {TPS[0]: 10}),
+        ({TPS[1]: owned(3, 0)}, {TPS[1]: 100}),
+    ],
+    ids=["a position became known", "the user sought, or the partition went and came back", "it came back alone"],
+)
+def test_brokers_are_asked_at_once_for_what_the_last_sample_does_not_tell(change, lags):
+    log, clock = Log(), ScrapeClock()
+    sampler = log.sampler(clock, answer_s=60)
+    sampler.read()
+    clock.now += 1
+    log.progress = change
+    assert log.lags(sampler.read()) == lags
+    assert log.lags(sampler.read()) == lags
+    assert len(log.asked) == 2
+
+
+def test_a_partition_that_has_gone_is_no_reason_to_ask_again():
+    log = Log()
+    sampler = log.sampler(ScrapeClock(), answer_s=60)
+    sampler.read()
+    del log.progress[TPS[1]]
+    assert log.lags(sampler.read()) == {TPS[0]: 60}
+    assert len(log.asked) == 1
+
+
+def test_an_answer_of_a_partitions_former_assignment_is_not_told_of_the_next_one():
+    log = Log()
+    sample = log.sampler(ScrapeClock(), answer_s=60).read()
+    assert (sample.end(TPS[0], owned(9, 40)), sample.lag(TPS[0], owned(9, 40))) == (None, None)
+
+
+def test_a_position_beyond_the_end_of_the_log_is_no_lag_of_0():
+    log = Log()
+    log.progress = {TPS[0]: owned(1, 101), TPS[1]: owned(2, 100)}
+    assert log.lags(log.sampler(ScrapeClock(), answer_s=60).read()) == {TPS[1]: 0}
 
 
 def test_brokers_that_do_not_answer_leave_the_lag_unknown():
     log, clock = Log(), ScrapeClock()
     sampler = log.sampler(clock, answer_s=60)
-    assert sampler.read().lag
+    assert log.lags(sampler.read())
     clock.now += 10
     log.error = BrokersUnavailableError("none answers")
-    assert (sampler.read().ends, sampler.read().lag) == ({}, {})
+    assert (sampler.read().ends, log.lags(sampler.read())) == ({}, {})
+    assert len(log.asked) == 2, "with every scrape it would wait for them anew"
     clock.now += 10
     log.error = ValueError("a defect of ours")
-    assert sampler.read().lag == {}
+    assert log.lags(sampler.read()) == {}
 
 
 def test_a_sample_older_than_a_scrape_waits_for_a_new_one_is_not_told():
     log, clock = Log(), ScrapeClock()
     sampler = log.sampler(clock, answer_s=0.5)
-    assert sampler.read().lag == {TPS[0]: 60}
+    assert log.lags(eventually(sampler.read)) == {TPS[0]: 60}
     log.may_answer.clear()
     clock.now += 10.2
-    assert sampler.read().lag == {TPS[0]: 60}
+    assert log.lags(sampler.read()) == {TPS[0]: 60}
     clock.now += 0.3
     assert sampler.read() is None
     log.may_answer.set()
@@ -253,7 +307,7 @@ def test_brokers_are_asked_once_at_a_time_and_a_scrape_waits_only_so_long():
     assert sampler.read() is None
     assert sampler.read() is None
     log.may_answer.set()
-    assert eventually(sampler.read).lag == {TPS[0]: 60}
+    assert log.lags(eventually(sampler.read)) == {TPS[0]: 60}
     assert log.asked == [TPS]
 
 
@@ -277,12 +331,55 @@ def test_how_long_the_users_code_has_had_the_messages_is_told_until_it_comes_bac
     assert member.vitals.in_hand_s == 0
 
 
+def test_how_long_nobody_has_asked_is_told_whether_messages_are_in_hand_or_not(world):
+    member = world.member(clock=(clock := FakeClock()), auto_commit_enable=False)
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    clock.now += 100
+    assert member.vitals.unasked_s == 100, "nobody ever began"
+    world.kafka.produce(TPS[0], 1)
+    next(stream)
+    assert member.vitals.unasked_s == 0
+    clock.now += 100
+    assert (member.vitals.unasked_s, member.vitals.in_hand_s) == (100, 100)
+    world.fetchers.made[0].poll = raising(FetchError(TPS[0], "corrupt"))
+    with pytest.raises(FetchError):
+        next(stream)
+    clock.now += 100
+    assert (member.vitals.unasked_s, member.vitals.in_hand_s) == (100, 0), "the loop ended with the error"
+    assert scraped(member)["legacy_consumer_member_unasked_seconds",] == 100
+
+
+def test_a_stream_that_waits_for_messages_is_asked_all_the_time(world):
+    member = world.member(clock=(clock := FakeClock()))
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    looks = []
+
+    def poll(max_messages, timeout_s):
+        clock.now += 100
+        looks.append(member.vitals.unasked_s)
+        raise FetchError(TPS[0], "enough")
+
+    world.fetchers.made[0].poll = poll
+    with pytest.raises(FetchError):
+        next(stream)
+    assert looks == [0]
+
+
+def test_a_member_without_partitions_is_not_waited_for(world):
+    world.member(consumer_id="a").create_message_streams({"t": 2})
+    idle = world.member(consumer_id="b", clock=(clock := FakeClock()))
+    idle.create_message_streams({"t": 1})
+    clock.now += 1000
+    assert not idle.status.owned
+    assert idle.vitals.unasked_s == 0
+
+
 def test_a_ready_member_says_when_the_users_code_does_not_come_back():
     status = Status(Phase.STABLE)
-    assert judge_readiness(status, replace(ALIVE, in_hand_s=59.0)).text == "settled with 0 partitions"
-    said = judge_readiness(status, replace(ALIVE, in_hand_s=61.0))
+    assert judge_readiness(status, replace(ALIVE, unasked_s=59.0)).text == "settled with 0 partitions"
+    said = judge_readiness(status, replace(ALIVE, unasked_s=61.0))
     assert said.holds
-    assert said.text == "settled with 0 partitions; the user's code has had the messages in hand for 61 s"
+    assert said.text == "settled with 0 partitions; the user's code has not asked for messages for 61 s"
 
 
 def test_a_member_without_a_lease_owns_nothing_for_its_metrics(world):
@@ -354,7 +451,7 @@ def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
 
 STATES = {
     "made, streams not yet created": Vitals(False, 0.0, False),
-    "settled, the user's code does not come back": replace(ALIVE, in_hand_s=3600.0),
+    "settled, the user's code does not come back": replace(ALIVE, unasked_s=3600.0),
     "connection to ZooKeeper lost": Vitals(True, 0.0, False, leased=True),
     "no word from ZooKeeper for nearly a session timeout": Vitals(True, 0.0, True, leased=False),
     "one step takes longer than two minutes": Vitals(True, 121.0, True, leased=True),
