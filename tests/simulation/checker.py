@@ -60,6 +60,8 @@ class Life:
     """After the last message that its user came back from while the coordinator was at rest."""
     done: int | None = None
     """After the last message that its user came back from at all: what its next commit may say."""
+    waiting: set[int] = field(default_factory=set)
+    """With delivery.rule=acknowledged: what was handed out and is not acknowledged."""
     unanswered: set[int] = field(default_factory=set)
     """What its commits may have said that got no answer: nobody can tell such a write from another one of the same."""
     sought: int | None = None
@@ -107,6 +109,8 @@ class Checker:
         self.taken = {}
         self.registered = {}
         """{consumer id: the session that registered it}."""
+        self.acknowledges = False
+        """Whether users acknowledge messages by name, in any order."""
         self.requests_made = False
         """Whether a reset of the running group was asked for: members then adopt what others commit meanwhile."""
         self.told_applied = False
@@ -314,6 +318,9 @@ class Checker:
         life.blips = actor.blips
         life.restarts.clear()
         life.user = user
+        if offset != life.next_offset:
+            life.waiting.clear()
+        life.waiting.add(offset)
         if offset == life.reset:
             life.reset = None
         if offset == life.unadopted:
@@ -332,16 +339,18 @@ class Checker:
         self._ack(tp, (offset,))
         actor = self.actors.get(name)
         life = self.lives.get((name, tp)) if actor is not None else None
+        if life is not None:
+            life.waiting.discard(offset)
         if life is None or life.ended is not None or life.next_offset is None or offset >= life.next_offset:
             return
         if user != life.user or actor.blips != life.blips:
             # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing
             return
-        life.done = offset + 1
+        life.done = min(life.waiting, default=life.next_offset) if self.acknowledges else offset + 1
         # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
         if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):
-            life.acked = offset + 1
-        if offset + 1 == life.unadopted:
+            life.acked = life.done
+        if life.done == life.unadopted:
             # its own next commit may be the very offset that somebody else wrote: there is nothing to see
             life.unadopted = None
 
@@ -355,6 +364,7 @@ class Checker:
             life.acked = life.reset = life.unadopted = None
             life.sought = offset if life.sought is None else min(life.sought, offset)
             life.restarts.clear()
+            life.waiting.clear()
 
     def on_paused(self, now, name, tp):
         self.paused.add((name, tp))

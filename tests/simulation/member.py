@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 
 from legacy_consumer.errors import ConsumerTimeoutError, NotAssignedError
@@ -88,10 +89,23 @@ class User:
             return ()
 
     def done(self):
-        """What is in hand has been worked on."""
+        """What is in hand has been worked on; with delivery.rule=acknowledged some of it, in any order."""
+        world = self.member.world
+        if world.acknowledges:
+            self._acknowledge(world.acknowledging if world.faults else None)
+            return
         for tp, number in self.hand:
-            self.member.world.record("acked", self.member.name, tp, number, self.ident)
+            world.record("acked", self.member.name, tp, number, self.ident)
         self.hand.clear()
+
+    def _acknowledge(self, rng):
+        """rng: chooses which; without it all."""
+        some = list(self.hand) if rng is None else rng.sample(self.hand, rng.randint(0, len(self.hand)))
+        self.hand = [one for one in self.hand if one not in some]
+        for tp, number in some:
+            self.member.world.record("acked", self.member.name, tp, number, self.ident)
+            with contextlib.suppress(NotAssignedError):
+                self.member.delivery.stream_with(tp).acknowledge(tp, number)
 
     def commit(self):
         """Say so to ZooKeeper."""
@@ -235,6 +249,7 @@ class OurMember:
                     at_next=settings.at_next,
                     on_drained=partial(self.coordinator.post, Drained()),
                     may_hand_out=lease.holds,
+                    acknowledged=world.acknowledges,
                     holder=partial(int, len(self.users) + 1),
                 )
                 self._streams[topic, thread] = stream

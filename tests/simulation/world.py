@@ -94,6 +94,9 @@ class World:
         # of its own, so that worlds without it are what they were
         leading = random.Random(f"led {seed}")
         self.led = leading.choice(LED_STRATEGIES) if leading.random() < 0.25 else None
+        self.acknowledging = random.Random(f"acknowledging {seed}")
+        self.acknowledges = not settings.at_next and self.acknowledging.random() < 0.15
+        self.checker.acknowledges = self.acknowledges
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
         self.members = []
