@@ -144,7 +144,8 @@ class User:
 class OurMember:
     """One member: everything that ConsumerConnector wires together, without threads."""
 
-    def __init__(self, world, name, consumer_id, subscription):
+    def __init__(self, world, name, consumer_id, subscription, store=None):
+        """store: of a member that has left the group and kept its session; None for a new one."""
         self.world = world
         self.settings = settings = world.settings
         self.name = name
@@ -152,10 +153,10 @@ class OurMember:
         self.subscription = subscription
         self.alive = True
         self.turning = self.using = self.committing = False
-        self.closing = False
+        self.closing = self.unsubscribing = False
         self.wake_at = 0.0
         world.record("member", name)
-        self.store = world.server.connect(name)
+        self.store = store or world.server.connect(name)
         self.progress = Progress()
         offsets = ZooKeeperOffsetStore(self.store, GROUP)
         self.delivery = StreamDelivery(
@@ -271,6 +272,8 @@ class OurMember:
     # What the world lets it do.
 
     def _told(self, event):
+        if not self.alive:
+            return
         self.world.record("told", self.name, event.kind, event.session_id)
         self.wake_at = 0.0
 
@@ -320,7 +323,7 @@ class OurMember:
     def ask_to_close(self):
         """shutdown(), up to where its thread waits for the coordinator."""
         self.closing = True
-        self.world.record("closes", self.name)
+        self.world.record("unsubscribes" if self.unsubscribing else "closes", self.name)
         for user in self.users:
             if self.world.rng.random() < 0.3 and not self.using:
                 self.delivery.let_go(user.ident)
@@ -329,7 +332,10 @@ class OurMember:
         self.wake_at = 0.0
 
     def leave(self):
-        """The rest of shutdown()."""
+        """The rest of shutdown(), or of unsubscribe(), after which the session's next member joins."""
+        is_kept = self.unsubscribing and self._has_left_in_order()
+        if not self.alive:
+            return
         self.world.record("left", self.name)
         self.alive = False
         self.follower.close()
@@ -337,7 +343,23 @@ class OurMember:
             user.stream.close()
             user.hand.clear()
         self.world.gone(self)
-        self.store.close()
+        if is_kept:
+            self.world.join_again(self)
+        else:
+            self.store.close()
+
+    def _has_left_in_order(self):
+        self.turning = True
+        try:
+            return self.coordinator.has_left_nothing and (self.led is None or self.led.leave())
+        except Crash:
+            self.world.bury(self)
+            return False
+        except InjectedError:
+            # raised to the user, who shuts down
+            return False
+        finally:
+            self.turning = False
 
     def resume_all(self):
         """Undo what users have paused."""

@@ -94,6 +94,8 @@ class World:
         # of its own, so that worlds without it are what they were
         leading = random.Random(f"led {seed}")
         self.led = leading.choice(LED_STRATEGIES) if leading.random() < 0.25 else None
+        self._unsubscribing = random.Random(f"unsubscribing {seed}")
+        self._unsubscribes = self._unsubscribing.random() < 0.3
         self.acknowledging = random.Random(f"acknowledging {seed}")
         self.acknowledges = not settings.at_next and self.acknowledging.random() < 0.15
         self.checker.acknowledges = self.acknowledges
@@ -300,10 +302,23 @@ class World:
         if self.rng.random() < 0.2 and len(topics) > 1 and not everything:
             topics = topics[1:]
         subscription = {topic: self.rng.randint(1, self.settings.streams) for topic in topics}
+        self._start_member(name, consumer_id, subscription)
+
+    def _start_member(self, name, consumer_id, subscription, store=None):
         self.record("joins", name, consumer_id, subscription)
-        member = OurMember(self, name, consumer_id, subscription)
+        member = OurMember(self, name, consumer_id, subscription, store)
         self.members.append(member)
         self.by_store[member.store] = member
+
+    def join_again(self, member):
+        """After unsubscribe(), with another subscription; an id that was not configured is another one, too."""
+        self._incarnations += 1
+        same = self.settings.same_ids
+        consumer_id = member.consumer_id if same else f"{GROUP}_{member.name}x{self._incarnations}"
+        topics = [topic for topic in sorted(self.partitions) if self._unsubscribing.random() < 0.7]
+        threads = self.settings.streams
+        subscription = {topic: self._unsubscribing.randint(1, threads) for topic in topics or sorted(self.partitions)}
+        self._start_member(member.name, consumer_id, subscription, member.store)
 
     def _join_jvm(self):
         self._incarnations += 1
@@ -390,10 +405,13 @@ class World:
 
     def _leave(self):
         member = self._one_of(self.members)
-        if member is None or len(self.members) < 2 or member.closing or self.rng.random() < 0.4:
+        if member is None or member.closing or member.turning or member.using or member in self._frozen:
             return
-        if not (member.turning or member.using or member in self._frozen):
-            member.ask_to_close()
+        if self._unsubscribes and self._unsubscribing.random() < 0.6:
+            member.unsubscribing = True
+        elif len(self.members) < 2 or self.rng.random() < 0.4:
+            return
+        member.ask_to_close()
 
     def _cut_connection(self):
         store = self._one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
