@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from legacy_consumer.offsets import CommitResult
     from legacy_consumer.progress import Committed, PartitionProgress
     from legacy_consumer.simple_consumer import SimpleConsumer
-    from rebalance.coordinator import Status
     from rebalance.errors import StrategyMismatchError
     from rebalance.machine import Phase
+    from rebalance.status import Status
     from rebalance.subscription import Blacklist, Whitelist
     from zk_layout.errors import ConfigError, LegacyConsumerError, MalformedZnodeError, ZooKeeperError
     from zk_layout.model import ConsumerThreadId, TopicPartition
@@ -110,7 +110,7 @@ __getattr__, __dir__ = lazy_names(
         "rebalance.errors",
         "rebalance.machine",
         "rebalance.subscription",
-        "rebalance.coordinator",
+        "rebalance.status",
         "legacy_consumer.errors",
         "legacy_consumer.config",
         "legacy_consumer.fetcher",

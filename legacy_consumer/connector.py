@@ -70,16 +70,19 @@ from legacy_consumer.stream import GatedStream, this_thread
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors.strategies import make_assignors
 from rebalance.clock import Clock, SystemClock
-from rebalance.coordinator import Coordinator, Periods, Status
+from rebalance.coordinator import Coordinator
 from rebalance.counters import MemberCounters, Vitals
+from rebalance.events import Doubted, Drained, Event
 from rebalance.lease import Lease
 from rebalance.led.member import LedMember
-from rebalance.machine import Doubted, Drained, Event, Phase, Policy
+from rebalance.machine import Phase, Policy
 from rebalance.mailbox import Errand
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot, remember_last
+from rebalance.status import Status
 from rebalance.subscription import TopicFilter
+from rebalance.upkeep import Periods
 from zk_layout.errors import AuthenticationError, ConfigError, LegacyConsumerError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern, TopicPartition
@@ -780,12 +783,12 @@ class ConsumerConnector:
                 # kazoo sees a dead connection within two thirds of the session timeout; what is left of it is a third
                 suspicion_ms=self._store.session_timeout_ms // 4,
                 drain_timeout_ms=config.drain_timeout_ms,
+                gather_ms=config.group_initial_rebalance_delay_ms,
+                absence_ms=config.scheduled_rebalance_max_delay_ms,
             ),
             periods=Periods(
                 commit_ms=config.auto_commit_interval_ms if config.auto_commit_enable else 0,
                 audit_ms=config.audit_interval_ms,
-                gather_ms=config.group_initial_rebalance_delay_ms,
-                absence_ms=config.scheduled_rebalance_max_delay_ms,
             ),
             clock=self._clock,
         )

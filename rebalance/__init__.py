@@ -10,7 +10,7 @@ from zk_layout.lazy_names import lazy_names
 if TYPE_CHECKING:
     from rebalance.assignors import ASSIGNORS, DIALECTS, ClassicAssignor, Dialect, range_assign, roundrobin_assign
     from rebalance.clock import Clock, SystemClock
-    from rebalance.coordinator import Coordinator, Periods, Status
+    from rebalance.coordinator import Coordinator
     from rebalance.delivery import Delivery
     from rebalance.errors import (
         AssignmentRefusedError,
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from rebalance.reader import GroupReader
     from rebalance.registrar import Registrar
     from rebalance.snapshot import Assignment, GroupSnapshot
+    from rebalance.status import Status
     from rebalance.subscription import Blacklist, TopicFilter, Whitelist, subscribed_topics
+    from rebalance.upkeep import Periods
 
 
 __all__ = [
@@ -85,6 +87,8 @@ __getattr__, __dir__ = lazy_names(
         "rebalance.reader",
         "rebalance.registrar",
         "rebalance.machine",
+        "rebalance.status",
+        "rebalance.upkeep",
         "rebalance.coordinator",
     ),
 )

@@ -1,17 +1,8 @@
 """What a member of a group does next: step(state, event) -> (state, actions). It never sleeps, logs or reads a clock.
 
-A member is in one phase at a time.
-
-    CREATED ──Started──► JOINING ──Registered──► REBALANCING ──Settled──► STABLE
-                            ▲                      ▲  │  │ ▲                 │
-                            │              Triggered  │  │ └────Triggered────┘
-                            │                   │     │  └─Draining─► DRAINING ──Drained, DrainExpired──► REBALANCING
-                            │                   │     └────Blocked, Failed──► WAITING ──Unblocked, Triggered──►  "
-                            │                   │                                │  BackoffExpired──► "
-                            │                   └──── DEGRADED ◄──tries used up──┘
-                        SessionStarted
-                            │
-    any ──Expired──► EXPIRED ┘                 any ──CloseRequested──► LEAVING ──Settled──► CLOSED
+MemberState is the whole memory, and TABLE says where each event leads from each phase, and what is done on the way;
+docs/architecture.md shows it as a picture, made by draw(). An event that has no row for a phase changes no phase there;
+what it tells is noted all the same.
 
 A rebalance is a reconciliation: read the group, compare what should be mine with what is, and do the next thing that
 brings the two together. It can therefore be started again at any moment by anything that may have changed the
@@ -27,42 +18,110 @@ When the session is gone, so is everything owned: what is in buffers is dropped,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
+from rebalance.actions import (
+    Action,
+    CancelTimer,
+    DropOwnership,
+    ForgetGroup,
+    GuardOwnership,
+    Leave,
+    PauseDelivery,
+    Rebalance,
+    Register,
+    ResumeDelivery,
+    StartTimer,
+)
+from rebalance.events import (
+    Blocked,
+    CloseRequested,
+    Connected,
+    Deregistered,
+    Doubted,
+    Drained,
+    Draining,
+    Event,
+    Expired,
+    Failed,
+    IdTaken,
+    Overtaken,
+    Reconnected,
+    Refused,
+    Registered,
+    RegistrationBlocked,
+    SessionStarted,
+    Settled,
+    Started,
+    Suspended,
+    Timer,
+    Triggered,
+    Unblocked,
+)
 from zk_layout.errors import LegacyConsumerError
 
 
 class Phase(Enum):
-    """Where a member stands; see the module."""
+    """Where a member stands."""
 
     CREATED = "created"
     JOINING = "joining"
+    """It registers, or waits for the session that holds its id."""
+    GATHERING = "gathering"
+    """It is registered for the first time, and others that start at the same time may join before it claims."""
     REBALANCING = "rebalancing"
     DRAINING = "draining"
+    """Users have messages of partitions in hand that are to go."""
     WAITING = "waiting"
+    """Others' owner znodes are in the way, or the last attempt failed."""
     DEGRADED = "degraded"
+    """Said of a member whose tries are used up, until it is STABLE; its MemberState keeps the phase beside that."""
     STABLE = "stable"
     EXPIRED = "expired"
     LEAVING = "leaving"
     CLOSED = "closed"
 
 
+_TRYING = frozenset({Phase.JOINING, Phase.GATHERING, Phase.REBALANCING, Phase.DRAINING, Phase.WAITING})
+
+
 @dataclass(frozen=True, slots=True)
 class MemberState:
     """The whole memory of the machine.
 
-    tries: back-offs that ran out since the member was last settled.
+    session_id: the session it knows, in which all that is owned was claimed.
+    paused: delivery is, because the connection has been lost for long. refusal: why there will be no session any more.
+    gathered: the first claim has waited for others. missed: the list of members did not show me, in this session.
+    tries: back-offs that ran out since the member was last settled. degraded: they were used up since then.
+    obstacle: why the last attempt did not succeed.
     backing_off, draining: that timer is running; it is started once and not prolonged by what happens meanwhile.
+    overdue: drain.timeout.ms ran out, and no rebalance has ended since. doubted: owner znodes of mine may be gone.
+    looks: how many times in a row the group changed while it was looked at.
     """
 
     phase: Phase = Phase.CREATED
+    session_id: int = 0
     connected: bool = True
     paused: bool = False
+    refusal: LegacyConsumerError | None = None
+    gathered: bool = False
+    missed: bool = False
     tries: int = 0
+    degraded: bool = False
+    obstacle: LegacyConsumerError | None = None
     backing_off: bool = False
     draining: bool = False
+    overdue: bool = False
+    doubted: bool = False
+    looks: int = 0
+
+    @property
+    def shown(self) -> Phase:
+        """The phase as it is said: a member that tries again is DEGRADED all the same."""
+        return Phase.DEGRADED if self.degraded and self.phase in _TRYING else self.phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,414 +129,260 @@ class Policy:
     """The settings that decisions depend on; milliseconds.
 
     suspicion_ms: how long without a connection until delivery is paused.
+    gather_ms: how long the first claim waits for others to join; 0 = not.
+    absence_ms: how long what members had that left waits for them, or for others in their place; 0 = not.
     """
 
     max_retries: int
     backoff_ms: int
     suspicion_ms: int
     drain_timeout_ms: int
+    gather_ms: int = 0
+    absence_ms: int = 0
 
 
-# Events: what happened.
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The connector wants to join."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """My id znode exists under my session."""
-
-
-@dataclass(frozen=True, slots=True)
-class RegistrationBlocked:
-    """My id znode exists under another session."""
-
-
-@dataclass(frozen=True, slots=True)
-class Triggered:
-    """Something that an assignment depends on may have changed."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What should be mine is mine and flows; when leaving: nothing is mine any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draining:
-    """Partitions to release are stopped, but messages of them are in users' hands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """Owner znodes of others are in the way; they are watched."""
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The attempt, or the registration, ended in an error."""
-
-    error: LegacyConsumerError
-
-
-@dataclass(frozen=True, slots=True)
-class Drained:
-    """A stream gave up what it had in hand."""
-
-
-@dataclass(frozen=True, slots=True)
-class DrainExpired:
-    """drain.timeout.ms ran out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unblocked:
-    """A watched znode that was in the way is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class BackoffExpired:
-    """rebalance.backoff.ms ran out."""
-
-
-@dataclass(frozen=True, slots=True)
-class Suspended:
-    """The connection is lost, the session may live."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuspicionExpired:
-    """Without a connection for so long that the session may have expired elsewhere."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reconnected:
-    """The connection is back, with the same session."""
-
-
-@dataclass(frozen=True, slots=True)
-class Expired:
-    """The session is gone, and with it my id and my owner znodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionStarted:
-    """A new session was begun after the old one had expired."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deregistered:
-    """Somebody deleted my id znode: the list of members does not show me, or another session has taken the id."""
-
-
-@dataclass(frozen=True, slots=True)
-class Doubted:
-    """An owner znode of mine may be gone, though I did not delete it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CloseRequested:
-    """The connector shuts down, in order if that takes no longer than timeout_ms."""
-
-    timeout_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CloseExpired:
-    """The time for leaving in order ran out."""
-
-
-Event: TypeAlias = (
-    Started
-    | Registered
-    | RegistrationBlocked
-    | Triggered
-    | Settled
-    | Draining
-    | Blocked
-    | Failed
-    | Drained
-    | DrainExpired
-    | Unblocked
-    | BackoffExpired
-    | Suspended
-    | SuspicionExpired
-    | Reconnected
-    | Expired
-    | SessionStarted
-    | Deregistered
-    | Doubted
-    | CloseRequested
-    | CloseExpired
-)
-
-
-# Actions: what to do about it.
-
-
-@dataclass(frozen=True, slots=True)
-class Register:
-    """Create the id znode; answer with Registered, RegistrationBlocked or Failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalance:
-    """Reconcile once; answer with Settled, Draining, Blocked or Failed.
-
-    final: messages still in users' hands are not waited for any longer.
-    leaving: nothing is to be mine.
-    """
-
-    final: bool = False
-    leaving: bool = False
-
-
-class TimerName(Enum):
-    """The timers; each exists at most once, and starting it again begins anew."""
-
-    BACKOFF = "backoff"
-    DRAIN = "drain"
-    SUSPICION = "suspicion"
-    CLOSE = "close"
-
-
-@dataclass(frozen=True, slots=True)
-class StartTimer:
-    """Later answer with BackoffExpired, DrainExpired, SuspicionExpired or CloseExpired."""
-
-    name: TimerName
-    delay_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CancelTimer:
-    """Forget the timer; none running is fine."""
-
-    name: TimerName
-
-
-@dataclass(frozen=True, slots=True)
-class PauseDelivery:
-    """Hand out no message of any partition until ResumeDelivery."""
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeDelivery:
-    """Undo PauseDelivery."""
-
-
-@dataclass(frozen=True, slots=True)
-class DropOwnership:
-    """Everything owned is gone: stop delivery, drop buffers and positions, commit nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class DoubtOwnership:
-    """Look with the next Rebalance whether ZooKeeper shows all that is owned as mine."""
-
-
-@dataclass(frozen=True, slots=True)
-class ForgetGroup:
-    """What was read of the group may be out of date, and its watches are gone: read all of it again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """The phase is one that people and waiting callers want to know."""
-
-    phase: Phase
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Give up what is left without waiting for anybody, remove the id znode, and end."""
-
-
-Action: TypeAlias = (
-    Register
-    | Rebalance
-    | StartTimer
-    | CancelTimer
-    | PauseDelivery
-    | ResumeDelivery
-    | DropOwnership
-    | DoubtOwnership
-    | ForgetGroup
-    | Announce
-    | Leave
-)
+Step: TypeAlias = tuple[MemberState, tuple[Action, ...]]
+Kind: TypeAlias = type[Event] | Timer
 
 LEAST_PAUSE_MS = 1000
 """Between two tries, once rebalance.max.retries are used up: rebalance.backoff.ms may be 0."""
+QUIET_MS = 1000
+"""How long a member has been settled before it watches its owner znodes: not while a group comes together."""
+MOST_LOOKS = 10
+"""In a row, while others come and go faster than one can look; then what was seen last has to do."""
 
-_BUSY = frozenset({Phase.REBALANCING, Phase.DRAINING, Phase.WAITING, Phase.DEGRADED, Phase.STABLE})
-"""Registered, so that anything that may have changed the picture leads to Rebalance."""
 
-
-def step(state: MemberState, event: Event, policy: Policy) -> tuple[MemberState, tuple[Action, ...]]:
-    """Decide what an event means. Events that have no meaning in a phase change nothing."""
+def step(state: MemberState, event: Event, policy: Policy) -> Step:
+    """Decide what an event means."""
     if state.phase is Phase.CLOSED:
         return state, ()
-    match event:
-        case Suspended() | SuspicionExpired() | Reconnected() | Expired() | SessionStarted():
-            return _session(state, event, policy)
-        case CloseRequested() | CloseExpired():
-            return _closing(state, event)
-        case _:
-            pass
-    if state.phase is Phase.LEAVING:
-        return _leaving(state, event, policy)
-    return _membership(state, event, policy)
+    if isinstance(event, Connected):
+        if event.session_id != state.session_id:
+            event = SessionStarted(event.session_id)
+        elif not state.connected:
+            event = Reconnected()
+    noted, actions = _note(state, event, policy)
+    row = _ROWS.get((state.phase, _kind(event)))
+    if row is None or (row.do is _reconcile and not noted.connected):
+        return noted, actions
+    after, more = row.do(replace(noted, phase=row.to), event, policy)
+    return after, (*actions, *more)
 
 
-def _session(state: MemberState, event: Event, policy: Policy) -> tuple[MemberState, tuple[Action, ...]]:
+def _kind(event: Event) -> Kind:
+    return event if isinstance(event, Timer) else type(event)
+
+
+def _note(state: MemberState, event: Event, policy: Policy) -> Step:
+    """What an event tells in every phase, and what follows from it wherever it leads."""
     match event:
         case Suspended() if state.connected:
-            return replace(state, connected=False), (StartTimer(TimerName.SUSPICION, policy.suspicion_ms),)
-        case SuspicionExpired() if not state.connected and not state.paused and state.phase is not Phase.EXPIRED:
+            suspicion = StartTimer(Timer.SUSPICION, policy.suspicion_ms, event.since_s)
+            return replace(state, connected=False), (suspicion,)
+        case Timer.SUSPICION if not state.connected and not state.paused:
             return replace(state, paused=True), (PauseDelivery(),)
-        case Reconnected() if not state.connected:
-            resumed = replace(state, connected=True, paused=False)
-            actions: list[Action] = [CancelTimer(TimerName.SUSPICION), ForgetGroup(), DoubtOwnership()]
-            if state.paused:
-                actions.append(ResumeDelivery())
-            if state.phase is Phase.JOINING:
-                actions.append(Register())
-            elif state.phase in _BUSY:
-                resumed = replace(resumed, phase=Phase.REBALANCING)
-                actions.append(Rebalance())
-            elif state.phase is Phase.LEAVING:
-                actions.append(Rebalance(leaving=True))
-            return resumed, tuple(actions)
-        case Expired() | SessionStarted() if state.phase is Phase.LEAVING:
-            # nothing is left that could be released, and nothing may be committed for it
-            return replace(state, phase=Phase.CLOSED), (
-                DropOwnership(),
-                *_cancel_all(),
-                Leave(),
-                Announce(Phase.CLOSED),
-            )
-        case Expired() if state.phase not in (Phase.CREATED, Phase.EXPIRED):
-            expired = MemberState(phase=Phase.EXPIRED, connected=False)
-            return expired, (DropOwnership(), ForgetGroup(), *_cancel_all(), Announce(Phase.EXPIRED))
-        case SessionStarted() if state.phase is Phase.CREATED:
-            return replace(state, connected=True), ()
+        case Reconnected():
+            resume = (ResumeDelivery(),) if state.paused else ()
+            back = replace(state, connected=True, paused=False, doubted=True)
+            return back, (CancelTimer(Timer.SUSPICION), ForgetGroup(), *resume)
         case SessionStarted():
-            # a session whose predecessor ended unheard has lost everything all the same
-            lost: tuple[Action, ...] = () if state.phase is Phase.EXPIRED else (DropOwnership(), ForgetGroup())
-            return MemberState(phase=Phase.JOINING), (*lost, *_cancel_all(), ResumeDelivery(), Register())
-        case _:
-            return state, ()
-
-
-def _closing(state: MemberState, event: CloseRequested | CloseExpired) -> tuple[MemberState, tuple[Action, ...]]:
-    registered = state.phase in _BUSY or state.phase is Phase.LEAVING
-    if isinstance(event, CloseExpired) or not registered:
-        return replace(state, phase=Phase.CLOSED), (*_cancel_all(), Leave(), Announce(Phase.CLOSED))
-    if state.phase is Phase.LEAVING:
-        return state, ()
-    leaving = replace(state, phase=Phase.LEAVING, backing_off=False, draining=False)
-    timer = StartTimer(TimerName.CLOSE, event.timeout_ms)
-    if not state.connected:
-        # the connection may come back in time for a last commit; the suspicion goes on running meanwhile
-        return leaving, (CancelTimer(TimerName.BACKOFF), CancelTimer(TimerName.DRAIN), timer)
-    return leaving, (*_cancel_all(), timer, Rebalance(leaving=True))
-
-
-def _leaving(state: MemberState, event: Event, policy: Policy) -> tuple[MemberState, tuple[Action, ...]]:
-    match event:
-        case Settled() | Failed() | Blocked():
-            return replace(state, phase=Phase.CLOSED), (*_cancel_all(), Leave(), Announce(Phase.CLOSED))
-        case Draining():
-            return _drain(state, policy)
-        case Drained() if state.connected:
-            return state, (Rebalance(leaving=True),)
-        case DrainExpired():
-            late = replace(state, draining=False)
-            return late, ((Rebalance(leaving=True, final=True),) if state.connected else ())
-        case _:
-            return state, ()
-
-
-def _membership(state: MemberState, event: Event, policy: Policy) -> tuple[MemberState, tuple[Action, ...]]:
-    match event:
-        case Started() if state.phase is Phase.CREATED:
-            return replace(state, phase=Phase.JOINING), (Register(),)
-        case Registered() if state.phase is Phase.JOINING:
-            ready = MemberState(phase=Phase.REBALANCING, connected=state.connected, paused=state.paused)
-            return ready, (CancelTimer(TimerName.BACKOFF), Rebalance())
-        case RegistrationBlocked() | Failed() if state.phase is Phase.JOINING:
-            error = event.error if isinstance(event, Failed) else None
-            return _backoff(state, policy, error)
-        case Deregistered() if state.phase is Phase.JOINING:
-            # the id is taken, and I still own partitions: a rebalance releases them
-            return replace(state, phase=Phase.REBALANCING), (Rebalance(),)
-        case Unblocked() if state.phase is Phase.JOINING and state.connected:
-            return state, (Register(),)
-        case BackoffExpired() if state.phase is Phase.JOINING:
-            tried = replace(state, tries=state.tries + 1, backing_off=False)
-            return tried, ((Register(),) if state.connected else ())
-        case Deregistered() if state.phase is Phase.REBALANCING:
-            return replace(state, phase=Phase.JOINING), (Register(),)
-        case Settled() if state.phase is Phase.REBALANCING:
-            calm = replace(state, phase=Phase.STABLE, tries=0, backing_off=False, draining=False)
-            return calm, (
-                CancelTimer(TimerName.BACKOFF),
-                CancelTimer(TimerName.DRAIN),
-                Announce(Phase.STABLE),
-            )
-        case Draining() if state.phase is Phase.REBALANCING:
-            return _drain(replace(state, phase=Phase.DRAINING), policy)
-        case Blocked() if state.phase is Phase.REBALANCING:
-            return _backoff(replace(state, phase=Phase.WAITING), policy, None)
-        case Failed() if state.phase is Phase.REBALANCING:
-            return _backoff(replace(state, phase=Phase.WAITING), policy, event.error)
-        case DrainExpired() if state.phase in _BUSY:
-            late = replace(state, draining=False)
-            if not state.connected:
-                return late, ()
-            return replace(late, phase=Phase.REBALANCING), (Rebalance(final=True),)
-        case Doubted() if state.phase in _BUSY and state.connected:
-            return replace(state, phase=Phase.REBALANCING), (DoubtOwnership(), Rebalance())
+            return replace(state, session_id=event.session_id, connected=True, refusal=None), ()
+        case Refused():
+            return replace(state, refusal=event.error), ()
         case Doubted():
-            return state, (DoubtOwnership(),)
-        case Triggered() | Drained() | Unblocked() if state.phase in _BUSY and state.connected:
-            return replace(state, phase=Phase.REBALANCING), (Rebalance(),)
-        case BackoffExpired() if state.phase in _BUSY:
-            tried = replace(state, tries=state.tries + 1, backing_off=False)
-            if not state.connected:
-                return tried, ()
-            return replace(tried, phase=Phase.REBALANCING), (Rebalance(),)
+            return replace(state, doubted=True), ()
+        case Timer.BACKOFF:
+            return replace(state, tries=state.tries + 1, backing_off=False), ()
+        case Timer.DRAIN:
+            return replace(state, draining=False, overdue=True), ()
+        case Registered():
+            return replace(state, missed=False), ()
+        case RegistrationBlocked() | IdTaken():
+            return replace(state, obstacle=None), ()
+        case Overtaken():
+            return replace(state, doubted=False, looks=state.looks + 1), ()
+        case Failed():
+            return replace(state, obstacle=event.error, overdue=False, looks=0), ()
+        case Blocked():
+            return replace(state, obstacle=event.error, overdue=False, doubted=False, looks=0), ()
+        case Deregistered():
+            return replace(state, missed=True, overdue=False, doubted=False, looks=0), ()
+        case Settled() | Draining():
+            return replace(state, overdue=False, doubted=False, looks=0), ()
         case _:
             return state, ()
 
 
-def _drain(state: MemberState, policy: Policy) -> tuple[MemberState, tuple[Action, ...]]:
-    if state.draining:
-        return state, ()
-    return replace(state, draining=True), (StartTimer(TimerName.DRAIN, policy.drain_timeout_ms),)
+# What is done on the way into a phase.
 
 
-def _backoff(
-    state: MemberState, policy: Policy, error: LegacyConsumerError | None
-) -> tuple[MemberState, tuple[Action, ...]]:
+def _register(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return state, ((Register(),) if state.connected else ())
+
+
+def _gather(state: MemberState, event: Event, policy: Policy) -> Step:
+    """Registered: the first time others may join before anything is claimed."""
+    ready = replace(state, gathered=True, tries=0, backing_off=False)
+    cancel = CancelTimer(Timer.BACKOFF)
+    if policy.gather_ms > 0 and not state.gathered:
+        return ready, (cancel, StartTimer(Timer.GATHER, policy.gather_ms))
+    after, actions = _reconcile(replace(ready, phase=Phase.REBALANCING), event, policy)
+    return after, (cancel, *actions)
+
+
+def _reconcile(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return state, (
+        Rebalance(
+            final=state.overdue,
+            leaving=state.phase is Phase.LEAVING,
+            doubtful=state.doubted,
+            last_look=state.looks >= MOST_LOOKS - 1,
+        ),
+    )
+
+
+def _wait_for_news(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return state, ()
+
+
+def _back_off(state: MemberState, _event: Event, policy: Policy) -> Step:
     """Wait for the obstacle to go, or for the back-off; when the tries are used up, say so and go on trying."""
-    actions: list[Action] = []
     exhausted = state.tries >= policy.max_retries
-    if not state.backing_off:
-        least_ms = LEAST_PAUSE_MS if exhausted else 0
-        actions.append(StartTimer(TimerName.BACKOFF, max(policy.backoff_ms, least_ms)))
-    if exhausted and state.phase is not Phase.JOINING:
-        state = replace(state, phase=Phase.DEGRADED)
-    if exhausted or (error is not None and not error.retriable):
-        actions.append(Announce(Phase.DEGRADED if exhausted else state.phase))
-    return replace(state, backing_off=True), tuple(actions)
+    least_ms = LEAST_PAUSE_MS if exhausted else 0
+    timer = StartTimer(Timer.BACKOFF, max(policy.backoff_ms, least_ms))
+    waiting = replace(state, backing_off=True, degraded=state.degraded or exhausted)
+    return waiting, (() if state.backing_off else (timer,))
 
 
-def _cancel_all() -> tuple[Action, ...]:
-    return tuple(CancelTimer(name) for name in TimerName)
+def _drain(state: MemberState, _event: Event, policy: Policy) -> Step:
+    timer = StartTimer(Timer.DRAIN, policy.drain_timeout_ms)
+    return replace(state, draining=True), (() if state.draining else (timer,))
+
+
+def _rest(state: MemberState, event: Event, _policy: Policy) -> Step:
+    patience_ms = event.patience_ms if isinstance(event, Settled) else None
+    calm = replace(state, tries=0, degraded=False, obstacle=None, backing_off=False, draining=False)
+    return calm, (
+        CancelTimer(Timer.BACKOFF),
+        CancelTimer(Timer.DRAIN),
+        CancelTimer(Timer.ABSENCE) if patience_ms is None else StartTimer(Timer.ABSENCE, patience_ms),
+        StartTimer(Timer.QUIET, QUIET_MS),
+    )
+
+
+def _guard(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return state, ((GuardOwnership(),) if state.connected else ())
+
+
+def _begin_leaving(state: MemberState, event: Event, policy: Policy) -> Step:
+    timeout_ms = event.timeout_ms if isinstance(event, CloseRequested) else 0
+    leaving = replace(state, backing_off=False, draining=False, overdue=False)
+    # without a connection the suspicion runs on; it may come back in time for a last commit
+    cancel = (CancelTimer(name) for name in Timer if name is not Timer.SUSPICION)
+    rebalance = _reconcile(leaving, event, policy)[1] if state.connected else ()
+    return leaving, (*cancel, StartTimer(Timer.CLOSE, timeout_ms), *rebalance)
+
+
+def _leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return state, (*_CANCEL_ALL, Leave())
+
+
+def _lose_and_leave(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    """Nothing is left that could be released, and nothing may be committed for it."""
+    return state, (DropOwnership(), *_CANCEL_ALL, Leave())
+
+
+def _lose(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return replace(_in_another_session(state), connected=False), (DropOwnership(), ForgetGroup(), *_CANCEL_ALL)
+
+
+def _begin_anew(state: MemberState, _event: Event, _policy: Policy) -> Step:
+    return _in_another_session(state), (ResumeDelivery(), Register())
+
+
+def _lose_and_begin_anew(state: MemberState, event: Event, policy: Policy) -> Step:
+    """A session whose predecessor ended unheard has lost everything all the same."""
+    _, lost = _lose(state, event, policy)
+    after, begun = _begin_anew(state, event, policy)
+    return after, (*lost, *begun)
+
+
+def _in_another_session(state: MemberState) -> MemberState:
+    """What outlives a session."""
+    return MemberState(
+        phase=state.phase,
+        session_id=state.session_id,
+        connected=state.connected,
+        refusal=state.refusal,
+        gathered=state.gathered,
+        degraded=state.degraded,
+        obstacle=state.obstacle,
+    )
+
+
+_CANCEL_ALL = tuple(CancelTimer(name) for name in Timer)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Any of these events in any of these phases leads to a phase, and does something on the way."""
+
+    phases: tuple[Phase, ...]
+    events: tuple[Kind, ...]
+    to: Phase
+    do: Callable[[MemberState, Event, Policy], Step]
+
+
+REGISTERED = (Phase.REBALANCING, Phase.DRAINING, Phase.WAITING, Phase.STABLE)
+"""So that anything that may have changed the picture leads to Rebalance."""
+_JOINED = (Phase.JOINING, Phase.GATHERING, *REGISTERED)
+_OPEN = (Phase.CREATED, *_JOINED, Phase.EXPIRED, Phase.LEAVING)
+
+# fmt: off
+TABLE = (
+    Row((Phase.CREATED,), (Started,), Phase.JOINING, _register),
+
+    Row((Phase.JOINING,), (Reconnected, Unblocked, Timer.BACKOFF), Phase.JOINING, _register),
+    Row((Phase.JOINING,), (RegistrationBlocked, Failed), Phase.JOINING, _back_off),
+    Row((Phase.JOINING,), (IdTaken,), Phase.REBALANCING, _reconcile),
+    Row((Phase.JOINING,), (Registered,), Phase.GATHERING, _gather),
+
+    Row((Phase.GATHERING,), (Timer.GATHER, Reconnected), Phase.REBALANCING, _reconcile),
+
+    Row((Phase.REBALANCING,), (Settled,), Phase.STABLE, _rest),
+    Row((Phase.REBALANCING,), (Draining,), Phase.DRAINING, _drain),
+    Row((Phase.REBALANCING,), (Blocked, Failed), Phase.WAITING, _back_off),
+    Row((Phase.REBALANCING,), (Overtaken,), Phase.REBALANCING, _wait_for_news),
+    Row((Phase.REBALANCING,), (Deregistered,), Phase.JOINING, _register),
+
+    Row(REGISTERED, (Triggered, Drained, Timer.DRAIN, Unblocked, Timer.BACKOFF, Timer.ABSENCE, Doubted, Reconnected),
+        Phase.REBALANCING, _reconcile),
+    Row((Phase.STABLE,), (Timer.QUIET,), Phase.STABLE, _guard),
+
+    Row(_JOINED, (Expired, Refused), Phase.EXPIRED, _lose),
+    Row(_JOINED, (SessionStarted,), Phase.JOINING, _lose_and_begin_anew),
+    Row((Phase.EXPIRED,), (SessionStarted,), Phase.JOINING, _begin_anew),
+
+    Row(REGISTERED, (CloseRequested,), Phase.LEAVING, _begin_leaving),
+    Row((Phase.LEAVING,), (Draining,), Phase.LEAVING, _drain),
+    Row((Phase.LEAVING,), (Drained, Timer.DRAIN, Reconnected), Phase.LEAVING, _reconcile),
+    Row((Phase.LEAVING,), (Settled, Failed), Phase.CLOSED, _leave),
+    Row((Phase.LEAVING,), (Expired, Refused, SessionStarted), Phase.CLOSED, _lose_and_leave),
+
+    Row((Phase.CREATED, Phase.JOINING, Phase.GATHERING, Phase.EXPIRED), (CloseRequested,), Phase.CLOSED, _leave),
+    Row(_OPEN, (Timer.CLOSE,), Phase.CLOSED, _leave),
+)
+# fmt: on
+
+_ROWS = {(phase, event): row for row in TABLE for phase in row.phases for event in row.events}
+
+
+def draw() -> str:
+    """The table as a mermaid state diagram, for docs/architecture.md."""
+    labels: dict[tuple[Phase, Phase], list[str]] = {}
+    for (phase, kind), row in _ROWS.items():
+        labels.setdefault((phase, row.to), []).append(
+            f"{kind.value} over" if isinstance(kind, Timer) else kind.__name__
+        )
+    arrows = (f"    {phase.value} --> {to.value}: {', '.join(names)}" for (phase, to), names in labels.items())
+    return "\n".join(["stateDiagram-v2", "    [*] --> created", *arrows])

@@ -10,8 +10,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from rebalance.clock import Clock
-from rebalance.machine import Event, TimerName
-from zk_layout.store import SessionEvent, WatchEvent
+from rebalance.events import SESSION_EVENTS, Event, Timer
+from zk_layout.store import WatchEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,23 +21,17 @@ class Errand:
     run: Callable[[], None]
 
 
-Mail: TypeAlias = Event | WatchEvent | SessionEvent | Errand
+Mail: TypeAlias = Event | WatchEvent | Errand
 
 
-class Period(Enum):
-    """What comes round again and again, beside the machine's timers."""
+class Chore(Enum):
+    """What comes round again and again."""
 
     COMMIT = "commit"
     AUDIT = "audit"
-    WATCH = "watch"
-    """Not again and again, but some time after each rebalance."""
-    GATHER = "gather"
-    """Once, after the first registration: others that start at the same time may join before anything is claimed."""
-    ABSENCE = "absence"
-    """Once, when nobody waits any longer for members that left."""
 
 
-Alarm: TypeAlias = TimerName | Period | Errand
+Alarm: TypeAlias = Timer | Chore | Errand
 
 
 class Mailbox:
@@ -56,7 +50,7 @@ class Mailbox:
     def post(self, mail: Mail) -> None:
         """Enqueue and return; callbacks do nothing else."""
         with self._lock:
-            if isinstance(mail, SessionEvent) or mail not in self._inbox:
+            if isinstance(mail, SESSION_EVENTS) or mail not in self._inbox:
                 self._inbox.append(mail)
         self._bell.set()
 
@@ -73,19 +67,18 @@ class Mailbox:
             if not isinstance(first, WatchEvent):
                 self._inbox.remove(first)
                 return [first]
-        return [*self.take_watches()]
-
-    def take_watches(self) -> list[WatchEvent]:
-        """All watch events that wait, also those behind something else."""
-        with self._lock:
             fired = [mail for mail in self._inbox if isinstance(mail, WatchEvent)]
-            if fired:
-                self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
-            return fired
+            self._inbox = deque(mail for mail in self._inbox if not isinstance(mail, WatchEvent))
+            return [*fired]
 
-    def set_alarm(self, alarm: Alarm, delay_ms: int) -> None:
-        """Ring once, delay_ms from now; an alarm that is set already begins anew."""
-        self._alarms[alarm] = self._clock.monotonic() + delay_ms / 1000
+    def has_watch(self) -> bool:
+        """Whether a watch event waits, first or behind something else."""
+        with self._lock:
+            return any(isinstance(mail, WatchEvent) for mail in self._inbox)
+
+    def set_alarm(self, alarm: Alarm, delay_ms: int, since_s: float | None = None) -> None:
+        """Ring once, delay_ms from since_s on, by default from now; an alarm that is set already begins anew."""
+        self._alarms[alarm] = (self._clock.monotonic() if since_s is None else since_s) + delay_ms / 1000
 
     def cancel_alarm(self, alarm: Alarm) -> None:
         """Do not ring; none set is fine."""

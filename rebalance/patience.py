@@ -18,9 +18,10 @@ from dataclasses import replace
 from rebalance.absence import Absence, Members, note_members, standing
 from rebalance.clock import Clock
 from rebalance.errors import AssignmentRefusedError
+from rebalance.events import Event, Triggered
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.paths import ConsumerIdPath, OwnerPath
-from zk_layout.store import Watcher, ZkStore
+from zk_layout.store import WatchEvent, WatchKind, ZkStore
 
 logger = logging.getLogger(__name__)
 
@@ -35,15 +36,15 @@ class Patience:
         assign: Callable[[GroupSnapshot], Assignment],
         clock: Clock,
         delay_ms: int,
-        on_impatient: Watcher,
+        post: Callable[[Event], None],
     ) -> None:
-        """on_impatient is called on a thread of the store when one that seemed to wait does not; look again then."""
+        """post: tells the coordinator, from a thread of the store, when a member that seemed to wait does not."""
         self._consumer_id = consumer_id
         self._store = store
         self._assign = assign
         self._clock = clock
         self._delay_s = delay_ms / 1000
-        self._on_impatient = on_impatient
+        self._post = post
         self._last: Members | None = None
         self._absence: Absence | None = None
         self._impatient: frozenset[str] = frozenset()
@@ -77,6 +78,10 @@ class Patience:
             logger.info("%s: %s does not wait", self._consumer_id, ", ".join(sorted(hurried)))
             self._impatient |= hurried
             patient -= hurried
+
+    def _hear(self, event: WatchEvent) -> None:
+        if event.kind is not WatchKind.LOST:
+            self._post(Triggered("a member does not wait for those that left"))
 
     def _note(self, snapshot: GroupSnapshot) -> None:
         was, members = self._absence, snapshot.members
@@ -113,7 +118,7 @@ class Patience:
         for tp, thread in stands.items():
             if thread.consumer_id in differ and thread.consumer_id not in held:
                 held[thread.consumer_id] = (OwnerPath(group, *tp).path, str(thread))
-        znodes = self._store.get_data_many([path for path, _ in held.values()], self._on_impatient)
+        znodes = self._store.get_data_many([path for path, _ in held.values()], self._hear)
         waits = {
             name
             for (name, (_, text)), znode in zip(held.items(), znodes, strict=True)

@@ -10,21 +10,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
+from rebalance.actions import Rebalance
 from rebalance.delivery import Delivery
-from rebalance.errors import PartlyBegunError, RebalanceError
-from rebalance.machine import Deregistered, Draining, Event, Settled
+from rebalance.errors import PartitionOwnedError, PartlyBegunError, RebalanceError
+from rebalance.events import (
+    Blocked,
+    Deregistered,
+    Doubted,
+    Draining,
+    Event,
+    Overtaken,
+    Settled,
+    Triggered,
+    Unblocked,
+)
 from rebalance.ownership import Ownership
 from rebalance.patience import Patience
 from rebalance.plan import make_plan, owned_by
 from rebalance.reader import GroupReader
 from rebalance.registrar import Registrar
 from rebalance.snapshot import Assignment, GroupSnapshot
+from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 logger = logging.getLogger(__name__)
-
-_MOST_LOOKS = 10
-"""In one step, while others come and go faster than one can look; then what was seen last has to do."""
 
 
 class Reconciler:
@@ -38,9 +47,10 @@ class Reconciler:
         ownership: Ownership,
         delivery: Delivery,
         patience: Patience,
-        hear_news: Callable[[], bool] = lambda: False,
+        has_news: Callable[[], bool],
+        post: Callable[[Event], None],
     ) -> None:
-        """hear_news: tells the reader of the watches that fired meanwhile; True if there were any."""
+        """has_news: whether a watch fired that the reader has not been told of. post: for watches, from any thread."""
         self._registrar = registrar
         self._consumer_id = registrar.consumer_id
         self._reader = reader
@@ -48,68 +58,78 @@ class Reconciler:
         self._ownership = ownership
         self._delivery = delivery
         self._patience = patience
-        self._hear_news = hear_news
+        self._has_news = has_news
+        self._post = post
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int] = {}
-        self._doubted = False
         self._announced: Assignment | None = None
-        self.moved = (0, 0, 0)
-        """How many partitions the last step kept, released and claimed."""
+        self._released = self._claimed = 0
+        """How many partitions, since all was settled."""
 
-    def reconcile(self, *, final: bool) -> Event:
-        """Take the next steps; Settled, Draining or Deregistered.
+    def reconcile(self, todo: Rebalance) -> Event:
+        """Take the next steps; the answer says what has to be waited for. Raises: LegacyConsumerErrors."""
+        if todo.leaving:
+            return self._give_up(final=todo.final)
+        try:
+            return self._step(todo)
+        except PartitionOwnedError as error:
+            if not self._ownership.watch_obstacles(error.owners, lambda _: self._post(Unblocked())):
+                self._post(Unblocked())
+            return Blocked(error)
 
-        final: do not wait any longer for what users have in hand.
-        Raises: PartitionOwnedError when somebody else's owner znodes are in the way; other LegacyConsumerErrors.
-        """
+    def _step(self, todo: Rebalance) -> Event:
         self._ownership.resolve_doubts()
-        if self._doubted:
+        if todo.doubtful:
             self.audit()
-            self._doubted = False
-        released = 0
-        for looks_left in reversed(range(_MOST_LOOKS)):
-            lists_before = self._reader.lists_read
-            snapshot = self._reader.read()
-            if looks_left and self._hear_news():
-                # whoever acts on what has been overtaken stands in the way of those who do not
-                continue
-            is_taken = self._reader.holder_of(self._consumer_id) not in (0, self._ownership.session_id)
-            if not is_taken:
-                if not self._reader.has_read(self._consumer_id):
-                    return Deregistered()
-                if self._reader.data_of(self._consumer_id) != self._registrar.data:
-                    # nothing follows from what somebody else wrote in my name
-                    self._registrar.mend(self._ownership.session_id)
-                    self._reader.forget_members(self._consumer_id)
-                    if looks_left:
-                        continue
-                    raise RebalanceError("somebody overwrites my own registration again and again")
-            self._bury_deleted(snapshot)
-            assignment = self._patience.judge(snapshot, self._assign(snapshot))
-            # what is assigned to my id is another member's, if another session holds the id
-            mine = {} if is_taken else owned_by(assignment, self._consumer_id)
-            plan = make_plan(self._ownership.owned, mine)
-            self._take_back(self._stopped & plan.keep.keys())
-            if plan.release:
-                if self._is_held_up(plan.release, final=final):
-                    return Draining()
-                self._end(plan.release)
-                self._ownership.release(plan.release, just_asked=self._reader.lists_read > lists_before)
-                released += len(plan.release)
-            if is_taken:
+        lists_before = self._reader.lists_read
+        snapshot = self._reader.read()
+        if self._is_overtaken(todo):
+            # whoever acts on what has been overtaken stands in the way of those who do not
+            return Overtaken()
+        is_taken = self._reader.holder_of(self._consumer_id) not in (0, self._ownership.session_id)
+        if not is_taken:
+            if not self._reader.has_read(self._consumer_id):
                 return Deregistered()
-            if plan.claim:
-                if looks_left and plan.release and self._hear_news():
-                    continue
-                self._ownership.claim(plan.claim)
-            break
+            if self._reader.data_of(self._consumer_id) != self._registrar.data:
+                return self._mend_registration(todo)
+        self._bury_deleted(snapshot)
+        assignment = self._patience.judge(snapshot, self._assign(snapshot))
+        # what is assigned to my id is another member's, if another session holds the id
+        mine = {} if is_taken else owned_by(assignment, self._consumer_id)
+        plan = make_plan(self._ownership.owned, mine)
+        self._take_back(self._stopped & plan.keep.keys())
+        if plan.release:
+            if self._is_held_up(plan.release, final=todo.final):
+                return Draining()
+            self._end(plan.release)
+            self._ownership.release(plan.release, just_asked=self._reader.lists_read > lists_before)
+            self._released += len(plan.release)
+        if is_taken:
+            return Deregistered()
+        if plan.claim:
+            if plan.release and self._is_overtaken(todo):
+                return Overtaken()
+            self._ownership.claim(plan.claim)
+            self._claimed += len(plan.claim)
         self._begin(assignment)
-        self.moved = (len(plan.keep), released, len(plan.claim))
-        return Settled()
+        released, claimed, self._released, self._claimed = self._released, self._claimed, 0, 0
+        return Settled(len(plan.keep), released, claimed, self._patience.remaining_ms)
 
-    def give_up(self, *, final: bool) -> Event:
-        """Stop and end everything, as before leaving; the owner znodes are left to leave(). Settled or Draining."""
+    def _mend_registration(self, todo: Rebalance) -> Event:
+        """Nothing follows from what somebody else wrote in my name."""
+        self._registrar.mend(self._ownership.session_id)
+        self._reader.forget_members(self._consumer_id)
+        if todo.last_look:
+            raise RebalanceError("somebody overwrites my own registration again and again")
+        self._post(Triggered("my registration was overwritten"))
+        return Overtaken()
+
+    def _is_overtaken(self, todo: Rebalance) -> bool:
+        return not todo.last_look and self._has_news()
+
+    def _give_up(self, *, final: bool) -> Event:
+        """Stop and end everything, as before leaving; the owner znodes are left to leave()."""
         owned = self._ownership.owned
         if self._is_held_up(owned, final=final):
             return Draining()
@@ -132,21 +152,30 @@ class Reconciler:
         self._stopped.difference_update(gone)
         if partitions is None:
             self._ownership.forget()
+            self._released = self._claimed = 0
 
-    def doubt(self) -> None:
-        """Audit before the next step."""
-        self._doubted = True
+    def guard(self) -> Event | None:
+        """Watch the owner znodes that are not watched yet, and look at all: see audit.
 
-    def audit(self) -> bool:
-        """Whether ZooKeeper shows all that I believe to own as mine; what it does not is dropped.
+        Once all is quiet: nobody but a member of the JVM or an operator deletes an owner znode of mine.
+        """
+        try:
+            return self.audit() if self._ownership.watch_owned(lambda: self._post(Doubted())) else None
+        except LegacyConsumerError as error:
+            logger.info("%s: could not watch its owner znodes: %s", self._consumer_id, error)
+            return None
+
+    def audit(self) -> Event | None:
+        """Drop what ZooKeeper does not show as mine; Triggered if there was any.
 
         A member of the JVM deletes owner znodes by path alone, and nobody tells whom it deprives.
         """
         lost = self._ownership.lost()
-        if lost:
-            logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
-            self.drop(lost)
-        return not lost
+        if not lost:
+            return None
+        logger.warning("%s: lost the owner znodes of %s", self._consumer_id, ", ".join(map(str, sorted(lost)[:5])))
+        self.drop(lost)
+        return Triggered("owner znodes lost")
 
     def _bury_deleted(self, snapshot: GroupSnapshot) -> None:
         """Let go of logs that are no more, at once and without a commit, which the topic's next life would inherit.

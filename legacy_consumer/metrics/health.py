@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rebalance.coordinator import Status
 from rebalance.counters import Vitals
 from rebalance.machine import Phase
+from rebalance.status import Status
 from zk_layout.errors import AuthenticationError
 
 STUCK_AFTER_S = 120.0

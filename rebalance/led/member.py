@@ -30,6 +30,7 @@ from rebalance.assignors.strategies import common_protocol
 from rebalance.clock import Clock
 from rebalance.coordination.requests import Protocol
 from rebalance.errors import DeposedError, RebalanceError
+from rebalance.events import Event, Triggered
 from rebalance.led.leadership import Leadership
 from rebalance.led.records import (
     NO_GENERATION,
@@ -47,7 +48,6 @@ from rebalance.led.records import (
     members_path,
     round_path,
 )
-from rebalance.machine import Event, Triggered
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.subscription import consumer_threads, subscribed_topics

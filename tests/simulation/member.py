@@ -14,7 +14,7 @@ from legacy_consumer.stream import GatedStream
 from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.strategies import make_assignors
-from rebalance.coordinator import Coordinator, Periods
+from rebalance.coordinator import Coordinator
 from rebalance.errors import (
     ConsumerRebalanceFailedError,
     PartitionOwnedError,
@@ -22,11 +22,13 @@ from rebalance.errors import (
     RebalanceError,
     RegistrationConflictError,
 )
+from rebalance.events import CloseRequested, Doubted, Drained
 from rebalance.lease import Lease
 from rebalance.led.member import LedMember
-from rebalance.machine import CloseRequested, Doubted, Drained, Phase, Policy
+from rebalance.machine import Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
+from rebalance.upkeep import Periods
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
 from tests.simulation.zookeeper import GROUP, IDS
@@ -225,11 +227,11 @@ class OurMember:
                 backoff_ms=settings.backoff_ms,
                 suspicion_ms=round(settings.suspicion_s * 1000),
                 drain_timeout_ms=settings.drain_timeout_ms,
+                absence_ms=settings.absence_ms,
             ),
             periods=Periods(
                 commit_ms=settings.commit_ms if settings.auto_commit else 0,
                 audit_ms=round(settings.audit_s * 1000),
-                absence_ms=settings.absence_ms,
             ),
             clock=world.clock,
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rebalance.assignors import ASSIGNORS
-from rebalance.coordinator import Coordinator, Periods
+from rebalance.coordinator import Coordinator
 from rebalance.machine import Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
+from rebalance.upkeep import Periods
 from zk_layout.codecs import encode_topic
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssignment
@@ -107,8 +108,10 @@ class Member:
             delivery=self.delivery,
             assign=lambda group: ASSIGNORS[strategy](group, "1.0"),
             exclude_internal_topics=True,
-            policy=Policy(max_retries=4, backoff_ms=backoff_ms, suspicion_ms=1500, drain_timeout_ms=3000),
-            periods=Periods(commit_ms=60_000, audit_ms=10_000, gather_ms=gather_ms, absence_ms=absence_ms),
+            policy=Policy(
+                4, backoff_ms, suspicion_ms=1500, drain_timeout_ms=3000, gather_ms=gather_ms, absence_ms=absence_ms
+            ),
+            periods=Periods(commit_ms=60_000, audit_ms=10_000),
             clock=clock,
         )
 

@@ -20,8 +20,8 @@ from legacy_consumer.metrics.catalogue import MEMBER_METRICS, Kind
 from legacy_consumer.metrics.health import judge_liveness, judge_readiness
 from legacy_consumer.metrics.lag_sample import LagSampler
 from legacy_consumer.progress import Committed, PartitionProgress
-from rebalance.coordinator import Status
 from rebalance.counters import BUCKETS_S, MemberCounters, Vitals
+from rebalance.status import Status
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.group_members import FakeClock
 from tests.support.waiting import eventually

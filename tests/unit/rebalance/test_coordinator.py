@@ -2,10 +2,11 @@
 
 import pytest
 
-from rebalance.machine import Doubted, Drained, Phase
+from rebalance.events import SESSION_EVENTS, Doubted, Drained
+from rebalance.machine import Phase
 from tests.support.group_members import GROUP, Group
 from zk_layout.model import SubscriptionPattern, TopicPartition
-from zk_layout.store import SessionEvent, WatchEvent
+from zk_layout.store import WatchEvent
 
 
 def partitions(topic, *numbers):
@@ -338,7 +339,9 @@ def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(gr
     # the list of members changes, and the end of the session is still on its way
     group.server.expire(a.store.session_id)
     inbox = a.coordinator._mailbox._inbox
-    inbox = a.coordinator._mailbox._inbox = type(inbox)(sorted(inbox, key=lambda mail: isinstance(mail, SessionEvent)))
+    inbox = a.coordinator._mailbox._inbox = type(inbox)(
+        sorted(inbox, key=lambda mail: isinstance(mail, SESSION_EVENTS))
+    )
     assert isinstance(inbox[0], WatchEvent)
     a.coordinator.turn()
     assert a.delivery.log == []
@@ -411,7 +414,7 @@ def test_members_that_start_together_claim_each_partition_once(group):
     group.pass_time(2.0)
     b = group.join("b", {"t": 1}, gather_ms=3000)
     group.settle()
-    assert (a.phase, a.owned, b.owned) == (Phase.JOINING, [], [])
+    assert (a.phase, a.owned, b.owned) == (Phase.GATHERING, [], [])
     group.pass_time(3.5)
     assert a.owned == partitions("t", 0, 1, 2, 3)
     assert b.owned == partitions("t", 4, 5, 6, 7)

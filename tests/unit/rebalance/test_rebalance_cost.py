@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from rebalance.machine import Phase
+from rebalance.machine import MOST_LOOKS, Phase
 from rebalance.mailbox import Errand
 from rebalance.reader import GroupReader
 from tests.support.group_members import GROUP, Group
@@ -223,7 +223,7 @@ def test_others_that_come_faster_than_one_can_look_keep_nobody_from_claiming(gro
             group.server.fault = another
 
     group.server.fault = another
-    for _ in range(3):
+    for _ in range(3 * MOST_LOOKS):
         a.coordinator.turn()
     assert a.coordinator.status.owned, "what was seen last has to do"
 

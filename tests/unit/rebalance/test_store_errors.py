@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from rebalance.machine import CloseRequested, Phase
+from rebalance.events import CloseRequested
+from rebalance.machine import Phase
 from tests.support.group_members import GROUP, Group
 from zk_layout.errors import (
     AuthenticationError,

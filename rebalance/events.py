@@ -1,0 +1,186 @@
+"""What can happen to a member of a group; rebalance.machine says what follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from zk_layout.errors import LegacyConsumerError
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The connector wants to join."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """My id znode exists under my session."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationBlocked:
+    """My id znode exists under another session."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdTaken:
+    """My id znode exists under another session, and I own partitions still."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """Something that an assignment depends on may have changed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What should be mine is mine and flows; when leaving: nothing is mine any more.
+
+    kept, released, claimed: how many partitions, since it was settled before.
+    patience_ms: how long what members had that left still waits for them; None = nobody is waited for.
+    """
+
+    kept: int = 0
+    released: int = 0
+    claimed: int = 0
+    patience_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Partitions to release are stopped, but messages of them are in users' hands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Owner znodes of others are in the way; they are watched."""
+
+    error: LegacyConsumerError
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The group changed while it was looked at; the news wait in the mailbox, and become Triggered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deregistered:
+    """Somebody deleted my id znode: the list of members does not show me, or another session has taken the id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt, or the registration, ended in an error."""
+
+    error: LegacyConsumerError
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A stream gave up what it had in hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unblocked:
+    """A watched znode that was in the way is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """An owner znode of mine may be gone, though I did not delete it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """The connection is lost, the session may live. since_s: by the clock of the coordinator."""
+
+    since_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """There is a connection, in this session. step() makes Reconnected or SessionStarted of it."""
+
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The connection is back, with the same session."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStarted:
+    """There is a new session; the old one has expired, whether that was heard of or not."""
+
+    session_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The session is gone, and with it my id and my owner znodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """ZooKeeper refuses the credentials: the session is gone, and there will be no other."""
+
+    error: LegacyConsumerError
+
+
+@dataclass(frozen=True, slots=True)
+class CloseRequested:
+    """The connector shuts down, in order if that takes no longer than timeout_ms."""
+
+    timeout_ms: int
+
+
+class Timer(Enum):
+    """Each exists at most once, and starting it again begins anew. That it rings is an event, too."""
+
+    GATHER = "gather"
+    """The first claim has waited long enough for others to join."""
+    BACKOFF = "back-off"
+    """rebalance.backoff.ms ran out."""
+    DRAIN = "drain"
+    """drain.timeout.ms ran out."""
+    ABSENCE = "absence"
+    """Members that left are waited for no longer."""
+    QUIET = "quiet"
+    """Nothing has moved for a while."""
+    SUSPICION = "suspicion"
+    """Without a connection for so long that the session may have expired elsewhere."""
+    CLOSE = "close"
+    """The time for leaving in order ran out."""
+
+
+Event: TypeAlias = (
+    Started
+    | Registered
+    | RegistrationBlocked
+    | IdTaken
+    | Triggered
+    | Settled
+    | Draining
+    | Blocked
+    | Overtaken
+    | Deregistered
+    | Failed
+    | Drained
+    | Unblocked
+    | Doubted
+    | Suspended
+    | Connected
+    | Reconnected
+    | SessionStarted
+    | Expired
+    | Refused
+    | CloseRequested
+    | Timer
+)
+SESSION_EVENTS = (Suspended, Connected, Expired, Refused)
+"""Each of them counts, in its order; of the others two are as good as one."""

@@ -1,0 +1,166 @@
+"""What a member says of itself: its status for whoever asks or waits, its counters, its log. It decides nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from rebalance.clock import Clock
+from rebalance.counters import MemberCounters
+from rebalance.errors import ConsumerRebalanceFailedError, RegistrationConflictError, UnexpectedError
+from rebalance.events import (
+    Blocked,
+    Connected,
+    Deregistered,
+    Event,
+    Expired,
+    Failed,
+    Refused,
+    Registered,
+    RegistrationBlocked,
+    Settled,
+    Suspended,
+)
+from rebalance.machine import MemberState, Phase, Policy
+from rebalance.registrar import Registrar
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a member says of itself.
+
+    phase: see rebalance.machine. settled_at_ms: when it last became STABLE, 0 = never. error: the last one, while it
+    matters. owned: its partitions. rebalances: how many ended in STABLE. held: of what is owned, what hands out nothing
+    while an operator resets its offsets. brokers: the ids of those that are registered, as last seen.
+    """
+
+    phase: Phase
+    owned: Mapping[TopicPartition, ConsumerThreadId] = field(default_factory=dict)
+    settled_at_ms: int = 0
+    rebalances: int = 0
+    error: LegacyConsumerError | None = None
+    held: frozenset[TopicPartition] = frozenset()
+    brokers: tuple[int, ...] = ()
+
+
+class Report:
+    """One member's. Written by the coordinator's thread, read by any."""
+
+    def __init__(self, registrar: Registrar, policy: Policy, clock: Clock) -> None:
+        self._name = registrar.consumer_id
+        self._registrar = registrar
+        self._policy = policy
+        self._clock = clock
+        self.status = Status(Phase.CREATED)
+        self.counters = MemberCounters()
+        self.unexpected: dict[str, UnexpectedError] = {}
+        """{what is done from time to time: what nobody foresaw of it}, until the same goes through again."""
+        self._settled_at_ms = self._rebalances = 0
+        self._began: float | None = None
+        self._degraded: LegacyConsumerError | None = None
+        self._changed = threading.Condition()
+
+    def wait_until(self, reached: Callable[[Status], bool], timeout_s: float) -> bool:
+        """Wait until the status is as wanted, at most timeout_s; True if it is."""
+        with self._changed:
+            return self._changed.wait_for(lambda: reached(self.status), timeout_s)
+
+    def publish(self, state: MemberState, owned: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+        """Show the state, and what is owned, to those that ask and wait."""
+        unexpected = next(iter(self.unexpected.values()), None)
+        error = state.refusal or (self._degraded if state.degraded else None) or state.obstacle or unexpected
+        now = Status(state.shown, self.status.owned, self._settled_at_ms, self._rebalances, error)
+        if now == self.status and now.owned == owned:
+            return
+        with self._changed:
+            self.status = replace(now, owned=dict(owned))
+            self._changed.notify_all()
+
+    def note(self, before: MemberState, event: Event, after: MemberState) -> None:
+        """An event led from one state to the next: log and count what is worth it."""
+        if after.phase is not before.phase:
+            logger.debug("%s: %s: %s -> %s", self._name, event, before.phase.value, after.phase.value)
+        self._note_session(before, event, after)
+        self._note_attempt(before, event, after)
+        if after.phase is Phase.CLOSED and before.phase is not Phase.CLOSED:
+            logger.info("%s: left group %s", self._name, self._registrar.group)
+
+    def _note_session(self, before: MemberState, event: Event, after: MemberState) -> None:
+        sessions = self.counters.session_events
+        match event:
+            case Suspended():
+                sessions["suspended"] += 1
+                logger.warning("%s: connection to ZooKeeper lost", self._name)
+            case Expired():
+                sessions["expired"] += 1
+                logger.warning("%s: session 0x%x expired", self._name, before.session_id)
+            case Connected():
+                sessions["connected"] += 1
+                if event.session_id != before.session_id:
+                    logger.warning("%s: ZooKeeper is back, in a new session 0x%x", self._name, event.session_id)
+                elif not before.connected:
+                    logger.warning("%s: the connection to ZooKeeper is back", self._name)
+            case Refused():
+                sessions["auth_failed"] += 1
+                logger.error("%s", event.error)
+            case _:
+                pass
+        if after.paused and not before.paused:
+            logger.warning("%s: hands out no messages until ZooKeeper answers again", self._name)
+        if after.phase is Phase.EXPIRED and before.phase is not Phase.EXPIRED:
+            logger.warning("%s: owns nothing until it has a new session", self._name)
+
+    def _note_attempt(self, before: MemberState, event: Event, after: MemberState) -> None:
+        if after.phase is Phase.REBALANCING and self._began is None:
+            self._began = self._clock.monotonic()
+        match event:
+            case Registered() if before.missed:
+                # had its session ended, this one would be another
+                logger.warning("%s: somebody deleted my id znode, I have registered again", self._name)
+            case Deregistered():
+                # most likely my session has ended, of which I shall hear next
+                logger.info("%s: the list of members does not show me", self._name)
+            case Blocked():
+                self.counters.conflicts += 1
+                logger.debug("%s: %s", self._name, event.error)
+            case Failed():
+                self.counters.failures += 1
+            case Settled() if after.phase is Phase.STABLE:
+                self._note_settled(event)
+            case _:
+                pass
+        if after.degraded and isinstance(event, (Blocked, Failed, RegistrationBlocked)):
+            self._note_degraded(after, is_news=not before.degraded)
+
+    def _note_settled(self, event: Settled) -> None:
+        seconds = 0.0 if self._began is None else self._clock.monotonic() - self._began
+        if event.released or event.claimed:
+            logger.info(
+                "%s: rebalanced group %s in %.0f ms: kept %d, released %d, claimed %d partitions",
+                self._name,
+                self._registrar.group,
+                seconds * 1000,
+                event.kept,
+                event.released,
+                event.claimed,
+            )
+        self.counters.note_settled((event.kept, event.released, event.claimed), seconds)
+        self._began = None
+        self._settled_at_ms = self._clock.wall_ms()
+        self._rebalances += 1
+
+    def _note_degraded(self, state: MemberState, *, is_news: bool) -> None:
+        waited_ms = state.tries * self._policy.backoff_ms
+        last = state.obstacle or RegistrationConflictError(self._registrar.path, waited_ms)
+        self._degraded = ConsumerRebalanceFailedError(self._name, state.tries, str(last))
+        if is_news:
+            self.counters.rebalances["degraded"] += 1
+        # loud once, not with every try
+        level = logging.ERROR if is_news else logging.DEBUG
+        logger.log(level, "%s: DEGRADED, goes on trying: %s", self._name, self._degraded)

@@ -1,0 +1,85 @@
+"""What a member does from time to time, whatever its group does: commits, and audits of its own znodes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from rebalance.delivery import Delivery
+from rebalance.errors import UnexpectedError
+from rebalance.events import Event
+from rebalance.machine import MemberState, Phase
+from rebalance.mailbox import Chore, Mailbox
+from rebalance.reconciler import Reconciler
+from rebalance.registrar import Registrar
+from rebalance.status import Report
+from zk_layout.errors import LegacyConsumerError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """From one chore to the next, in milliseconds; 0 = never."""
+
+    commit_ms: int
+    audit_ms: int
+
+
+class Upkeep:
+    """One member's. Used by the coordinator's thread alone."""
+
+    def __init__(
+        self,
+        periods: Periods,
+        mailbox: Mailbox,
+        delivery: Delivery,
+        registrar: Registrar,
+        reconciler: Reconciler,
+        report: Report,
+    ) -> None:
+        self._periods_ms = {Chore.COMMIT: periods.commit_ms, Chore.AUDIT: periods.audit_ms}
+        self._mailbox = mailbox
+        self._delivery = delivery
+        self._registrar = registrar
+        self._reconciler = reconciler
+        self._report = report
+        self._name = registrar.consumer_id
+
+    def plan(self, chore: Chore) -> None:
+        """Have it done when its period is over."""
+        if self._periods_ms[chore] > 0:
+            self._mailbox.set_alarm(chore, self._periods_ms[chore])
+
+    def do(self, chore: Chore, state: MemberState) -> Event | None:
+        """Do it once, and say what has to be done about what was found; errors are for the next time.
+
+        What nobody foresaw is logged once, and shown until the same goes through again.
+        """
+        # before it is done: an error that nobody foresaw must not be the end of all commits
+        self.plan(chore)
+        if not state.connected:
+            return None
+        following: Event | None = None
+        try:
+            if chore is Chore.COMMIT:
+                self._delivery.commit()
+            else:
+                following = self._audit(state)
+        except LegacyConsumerError as error:
+            level = logging.WARNING if chore is Chore.COMMIT else logging.INFO
+            again_ms = self._periods_ms[chore]
+            logger.log(level, "%s: %s failed, tried again in %d ms: %s", self._name, chore.value, again_ms, error)
+        except Exception as error:
+            self._report.counters.unexpected_errors += 1
+            unexpected = UnexpectedError(f"{chore.value}: {type(error).__name__}: {error}")
+            if str(self._report.unexpected.get(chore.value)) != str(unexpected):
+                logger.exception("%s: %s failed, goes on with the next one", self._name, chore.value)
+            self._report.unexpected[chore.value] = unexpected
+            return None
+        self._report.unexpected.pop(chore.value, None)
+        return following
+
+    def _audit(self, state: MemberState) -> Event | None:
+        self._registrar.mend(state.session_id)
+        return self._reconciler.audit() if state.phase is Phase.STABLE else None
