@@ -15,7 +15,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 from rebalance.assignors.java_hash import java_sorted
@@ -36,8 +35,6 @@ _LIVES_ONCE = re.compile(r".+-\d{13}-[0-9a-f]{1,8}|.+[0-9a-f]{8}(-[0-9a-f]{4}){3
 """Ids that are made up at every start: of Kafka's consumer and of this project, and the UUIDs of other clients."""
 
 _CHANGES_WRAP = 1 << 32
-_REMEMBERED_BYTES = 65536
-"""A registration above that is not kept for other members of the process, which may be anything."""
 
 _Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...]]
 
@@ -196,8 +193,7 @@ class GroupReader:
     def _note_registration(self, name: str, path: str, data: bytes | None) -> None:
         if name in self._kinds and self._data[name] == data:
             return
-        understand = _understand if len(data or b"") <= _REMEMBERED_BYTES else _understand.__wrapped__
-        registration, reason, kind = understand(name, path, data)
+        registration, reason, kind = _understand(name, path, data)
         if reason is None or self._unreadable.get(name) != reason:
             self._forget_member(name)
         self._data[name] = data
@@ -297,12 +293,8 @@ def _shows_all_changes(before: Children | None, now: Children | None) -> bool:
     return (now.changes - before.changes) % _CHANGES_WRAP == len(set(before.names) ^ set(now.names))
 
 
-@lru_cache(maxsize=4096)
 def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegistration | None, str | None, MemberKind]:
-    """What the bytes of a registration mean: the registration, or why it cannot be read; and who wrote it.
-
-    Remembered, because the members of one process all read the same.
-    """
+    """What the bytes of a registration mean: the registration, or why it cannot be read; and who wrote it."""
     kind = registration_kind(name, data)
     try:
         registration = decode_registration(path, data)
@@ -312,12 +304,8 @@ def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegis
     return (registration if reason is None else None), reason, kind
 
 
-@lru_cache(maxsize=64)
 def _partition_numbers(path: str, data: bytes | None) -> tuple[int, ...]:
-    """The partitions of a topic. Raises: MalformedZnodeError.
-
-    Remembered for the same reason; each member reads them twice as it joins, once to see how the group divides.
-    """
+    """The partitions of a topic. Raises: MalformedZnodeError."""
     return tuple(decode_topic(path, data).partitions)
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
 from heapq import nsmallest
 from typing import ClassVar
 
@@ -123,7 +122,6 @@ def subscribed_topics(
     }
 
 
-@lru_cache(maxsize=4096)
 def consumer_threads(consumer_id: str, streams: int, most: int | None = None) -> tuple[ConsumerThreadId, ...]:
     """The thread ids of a member with that many streams, in Java's order: c-0, c-1, c-10, c-2.
 

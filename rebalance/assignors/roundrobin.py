@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import cycle
 from typing import Literal, TypeAlias, get_args
 
@@ -58,7 +57,6 @@ def roundrobin_assign(group: GroupSnapshot, dialect: Dialect) -> Assignment:
     return {partition: owner_at[index] for index, partition in enumerate(partitions)}
 
 
-@lru_cache(maxsize=16)
 def _in_order_of_dealing(
     topics: tuple[tuple[str, tuple[int, ...]], ...], dialect: Dialect
 ) -> tuple[tuple[TopicPartition, ...], tuple[int, ...]]:
@@ -116,11 +114,4 @@ def _hashes(topic: str, numbers: Sequence[int], dialect: Dialect) -> Sequence[in
     """The signed hash of each partition's text."""
     before, between, after = _PARTITION_TEXT[dialect]
     begun = extend_hash(0, f"{before}{topic}{between}")
-    tails = (_tail(f"{number}{after}") for number in numbers)
-    return [to_signed((begun * factor + value) & 0xFFFFFFFF) for factor, value in tails]
-
-
-@lru_cache(maxsize=65536)
-def _tail(text: str) -> tuple[int, int]:
-    """(31 to the power of the length, hash of the text): what an end adds to the hash of its beginning."""
-    return pow(31, len(text), 1 << 32), extend_hash(0, text)
+    return [to_signed(extend_hash(begun, f"{number}{after}")) for number in numbers]

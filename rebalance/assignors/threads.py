@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import TypeAlias
 
 from rebalance.assignors.java_hash import java_sort_key
@@ -60,11 +59,6 @@ def in_java_order(threads: Iterable[ConsumerThreadId]) -> Threads:
     return tuple(sorted(threads, key=lambda thread: java_sort_key(str(thread))))
 
 
-@lru_cache(maxsize=64)
 def partitions_of(topic: str, numbers: tuple[int, ...]) -> tuple[TopicPartition, ...]:
-    """Its partitions, in the order of their numbers.
-
-    Remembered: making the keys of an assignment took longer than dividing them, and members come and go more often
-    than partitions.
-    """
+    """Its partitions, in the order of their numbers."""
     return tuple(TopicPartition(topic, number) for number in numbers)
