@@ -200,6 +200,11 @@ MEMBER_METRICS: tuple[Metric, ...] = (
 
 GROUP_MEMBERS = _group("members", "registered members, the unreadable ones included")
 GROUP_UNREADABLE = _group("unreadable_members", "registrations that nobody can read: JVM members fail over them")
+GROUP_MEMBER_BROKERS = _group(
+    "member_brokers",
+    "brokers that lead what the member owns, so to how many it has to be connected, as BROKERS of `groups describe`",
+    "consumer_id",
+)
 GROUP_PARTITIONS = _group(
     "partitions",
     "partitions that the group consumes: of topics that exist and that its members, if it has any, subscribe to",
@@ -275,6 +280,7 @@ EXPORTER_PAGE_BYTES = _exporter("page_bytes", Kind.GAUGE, "size of the cached pa
 EXPORTER_METRICS: tuple[Metric, ...] = (
     GROUP_MEMBERS,
     GROUP_UNREADABLE,
+    GROUP_MEMBER_BROKERS,
     GROUP_PARTITIONS,
     GROUP_UNOWNED,
     GROUP_LAG,

@@ -8,7 +8,7 @@ before is served meanwhile. Whether somebody has joined is looked up for all gro
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.admin.group_list import list_groups
@@ -16,6 +16,7 @@ from legacy_consumer.admin.group_members import read_members
 from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.admin.leadership import read_leaders
 from legacy_consumer.admin.topic_partitions import TopicsOnce
 from rebalance.group_strategy import owner_id
 from zk_layout.model import TopicPartition
@@ -24,6 +25,7 @@ from zk_layout.store import ZkStore
 
 _GROUPS_AT_ONCE = 100
 """So many groups are read in the same few batches; between them the pace is kept."""
+_LEADERS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,23 @@ class ReadGroup:
         """Whether a registered member owns the partition."""
         return row.owner is not None and owner_id(row.owner) in self.ids
 
+    def brokers_of_members(self, leaders: Mapping[TopicPartition, int]) -> dict[str, int]:
+        """{consumer id: how many brokers lead what it owns}."""
+        brokers: dict[str, set[int]] = {consumer_id: set() for consumer_id in self.ids}
+        for row in self.partitions:
+            leader = leaders.get(TopicPartition(row.topic, row.partition))
+            if leader is not None and row.owner is not None and (owner := owner_id(row.owner)) in brokers:
+                brokers[owner].add(leader)
+        return {consumer_id: len(found) for consumer_id, found in sorted(brokers.items())}
+
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """All groups, sorted by name, and the partitions of theirs that exist."""
+    """All groups, sorted by name, the partitions of theirs that exist, and the leaders of those that are owned."""
 
     groups: tuple[ReadGroup, ...]
     existing: frozenset[TopicPartition]
+    leaders: Mapping[TopicPartition, int]
 
 
 class ClusterReader:
@@ -102,7 +114,16 @@ class ClusterReader:
         existing = frozenset(
             TopicPartition(topic, partition) for topic, life in lives.items() for partition in life.partitions
         )
-        return ReadCluster(tuple(self._known[group] for group in groups), existing)
+        found = tuple(self._known[group] for group in groups)
+        owned = {
+            TopicPartition(row.topic, row.partition) for one in found for row in one.partitions if one.is_owned(row)
+        }
+        wanted = sorted(owned & existing)
+        leaders: dict[TopicPartition, int] = {}
+        for start in range(0, len(wanted), _LEADERS_AT_ONCE):
+            leaders.update(read_leaders(store, wanted[start : start + _LEADERS_AT_ONCE]))
+            between()
+        return ReadCluster(found, existing, leaders)
 
     def _is_due(self, group: str) -> bool:
         known = self._known.get(group)

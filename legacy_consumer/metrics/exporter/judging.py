@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from legacy_consumer.admin.group_table import GroupPartition
 from legacy_consumer.admin.lag_verdict import DEFAULT, Judging, Kind, Sample, Window, extend, judge, judge_group
@@ -42,6 +43,8 @@ class JudgedGroup:
     partitions: tuple[JudgedPartition, ...]
     verdict: Kind
     verdicts: Mapping[Kind, int]
+    brokers: Mapping[str, int]
+    """{member: how many brokers lead what it owns}."""
 
     @property
     def lag(self) -> int | None:
@@ -61,16 +64,26 @@ class JudgedGroup:
         return [one for one in self.partitions if one.verdict is not None]
 
 
+class _Kept(NamedTuple):
+    """What was seen of a partition, and when it was last owned."""
+
+    window: Window
+    owned_at_ms: int
+
+
 class ClusterJudge:
-    """Keeps the windows of the partitions that are owned. Give it every refresh, in order."""
+    """Keeps the windows of the partitions that are owned, or were lately. Give it every refresh, in order.
+
+    Lately: a member that is killed and started again and again is seen now and then, and its partitions stand still.
+    """
 
     def __init__(self, judging: Judging = DEFAULT) -> None:
         self._judging = judging
-        self._windows: dict[tuple[str, str, int], Window] = {}
+        self._windows: dict[tuple[str, str, int], _Kept] = {}
 
     def judge(self, cluster: ReadCluster, logs: Logs, seen_at_ms: int) -> tuple[JudgedGroup, ...]:
         """The groups with lags and verdicts. logs: of this refresh; what brokers did not tell is unknown."""
-        windows: dict[tuple[str, str, int], Window] = {}
+        windows: dict[tuple[str, str, int], _Kept] = {}
         judged = tuple(self._judge_group(group, cluster, logs, seen_at_ms, windows) for group in cluster.groups)
         self._windows = windows
         return judged
@@ -81,10 +94,10 @@ class ClusterJudge:
         cluster: ReadCluster,
         logs: Logs,
         seen_at_ms: int,
-        windows: dict[tuple[str, str, int], Window],
+        windows: dict[tuple[str, str, int], _Kept],
     ) -> JudgedGroup:
         if group.problem is not None:
-            return JudgedGroup(group, (), Kind.ERROR, {})
+            return JudgedGroup(group, (), Kind.ERROR, {}, {})
         partitions: list[JudgedPartition] = []
         kinds: Counter[Kind] = Counter()
         verdicts = []
@@ -102,10 +115,13 @@ class ClusterJudge:
                 lag = 0
             owned = group.is_owned(row)
             sample = Sample(seen_at_ms, row.committed, lag, row.committed_at_ms)
-            if owned:
-                window = windows[key] = extend(self._windows.get(key, ()), sample, self._judging)
+            kept = self._windows.get(key)
+            owned_at_ms = seen_at_ms if owned else kept.owned_at_ms if kept is not None else None
+            if owned_at_ms is not None and seen_at_ms - owned_at_ms < self._judging.span_ms:
+                window = extend(kept.window if kept is not None else (), sample, self._judging)
+                windows[key] = _Kept(window, owned_at_ms)
             else:
-                # without an owner only the newest look counts, and most partitions of an old cluster have none
+                # most partitions of an old cluster have no owner: only the newest look counts
                 window = (sample,)
             kind = None
             if row.error is not None or (tp in cluster.existing and group.consumes(row.topic)):
@@ -117,7 +133,8 @@ class ClusterJudge:
                 kind = verdict.kind
                 kinds[kind] += 1
             partitions.append(JudgedPartition(row, owned, _to_read(lag, in_log), kind))
-        return JudgedGroup(group, tuple(partitions), judge_group(verdicts).kind, kinds)
+        brokers = group.brokers_of_members(cluster.leaders)
+        return JudgedGroup(group, tuple(partitions), judge_group(verdicts).kind, kinds, brokers)
 
 
 def _to_read(lag: int | None, in_log: int | None) -> int | None:

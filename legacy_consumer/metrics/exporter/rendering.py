@@ -65,6 +65,8 @@ def _render_totals(groups: Sequence[JudgedGroup], lines: list[str]) -> None:
     ):
         found = [((one.read.group,), value(one)) for one in readable]
         lines.append(render_samples(metric, [(labels, number) for labels, number in found if number is not None]))
+    brokers = [((one.read.group, member), many) for one in readable for member, many in one.brokers.items()]
+    lines.append(render_samples(catalogue.GROUP_MEMBER_BROKERS, brokers))
     verdicts = [((one.read.group, one.verdict.value), 1) for one in groups]
     lines.append(render_samples(catalogue.GROUP_VERDICT, verdicts))
     counts = [((one.read.group, kind.value), many) for one in groups for kind, many in one.verdicts.items()]

@@ -75,6 +75,25 @@ def a_user_is_stuck(judges):
     return _pass(scene, 15)
 
 
+def a_member_crashes_over_a_message(committed):
+    """Each life of it is another member, which ends before it commits; so it goes on for half an hour."""
+
+    def story(judges):
+        scene = _scene(judges, members=int(committed))
+        for member in list(scene.members):
+            scene.kill(member)
+        for _ in range(20):
+            member = scene.join()
+            member.is_stuck = True
+            scene.run(50, step=5, scrape_every=EVERY_S)
+            scene.kill(member)
+            scene.run(40, step=5, scrape_every=EVERY_S)
+        return scene
+
+    story.__name__ = f"a_member_crashes_over_{'a' if committed else 'the_first'}_message"
+    return story
+
+
 def a_member_is_too_slow(judges):
     scene = _scene(judges, members=1)
     scene.members[0].rate = 1
@@ -210,6 +229,7 @@ def another_client_commits(judges):
 FIRES_IN = {
     "ConsumerGroupStopped": nobody_is_there,
     "ConsumerGroupStalled": a_user_is_stuck,
+    "ConsumerGroupDoesNotMove": a_member_crashes_over_a_message(committed=True),
     "ConsumerGroupFallsBehind": a_member_is_too_slow,
     "ConsumerGroupOffsetWentBack": an_operator_goes_back,
     "ConsumerGroupOffsetWrong": an_offset_lies_beyond_the_log,

@@ -15,6 +15,7 @@ from legacy_consumer.metrics.health import STUCK_AFTER_S
 from legacy_consumer.metrics.lag_sample import ANSWER_S, MAX_AGE_S
 from rebalance.counters import BUCKETS_S
 from rebalance.machine import Phase
+from tests.simulation.metrics.brokers import BROKERS
 from tests.simulation.metrics.scene import NOTICE_S, SESSION_S, counting_offset
 
 LEASE_S = SESSION_S * 0.95
@@ -262,6 +263,9 @@ class Comparison:
             verdicts[verdict] += 1
             put(f"{PARTITION}verdict", 1, **where, verdict=verdict)
         put(f"{GROUP}members", len(read.ids), group="g")
+        for consumer_id in read.ids:
+            led_by = {tp.partition % BROKERS for tp in read.wanted if read.owners.get(tp) == consumer_id}
+            put(f"{GROUP}member_brokers", len(led_by), group="g", consumer_id=consumer_id)
         put(f"{GROUP}unreadable_members", sum(topics is None for topics in read.ids.values()), group="g")
         put(f"{GROUP}partitions", len(consumed), group="g")
         put(f"{GROUP}unowned_partitions", sum(not owned[tp] for tp in consumed), group="g")

@@ -6,6 +6,7 @@ produced, consumed, committed and owned, since it made or saw all of it; each sc
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from legacy_consumer.admin.lag_verdict import Judging
@@ -20,6 +21,7 @@ from zk_layout.codecs import encode_offset, encode_topic
 from zk_layout.errors import LegacyConsumerError, NotPermittedError
 from zk_layout.memory_store import MemoryStore
 from zk_layout.model import TopicAssignment, TopicPartition
+from zk_layout.paths import PartitionStatePath
 
 SESSION_S = SESSION_TIMEOUT_MS / 1000
 NOTICE_S = SESSION_S * 2 / 3
@@ -177,13 +179,22 @@ class Scene:
         data = encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,))))
         self.admin.create(f"/brokers/topics/{topic}", data, make_parents=True)
         self.topics[topic] = (partitions, self.zookeeper.tree.zxid)
+        for number in range(partitions):
+            state = {"controller_epoch": 1, "leader": number % BROKERS, "version": 1, "leader_epoch": 0, "isr": [0]}
+            path = PartitionStatePath(topic, number).path
+            self.admin.create(path, json.dumps(state).encode(), make_parents=True)
         for member in self.members:
             member.note_topic_made_anew(topic)
 
     def delete_topic(self, topic):
         del self.topics[topic]
         self.brokers.delete(topic)
-        self.admin.delete(f"/brokers/topics/{topic}")
+        self._delete_tree(f"/brokers/topics/{topic}")
+
+    def _delete_tree(self, path):
+        for name in self.admin.get_children(path):
+            self._delete_tree(f"{path}/{name}")
+        self.admin.delete(path)
 
     def join(self, topics=None, *, name=None, **properties):
         self._names += 1

@@ -8,7 +8,13 @@ import re
 import yaml
 
 from legacy_consumer.metrics.catalogue import METRICS
-from tests.simulation.metrics.alert_stories import EVERY_S, FIRES_IN, caught_up, healthy
+from tests.simulation.metrics.alert_stories import (
+    EVERY_S,
+    FIRES_IN,
+    a_member_crashes_over_a_message,
+    caught_up,
+    healthy,
+)
 from tests.simulation.metrics.comparison import Comparison
 from tests.simulation.metrics.prometheus import ROOT, RULES, Recording, ask
 from tests.support.promtool import needs_promtool
@@ -44,6 +50,13 @@ def test_no_alert_fires_where_all_is_well_and_the_dashboard_shows_it(tmp_path):
     # of what is not well there is nothing to see
     quiet = {query for query in queries - answered if not re.search("> 0$|== 1$", query)}
     assert quiet == set()
+
+
+@needs_promtool
+def test_a_member_that_crashes_before_it_ever_commits_is_told(tmp_path):
+    recordings = {"crashes": record(a_member_crashes_over_a_message(committed=False), named_in([RULES.read_text()]))}
+    fired, _ = ask(recordings, tmp_path, every_s=EVERY_S, alerts=ALERTS)
+    assert "ConsumerGroupDoesNotMove" in fired["crashes"]
 
 
 @needs_promtool

@@ -8,6 +8,7 @@ from gzip import decompress
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from legacy_consumer.admin.groups import describe_groups
 from legacy_consumer.admin.lag_verdict import Judging
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.metrics.catalogue import EXPORTER_METRICS
@@ -164,6 +165,50 @@ def test_an_owned_partition_that_does_not_move_is_stalled_after_a_while(world):
         world.refresh(after_s=30.0)
         seen.append(verdicts(world.scrape())["0"])
     assert (seen[0], seen[-1]) == ("ok", "stall")
+
+
+def test_a_partition_that_is_owned_now_and_then_and_does_not_move_is_never_ok(world):
+    world.commit("g", 0, 90)
+    world.ends.known = {("t", 0): 100}
+    seen = []
+    for life in range(12):
+        world.join("g")
+        world.refresh(after_s=30.0)
+        seen.append(verdicts(world.scrape())["0"])
+        if life % 3 == 2:
+            world.admin.delete(f"/consumers/g/ids/g_{OWNER}")
+            world.refresh(after_s=30.0)
+            seen.append(verdicts(world.scrape())["0"])
+    assert set(seen[4:]) == {"stall", "stop"}
+
+
+def test_what_was_seen_of_a_partition_without_an_owner_is_forgotten_after_a_while(world):
+    world.join("g", owns=(0,))
+    world.commit("g", 0, 90)
+    world.ends.known = {("t", 0): 100}
+    world.refresh()
+    world.admin.delete(f"/consumers/g/ids/g_{OWNER}")
+    for _ in range(19):
+        world.refresh(after_s=30.0)
+    assert world.exporter._judge._windows
+    world.refresh(after_s=30.0)
+    assert not world.exporter._judge._windows
+
+
+def test_members_are_shown_with_the_brokers_that_they_need_as_describe_has_it(world):
+    for partition, leader in ((0, 7), (1, 8), (2, 8), (3, -1)):
+        state = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":0,"isr":[7,8]}' % leader
+        world.put(f"/brokers/topics/u/partitions/{partition}/state", state)
+    world.put("/brokers/topics/u", encode_topic(TopicAssignment(dict.fromkeys(range(4), (7, 8)))))
+    world.join("g", owns=(0, 1, 2, 3), topic="u")
+    world.put("/consumers/g/ids/g_idle", b'{"version":1,"subscription":{"u":1},"pattern":"static","timestamp":"1"}')
+    world.refresh()
+    found = world.scrape()
+    brokers = {key[1]: value for key, value in found.items() if key[0] == "legacy_consumer_group_member_brokers"}
+    assert brokers == {f"g_{OWNER}": 2, "g_idle": 0}
+    described = describe_groups(world.admin, world.ends, ["g"])[0]
+    assert {one.consumer_id: one.brokers for one in described.members} == brokers
+    assert world.store.paths["/brokers/topics/u/partitions/0/state"] == 1
 
 
 def test_every_metric_of_the_catalogue_is_served_with_its_help_type_and_labels_and_nothing_else(world):

@@ -81,6 +81,7 @@ def test_every_metric_of_groups_and_members_is_looked_at_by_a_panel_or_a_rule():
     assert unseen <= {
         "legacy_consumer_group_partitions",
         "legacy_consumer_group_partition_owned",
+        "legacy_consumer_group_member_brokers",
         "legacy_consumer_exporter_partitions",
         "legacy_consumer_exporter_page_bytes",
         "legacy_consumer_exporter_refreshes_total",
@@ -129,6 +130,11 @@ G, M, E = "legacy_consumer_group_", "legacy_consumer_member_", "legacy_consumer_
 FIRES = {
     "ConsumerGroupStopped": ({G + "verdict_partitions": {"verdict": "stop"}}, "0x50", "2x50"),
     "ConsumerGroupStalled": ({G + "verdict_partitions": {"verdict": "stall"}}, "0x50", "2x50"),
+    "ConsumerGroupDoesNotMove": (
+        {G + "verdict_partitions": {"verdict": "unknown"}, G + "unowned_partitions": {}},
+        "0x50",
+        "2x50",
+    ),
     "ConsumerGroupFallsBehind": ({G + "verdict_partitions": {"verdict": "warning"}}, "0x50", "2x50"),
     "ConsumerGroupOffsetWentBack": ({G + "verdict_partitions": {"verdict": "rewind"}}, "0x50", "2x50"),
     "ConsumerGroupOffsetWrong": ({G + "verdict_partitions": {"verdict": "error"}}, "0x50", "2x50"),
