@@ -189,6 +189,7 @@ sbom: build/pins-tools ## the wheel, and a bill of materials of what it is deplo
 	build/deployed/bin/pip uninstall --quiet --yes setuptools pip
 	build/pins-tools/bin/cyclonedx-py environment build/deployed --pyproject pyproject.toml --output-reproducible \
 	  --of JSON -o dist/legacy-consumer.cdx.json
+	build/pins-tools/bin/python -m tests.support.bill_of_materials dist/legacy-consumer.cdx.json
 
 simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000)
 	@exec $(bin)/python -m tests.simulation --seeds $(SEEDS) --processes 2
