@@ -6,7 +6,7 @@ business.
 
 Behind it are the same two seams as behind a connector, a Fetcher and LogOffsets. The partitions that were fetched last
 stay assigned, so that a fetch that goes on where the last one ended finds what was brought in ahead; any other fetch
-begins anew at its offset.
+begins anew at its offset, and so does every fetch after one that an exception ended, wherever it struck.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from legacy_consumer.fetcher import EARLIEST, LATEST, Fetcher, LogOffsets, Messa
 from legacy_consumer.fetchers import open_fetcher, open_log_offsets
 from legacy_consumer.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.librdkafka import read_brokers
+from legacy_consumer.message_batch import MessageBatch
 from legacy_consumer.owning_process import OwningProcess
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import LegacyConsumerError, NoNodeError
@@ -88,7 +89,7 @@ class PartitionInfo:
 
 
 class SimpleConsumer:
-    """Reads partitions from given offsets, in no group. A context manager; for one thread at a time.
+    """Reads partitions from given offsets, in no group. A context manager; fetches of several threads take turns.
 
     >>> with SimpleConsumer(zookeeper_connect="localhost:2181") as consumer:  # doctest: +SKIP
     ...     orders = TopicPartition("orders", 0)
@@ -146,6 +147,9 @@ class SimpleConsumer:
         self._warnings = settings.warnings
         self._closed = threading.Event()
         self._started = False
+        self._turn = threading.RLock()
+        self._is_sound = True
+        """Whether the fetcher stands where _positions says."""
         self._positions: dict[TopicPartition, int] = {}
         """What is assigned, and the offset behind what was fetched of it."""
         self._next_look = 0.0
@@ -215,7 +219,8 @@ class SimpleConsumer:
     def fetch(
         self, tp: TopicPartition, offset: int, max_messages: int = 1000, timeout: float = 1.0
     ) -> Sequence[Message]:
-        """Up to max_messages messages of the partition from this offset on; empty if none came within timeout seconds.
+        """A list of up to max_messages messages of the partition from this offset on; empty if none came within timeout
+        seconds. While another thread fetches, a call waits for its turn first.
 
         Offsets ascend and may leave gaps, in compacted topics for one: go on at the last message's offset + 1, which
         costs no new request to the leader while messages are there. An offset in a gap stands for the next message.
@@ -250,6 +255,19 @@ class SimpleConsumer:
         max_messages = checked_number(max_messages, "max_messages")
         timeout = checked_seconds(timeout)
         self._start()
+        with self._turn:
+            if self._closed.is_set():
+                raise ConsumerClosedError
+            if not self._is_sound:
+                self._release(self._positions.keys())
+            self._is_sound = False
+            answer = self._fetch(offsets, max_messages, timeout)
+            self._is_sound = True
+            return answer
+
+    def _fetch(
+        self, offsets: Mapping[TopicPartition, int], max_messages: int, timeout: float
+    ) -> dict[TopicPartition, Sequence[Message] | LegacyConsumerError]:
         errors = self._begin(offsets)
         self._fetcher.prepare()
         deadline = time.monotonic() + timeout
@@ -261,7 +279,6 @@ class SimpleConsumer:
             except LegacyConsumerError as error:
                 tp = getattr(error, "partition", None)
                 if not isinstance(tp, TopicPartition) or tp not in self._positions:
-                    self._release(self._positions.keys())
                     raise
                 self._release([tp])  # the next fetch of it begins anew
                 errors[tp] = error
@@ -280,7 +297,7 @@ class SimpleConsumer:
                     self._next_look = min(time.monotonic() + _LOOK_S, deadline)
             if left <= 0:
                 break
-        return {tp: errors.get(tp) or messages.get(tp, ()) for tp in offsets}
+        return {tp: errors.get(tp) or MessageBatch(messages.get(tp, ())) for tp in offsets}
 
     # Leaving.
 
@@ -322,11 +339,12 @@ class SimpleConsumer:
         if self._closed.is_set():
             raise ConsumerClosedError
         refuse_inside(self)
-        if not self._started:
-            for warning in self._warnings:
-                logger.warning("%s", warning)
-            self._store.start()
-            self._started = True
+        with self._turn:
+            if not self._started:
+                for warning in self._warnings:
+                    logger.warning("%s", warning)
+                self._store.start()
+                self._started = True
 
     def _begin(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LegacyConsumerError]:
         """Assign these, and nothing else; the errors of those that cannot be."""
@@ -341,8 +359,8 @@ class SimpleConsumer:
                 errors[tp] = self._outside(tp, offset)
         starting = {tp: offset for tp, offset in starting.items() if tp not in errors}
         if starting:
-            self._fetcher.assign(starting)
             self._positions.update(starting)
+            self._fetcher.assign(starting)
             self._next_look = time.monotonic() + _LOOK_S
         return errors
 

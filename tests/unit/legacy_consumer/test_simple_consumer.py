@@ -1,5 +1,7 @@
 """What SimpleConsumer asks of its fetcher and of ZooKeeper. What brokers answer is in tests/integration."""
 
+import threading
+
 import pytest
 
 from legacy_consumer import (
@@ -16,6 +18,7 @@ from legacy_consumer import (
 from legacy_consumer.errors import NoSuchPartitionError, NoSuchTopicError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
+from tests.support.at_line import AtLine, interrupt
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -271,6 +274,54 @@ def test_a_fetch_that_goes_on_asks_zookeeper_nothing(world):
     world.zookeeper.requests.clear()
     world.fetch(TP, 1, 1)
     assert world.zookeeper.requests.total() == 0
+
+
+def test_what_is_fetched_is_a_list_also_if_it_is_nothing(world):
+    some, none = world.consumer.fetch(TP, 8), world.consumer.fetch(TP, 10, timeout=0)
+    assert (some + none)[-1].offset() == 9
+    assert none == []
+    none.extend(some)
+    assert len(none) == 2
+
+
+def test_of_two_threads_each_is_given_what_it_asked_for(world):
+    """The second one asks while the first one waits for its messages."""
+    poll, fetched, began = world.fetcher.poll, [], threading.Event()
+    second = threading.Thread(target=lambda: fetched.extend(world.consumer.fetch(OTHER, 2)))
+
+    def poll_beside(most, timeout_s):
+        world.fetcher.poll = poll
+        world.fetcher.assign = lambda positions: (began.set(), world.note_assignment(positions))
+        second.start()
+        began.wait(0.3)
+        return poll(most, timeout_s)
+
+    world.fetcher.poll = poll_beside
+    first = world.consumer.fetch(TP, 3)
+    second.join(60)
+    assert [(m.partition(), m.offset()) for m in first] == [(0, n) for n in range(3, 10)]
+    assert [(m.partition(), m.offset()) for m in fetched] == [(1, n) for n in range(2, 5)]
+
+
+def test_whatever_line_is_interrupted_a_fetch_that_is_made_again_leaves_no_message_out():
+    line, struck = 0, True
+    while struck:
+        world = World()
+        offsets, seen = {TP: 0, OTHER: 0}, {TP: [], OTHER: []}
+        strike = AtLine(line, interrupt)
+        while offsets[TP] < 10 or offsets[OTHER] < 5:
+            try:
+                with strike:
+                    answers = world.consumer.fetch_many(offsets, 8, timeout=20)
+            except KeyboardInterrupt:
+                continue
+            for tp, messages in answers.items():
+                seen[tp] += [message.offset() for message in messages]
+                offsets[tp] += len(messages)
+        assert seen == {TP: [*range(10)], OTHER: [*range(5)]}, f"interrupted at line {line}"
+        struck = strike.struck
+        line += 1
+    assert line > 100, "the library's lines were not seen"
 
 
 def test_a_closed_consumer_says_so(world):
