@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from legacy_consumer.progress import Committed, PartitionProgress
     from legacy_consumer.simple_consumer import SimpleConsumer
     from rebalance.errors import StrategyMismatchError
+    from rebalance.led.standing import LedState, Standing
     from rebalance.machine import Phase
     from rebalance.status import Status
     from rebalance.subscription import Blacklist, Whitelist
@@ -74,6 +75,7 @@ __all__ = [
     "ForkedConsumerError",
     "GroupOffsetsUnavailableError",
     "KafkaStream",
+    "LedState",
     "LegacyConsumerError",
     "MalformedZnodeError",
     "Message",
@@ -92,6 +94,7 @@ __all__ = [
     "PositionError",
     "RebalanceListener",
     "SimpleConsumer",
+    "Standing",
     "Status",
     "StrategyMismatchError",
     "StreamInUseError",
@@ -109,6 +112,7 @@ __getattr__, __dir__ = lazy_names(
         "zk_layout.model",
         "rebalance.errors",
         "rebalance.machine",
+        "rebalance.led.standing",
         "rebalance.subscription",
         "rebalance.status",
         "legacy_consumer.errors",

@@ -74,7 +74,8 @@ from rebalance.coordinator import Coordinator
 from rebalance.counters import MemberCounters, Vitals
 from rebalance.events import Doubted, Drained, Event
 from rebalance.lease import Lease
-from rebalance.led.member import LedMember
+from rebalance.led.member import LED, LedMember
+from rebalance.led.standing import LedState, Standing
 from rebalance.machine import Phase, Policy
 from rebalance.mailbox import Errand
 from rebalance.ownership import Ownership
@@ -384,13 +385,23 @@ class ConsumerConnector:
 
     @property
     def status(self) -> Status:
-        """Phase, owned partitions, those held for a reset, the registered brokers, last error."""
+        """Phase, owned partitions, those held for a reset, the registered brokers, the led group, last error."""
         self._process.check()
         # looked up once: unsubscribe() takes it away
         coordinator = self._coordinator
+        led = self._standing(coordinator)
         if coordinator is None:
-            return Status(Phase.CREATED)
-        return replace(coordinator.status, held=self._follower.held, brokers=self._brokers.brokers)
+            return Status(Phase.CREATED, led=led)
+        status = coordinator.status
+        error = status.error or (led.error if led is not None else None)
+        return replace(status, held=self._follower.held, brokers=self._brokers.brokers, led=led, error=error)
+
+    def _standing(self, coordinator: Coordinator | None) -> Standing | None:
+        """None with group.coordination=classic."""
+        led = self._led
+        if coordinator is None or led is None:
+            return Standing() if self._config.group_coordination == LED else None
+        return led.standing(coordinator.status.phase, connected=coordinator.vitals.connected)
 
     @property
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
@@ -735,7 +746,8 @@ class ConsumerConnector:
         if status.error is not None and not status.error.retriable:
             return True
         if status.phase is Phase.STABLE:
-            return self._led is None or self._led.standing.state != "joining"
+            led = self._standing(self._coordinator)
+            return led is None or led.state is LedState.MEMBER
         return status.phase in (Phase.DEGRADED, Phase.CLOSED)
 
     def _make_follower(self) -> ResetFollower:
@@ -767,7 +779,7 @@ class ConsumerConnector:
         group = config.group_id
         ownership = Ownership(self._store, group, self.consumer_id)
         assign = remember_last(classic_strategy(config).assign)
-        if config.group_coordination == "leader":
+        if config.group_coordination == LED:
             self._led = self._make_led_member(ownership, assign)
             assign = self._led.assign
         return Coordinator(

@@ -299,7 +299,9 @@ class Coordinator:
                 raise SessionExpiredError(f"session 0x{self._state.session_id:x} is over")
             return what()
         except LegacyConsumerError as error:
-            logger.warning("%s: %s failed: %s", self._name, self._state.phase.value, error)
+            # loud once, not with every try
+            level = logging.DEBUG if str(error) == str(self._state.obstacle) else logging.WARNING
+            logger.log(level, "%s: %s failed: %s", self._name, self._state.phase.value, error)
             return Failed(error)
         except Exception as error:
             # a defect must not leave a member that is registered and thinks no more

@@ -23,6 +23,7 @@ from rebalance.events import (
     Settled,
     Suspended,
 )
+from rebalance.led.standing import Standing
 from rebalance.machine import MemberState, Phase, Policy
 from rebalance.registrar import Registrar
 from zk_layout.errors import LegacyConsumerError
@@ -37,7 +38,8 @@ class Status:
 
     phase: see rebalance.machine. settled_at_ms: when it last became STABLE, 0 = never. error: the last one, while it
     matters. owned: its partitions. rebalances: how many ended in STABLE. held: of what is owned, what hands out nothing
-    while an operator resets its offsets. brokers: the ids of those that are registered, as last seen.
+    while an operator resets its offsets. brokers: the ids of those that are registered, as last seen. led: how it
+    stands in a group that a member leads; None with group.coordination=classic.
     """
 
     phase: Phase
@@ -47,6 +49,7 @@ class Status:
     error: LegacyConsumerError | None = None
     held: frozenset[TopicPartition] = frozenset()
     brokers: tuple[int, ...] = ()
+    led: Standing | None = None
 
 
 class Report:

@@ -168,6 +168,31 @@ UNEXPECTED_ERRORS = _member(
 )
 LISTENER_ERRORS = _member("listener_errors_total", Kind.COUNTER, "exceptions of the rebalance listener")
 
+_CLASSIC = "with group.coordination=classic"
+COORDINATION = _member(
+    "coordination",
+    Kind.GAUGE,
+    "1 with the rule by which the member takes its share now: leader or classic; a led group goes by the classic rule "
+    "while a member of it follows no leader",
+    "coordination",
+)
+LED_STATE = _member(
+    "led_state",
+    Kind.GAUGE,
+    "1 with the member's state in a led group: down, discovering, member, rediscovering or stopped; 0 with every other",
+    "state",
+    absent=_CLASSIC,
+)
+GENERATION = _member("generation", Kind.GAUGE, "the last generation that the member knows, 0 if none", absent=_CLASSIC)
+LEADS = _member("leads", Kind.GAUGE, "1 if the member leads its group", absent=_CLASSIC)
+GROUP_STATE = _member(
+    "group_state",
+    Kind.GAUGE,
+    "1 with the state of the group: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead",
+    "state",
+    absent="for members that do not lead",
+)
+
 MEMBER_METRICS: tuple[Metric, ...] = (
     PHASE,
     ALIVE,
@@ -195,6 +220,11 @@ MEMBER_METRICS: tuple[Metric, ...] = (
     FETCH_ERRORS,
     LISTENER_ERRORS,
     UNEXPECTED_ERRORS,
+    COORDINATION,
+    LED_STATE,
+    GENERATION,
+    LEADS,
+    GROUP_STATE,
 )
 """Of each member of this project, at its own port."""
 

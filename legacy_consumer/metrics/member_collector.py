@@ -17,6 +17,7 @@ from legacy_consumer.metrics.lag_sample import LagSampler
 from legacy_consumer.progress import PartitionProgress
 from rebalance.clock import Clock
 from rebalance.counters import BUCKETS_S
+from rebalance.led.standing import LedState, Standing
 from rebalance.machine import Phase
 from zk_layout.model import TopicPartition
 
@@ -76,6 +77,7 @@ class MemberCollector(Collector):
         families.add(catalogue.FETCH_ERRORS, who, counted.fetch_errors)
         families.add(catalogue.LISTENER_ERRORS, who, counted.listener_errors)
         families.add(catalogue.UNEXPECTED_ERRORS, who, counted.member.unexpected_errors)
+        self._read_led(status.led, who, families)
         if not owns:
             return
         sampler = self._samplers[id(connector)]
@@ -92,6 +94,16 @@ class MemberCollector(Collector):
             ):
                 if value is not None:
                     families.add(metric, where, value)
+
+    def _read_led(self, led: Standing | None, who: Sequence[str], families: _Families) -> None:
+        families.add(catalogue.COORDINATION, (*who, "classic" if led is None else led.coordination), 1)
+        if led is None:
+            return
+        families.mark(catalogue.LED_STATE, who, (state.value for state in LedState), led.state.value)
+        families.add(catalogue.GENERATION, who, led.generation)
+        families.add(catalogue.LEADS, who, led.group is not None)
+        if led.group is not None:
+            families.add(catalogue.GROUP_STATE, (*who, led.group), 1)
 
 
 def _progress_of(connector: ConsumerConnector) -> Callable[[], Mapping[TopicPartition, PartitionProgress]]:

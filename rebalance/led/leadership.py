@@ -2,7 +2,6 @@
 
 A member's ephemeral znode is its join, and its session is its heartbeat: the znode's end is the member's. What the
 coordinator answers goes into two znodes. `round` asks the members to join again; `generation` gives everybody a share.
-Both are written in one multi that names the versions seen last, so of two that believe to lead only one gets on.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
-from rebalance.assignors.checked import divide_group, keep_shares
-from rebalance.assignors.seam import Assignor, Cluster, RebalanceProtocol, Subscription
+from rebalance.assignors.seam import Assignor, Cluster
 from rebalance.coordination.codes import Code
 from rebalance.coordination.coordinator import Coordinator
 from rebalance.coordination.effects import (
@@ -31,33 +28,23 @@ from rebalance.coordination.group import Group
 from rebalance.coordination.requests import NO_MEMBER, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
 from rebalance.coordination.states import GroupState
 from rebalance.coordination.turn import Settings
-from rebalance.errors import AssignorFailedError, DeposedError
+from rebalance.led.dividing import divide
+from rebalance.led.journal import Journal, readable
 from rebalance.led.records import (
-    NO_GENERATION,
     Generation,
     Joining,
     Round,
     Share,
-    decode_generation,
     decode_joining,
-    decode_round,
     decode_share,
-    decode_subscription,
-    encode_generation,
-    encode_round,
     encode_share,
-    generation_path,
-    leader_path,
     member_path,
     members_path,
-    round_path,
 )
-from zk_layout.errors import MalformedZnodeError, MultiFailedError, NodeExistsError, NoNodeError
-from zk_layout.store import CreateOp, Op, SetOp, Watcher, ZkStore
+from zk_layout.errors import NoNodeError
+from zk_layout.store import Watcher, ZkStore
 
 logger = logging.getLogger(__name__)
-
-_T = TypeVar("_T")
 
 _FOR_EVER_MS = 1 << 53
 """Sessions are ZooKeeper's: the coordinator ends none of them itself."""
@@ -84,7 +71,7 @@ class Leadership:
         self._group = group
         self._name = consumer_id
         self._assignors = assignors
-        self._session_id = session_id
+        self._journal = Journal(store, group, consumer_id, session_id)
         self._on_members = on_members
         settings = Settings(
             group_max_session_timeout_ms=_FOR_EVER_MS,
@@ -98,9 +85,6 @@ class Leadership:
         """{member id: what it told last}."""
         self._rounds: dict[str, int] = {}
         """{member id: the latest round that it counts as joined for}."""
-        self._round = Round()
-        self._generation = NO_GENERATION
-        self._versions = {round_path(group): 0, generation_path(group): 0}
         self._refused: dict[str, str] = {}
         self._topics: Mapping[str, int] = {}
         self._leaders_answer: JoinAnswer | None = None
@@ -116,29 +100,13 @@ class Leadership:
         return self._coordinator.next_deadline()
 
     def begin(self, now: int) -> None:
-        """Take the group over: read what the last leader wrote, and bar it from writing more.
-
-        Raises: DeposedError if another one leads; ZooKeeper's errors.
-        """
-        paths = [round_path(self._group), generation_path(self._group)]
-        asked, given = self._store.get_data_many(paths)
-        if given is not None:
-            self._generation = _readable(self._name, partial(decode_generation, paths[1], given.data)) or NO_GENERATION
-        self._round = Round(max(0, self._generation.round))
-        if asked is not None:
-            self._round = _readable(self._name, partial(decode_round, paths[0], asked.data)) or self._round
-        ops: list[Op] = [CreateOp(leader_path(self._group), self._name.encode(), ephemeral=True)]
-        texts = (encode_round(self._round), encode_generation(self._generation))
-        for path, znode, text in zip(paths, (asked, given), texts, strict=True):
-            # another version: what the former leader decided by what it saw is refused
-            self._versions[path] = 0 if znode is None else znode.stat.version + 1
-            ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
-        self._write(ops)
-        self._topics = self._generation.topics
+        """Take the group over. Raises: DeposedError if another one leads; ZooKeeper's errors."""
+        self._journal.take_over()
+        self._topics = self._journal.generation.topics
         self._coordinator.elect()
         joined = self._read_members()
-        self._coordinator.load([self._stored(joined)] if self._generation.shares else [], {}, now)
-        logger.info("%s: leads group %s in generation %d", self._name, self._group, self._generation.number)
+        self._coordinator.load([self._stored(joined)] if self._journal.generation.shares else [], {}, now)
+        logger.info("%s: leads group %s in generation %d", self._name, self._group, self._journal.generation.number)
 
     def look(self, topics: Mapping[str, int], cluster: Callable[[], Cluster], now: int) -> None:
         """Read what members tell, and do what follows.
@@ -183,14 +151,14 @@ class Leadership:
         for name, path, znode in zip(names, paths, self._store.get_data_many(paths, self._on_members), strict=True):
             if znode is None or not znode.stat.ephemeral_owner:
                 continue
-            joining = _readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.version))
+            joining = readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.version))
             if joining is not None and joining.session_id == znode.stat.ephemeral_owner:
                 joined[joining.member_id] = joining
         return joined
 
     def _stored(self, joined: Mapping[str, Joining]) -> StoredGroup:
         """The last generation, with the members that are still there; the others have left."""
-        given = self._generation
+        given = self._journal.generation
         members = []
         for member_id, share in given.shares.items():
             joining = joined.get(member_id)
@@ -219,16 +187,16 @@ class Leadership:
         return StoredGroup(self._group, given.number, "consumer", given.protocol, leader, tuple(members))
 
     def _round_of(self, joining: Joining) -> int:
-        return self._round.number if joining.consumer_id in self._round.joined else joining.round
+        return self._journal.round.number if joining.consumer_id in self._journal.round.joined else joining.round
 
     def _is_behind(self, topics: Mapping[str, int]) -> bool:
         """Whether a stable group has to be assigned anew though no member has changed."""
         if self.state is not GroupState.STABLE:
             return False
-        if self._round.number > self._generation.round:
+        if self._journal.round.number > self._journal.generation.round:
             # the last leader asked for this round and did not end it
             return True
-        left = self._generation.shares.keys() - self._known().keys()
+        left = self._journal.generation.shares.keys() - self._known().keys()
         return dict(topics) != dict(self._topics) or bool(left)
 
     def _again(self, now: int) -> None:
@@ -290,7 +258,7 @@ class Leadership:
         while True:
             group = self._coordinator.groups.get(self._group)
             if group is not None and group.state is GroupState.PREPARING_REBALANCE:
-                if self._generation.round >= self._round.number and group.members:
+                if self._journal.generation.round >= self._journal.round.number and group.members:
                     if not self._needs_round(group):
                         return
                     self._announce(group)
@@ -308,8 +276,8 @@ class Leadership:
                 self._handle(sync, now)
             else:
                 break
-        if dict(self._round.refused) != self._refused:
-            self._write_round(replace(self._round, refused=dict(self._refused)))
+        if dict(self._journal.round.refused) != self._refused:
+            self._journal.write_round(replace(self._journal.round, refused=dict(self._refused)))
 
     def _needs_round(self, group: Group) -> bool:
         """Whether members that know the present round only are waited for."""
@@ -318,9 +286,9 @@ class Leadership:
     def _announce(self, group: Group) -> None:
         """Ask the members to join again, but for those that wait already."""
         waiting = [member_id for member_id, member in group.members.items() if member.join_reply is not None]
-        number = self._round.number + 1
+        number = self._journal.round.number + 1
         joined = frozenset(self._joined[member_id].consumer_id for member_id in waiting)
-        self._write_round(Round(number, joined, dict(self._refused)))
+        self._journal.write_round(Round(number, joined, dict(self._refused)))
         self._rounds.update(dict.fromkeys(waiting, number))
 
     def _rejoin_those_that_have(self, group: Group, now: int) -> bool:
@@ -328,34 +296,21 @@ class Leadership:
         again = [
             member_id
             for member_id, member in group.members.items()
-            if member.join_reply is None and self._rounds.get(member_id, -1) >= self._round.number
+            if member.join_reply is None and self._rounds.get(member_id, -1) >= self._journal.round.number
         ]
         for member_id in again:
             self._rejoin(self._joined[member_id], now)
         return bool(again)
 
     def _assign(self, answer: JoinAnswer, cluster: Cluster) -> dict[str, bytes]:
-        assignor = self._assignors[answer.protocol]
-        subscriptions: dict[str, Subscription] = {}
-        for member in answer.members:
-            try:
-                subscriptions[member.member_id] = decode_subscription(member.metadata)
-            except MalformedZnodeError as error:
-                logger.warning("%s: member %s is given nothing: %s", self._name, member.member_id, error)
-                subscriptions[member.member_id] = Subscription(())
-        protocol = RebalanceProtocol.COOPERATIVE
-        if protocol not in assignor.protocols:
-            protocol = RebalanceProtocol.EAGER
-        try:
-            given = divide_group(assignor, protocol, cluster, subscriptions)
-        except AssignorFailedError as error:
-            logger.warning("%s: the members of group %s keep their shares: %s", self._name, self._group, error)
-            previous = {member_id: share.partitions for member_id, share in self._generation.shares.items()}
-            given = keep_shares(protocol, cluster, subscriptions, previous)
+        previous = {member_id: share.partitions for member_id, share in self._journal.generation.shares.items()}
+        told = {member.member_id: member.metadata for member in answer.members}
+        assignor = self._assignors.get(answer.protocol)
+        given = divide(self._name, assignor, answer.protocol, told, cluster, previous)
         return {
-            member_id: encode_share(Share(told.consumer_id, share.partitions, share.user_data, told.version))
+            member_id: encode_share(Share(joining.consumer_id, share.partitions, share.user_data, joining.version))
             for member_id, share in given.items()
-            for told in (self._joined[member_id],)
+            for joining in (self._joined[member_id],)
         }
 
     def _store_generation(self, stored: StoredGroup) -> None:
@@ -364,44 +319,15 @@ class Leadership:
             for one in stored.members
         }
         generation = Generation(
-            stored.generation, self._round.number, stored.protocol or "", stored.leader or "", shares, self._topics
+            stored.generation,
+            self._journal.round.number,
+            stored.protocol or "",
+            stored.leader or "",
+            shares,
+            self._topics,
         )
-        path = generation_path(self._group)
-        # the round's version is in it, so that a leader that was replaced writes neither
-        asked = round_path(self._group)
-        self._write(
-            [
-                SetOp(asked, encode_round(self._round), self._versions[asked]),
-                SetOp(path, encode_generation(generation), self._versions[path]),
-            ]
-        )
-        self._versions[asked] += 1
-        self._versions[path] += 1
-        self._generation = generation
+        self._journal.write_generation(generation)
         logger.info(
             "%s: group %s: generation %d of %d members, by %s",
             self._name, self._group, generation.number, len(shares), generation.protocol or "nobody",
         )  # fmt: skip
-
-    def _write_round(self, asked: Round) -> None:
-        path = round_path(self._group)
-        self._write([SetOp(path, encode_round(asked), self._versions[path])])
-        self._versions[path] += 1
-        self._round = asked
-
-    def _write(self, ops: list[Op]) -> None:
-        try:
-            self._store.multi(ops, session_id=self._session_id)
-        except MultiFailedError as error:
-            if isinstance(error.cause, NodeExistsError) and error.path != leader_path(self._group):
-                raise
-            raise DeposedError(str(error)) from error
-
-
-def _readable(name: str, decode: Callable[[], _T]) -> _T | None:
-    """None, and a warning, for what nobody can read."""
-    try:
-        return decode()
-    except MalformedZnodeError as error:
-        logger.warning("%s: leaves out %s", name, error)
-        return None

@@ -15,23 +15,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
-from rebalance.assignors.seam import (
-    Assignor,
-    Broker,
-    Cluster,
-    MemberAssignment,
-    PartitionPlace,
-    RebalanceProtocol,
-    Subscription,
-)
+from rebalance.assignors.seam import Assignor, MemberAssignment, RebalanceProtocol, Subscription
 from rebalance.assignors.strategies import common_protocol
 from rebalance.clock import Clock
-from rebalance.coordination.requests import Protocol
 from rebalance.errors import DeposedError, RebalanceError
 from rebalance.events import Event, Triggered
+from rebalance.led.cluster import read_cluster, subscribed_counts, threads_of, topics_of
 from rebalance.led.leadership import Leadership
+from rebalance.led.own_assignors import OwnAssignors
 from rebalance.led.records import (
     NO_GENERATION,
     Joining,
@@ -41,20 +35,18 @@ from rebalance.led.records import (
     decode_generation,
     decode_round,
     encode_joining,
-    encode_subscription,
     generation_path,
     leader_path,
     member_path,
     members_path,
     round_path,
 )
+from rebalance.led.standing import LedState, Standing
+from rebalance.machine import Phase
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment, GroupSnapshot
-from rebalance.subscription import consumer_threads, subscribed_topics
-from zk_layout.codecs import decode_broker, decode_partition_state
-from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError
+from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError, NoNodeError
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath
 from zk_layout.store import WatchEvent, WatchKind, ZkStore, Znode
 
 logger = logging.getLogger(__name__)
@@ -64,20 +56,11 @@ LED = "leader"
 _SOON_MS = 100
 """After another leader's write was in the way."""
 _AGAIN_MS = 1000
-"""After an error of ZooKeeper's the member looks again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How the member stands in its group, for people.
-
-    state: classic (a member of the group follows no leader), joining, or member, once it has its share. generation: the
-    last one that it knows; 0 if there is none yet. group: as its coordinator sees it, if this member leads; else None.
-    """
-
-    state: str = "joining"
-    generation: int = 0
-    group: str | None = None
+"""After an error of ZooKeeper's, or of the user's assignor, the member looks again."""
+_ROOM_BYTES = 4096
+"""For the path and the head of the request that writes a znode."""
+_FAR_MS = 1 << 40
+"""A deadline behind this is none."""
 
 
 class LedMember:
@@ -109,6 +92,7 @@ class LedMember:
         self._group = group
         self._consumer_id = consumer_id
         self._assignors = tuple(assignors)
+        self._own = OwnAssignors(consumer_id, assignors)
         self._is_eager = common_protocol(self._assignors) is RebalanceProtocol.EAGER
         self._classic = classic
         self._session_id_now = session_id
@@ -135,20 +119,49 @@ class LedMember:
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
         """The generation that was carried out last, and what it gives to this member."""
         self._is_classic = False
+        self._sees = False
+        """Whether it could see what the leader says when it looked last."""
+        self._leader: str | None = None
+        self._failure: RebalanceError | None = None
+        """Why this member cannot say what a member has to say when it joins."""
+        self._is_told_out = False
+        """Whether the reconciler was told to say why this member takes no part, once it owns nothing any more."""
 
-    @property
-    def standing(self) -> Standing:
-        """Any thread may look."""
-        leadership = self._leadership
+    def standing(self, phase: Phase, *, connected: bool) -> Standing:
+        """As of now; any thread may ask. phase, connected: as the coordinator has them."""
+        leadership, given = self._leadership, self._generation
+        return Standing(
+            self._state(phase, connected=connected),
+            "classic" if self._is_classic else LED,
+            given.number,
+            given.protocol,
+            self._leader,
+            leadership.state.value if leadership is not None else None,
+            self._why_out() or self._own.complaint,
+        )
+
+    def _state(self, phase: Phase, *, connected: bool) -> LedState:
+        if phase in (Phase.CREATED, Phase.EXPIRED, Phase.CLOSED):
+            return LedState.DOWN
+        if phase is Phase.LEAVING:
+            return LedState.STOPPED
+        owned = self._owned()
         generation, due = self._due
-        has_it = generation == self._generation.number and due <= self._owned().keys()
-        state = "classic" if self._is_classic else "member" if has_it and not self._is_joining else "joining"
-        return Standing(state, self._generation.number, leadership.state.value if leadership is not None else None)
+        has_it = generation == self._generation.number and due <= owned.keys() and not self._is_joining
+        if connected and (phase is Phase.STABLE if self._is_classic else has_it and self._sees):
+            return LedState.MEMBER
+        if owned:
+            return LedState.REDISCOVERING
+        return LedState.STOPPED if generation else LedState.DISCOVERING
 
     # For the reconciler.
 
     def assign(self, snapshot: GroupSnapshot) -> Assignment:
-        """Who is to have what, as the last generation says. Raises: RebalanceError if this member is refused."""
+        """Who is to have what, as the last generation says.
+
+        A member that takes no part any more is given nothing. Once it owns nothing, it is told why.
+        Raises: RebalanceError if this member is refused, AssignorFailedError if an assignor of its own fails.
+        """
         self._snapshot = snapshot
         self._post(Errand(self.look))
         others = sorted(name for name, told in snapshot.members.items() if told.coordination != LED)
@@ -163,11 +176,9 @@ class LedMember:
                 logger.warning("%s: group %s is led again", self._consumer_id, self._group)
         if others:
             return self._classic(snapshot)
-        if self._consumer_id in self._round.refused:
-            raise RebalanceError(
-                f"{self._consumer_id} is refused by the leader of group {self._group}: "
-                f"{self._round.refused[self._consumer_id]}; set partition.assignment.strategy"
-            )
+        why_out = self._why_out()
+        if why_out is not None and not self._owned():
+            raise why_out
         given = self._generation
         shares = {member_id: share for member_id, share in given.shares.items() if self._counts(member_id, share)}
         assignment = threads_of(shares, snapshot)
@@ -175,10 +186,22 @@ class LedMember:
         self._due = (given.number, mine)
         return assignment
 
+    def _why_out(self) -> RebalanceError | None:
+        """Why this member takes no part in the group; None if it does, or is to join."""
+        why = self._round.refused.get(self._consumer_id)
+        if why is None:
+            return self._failure
+        return RebalanceError(
+            f"{self._consumer_id} is refused by the leader of group {self._group}: {why}; "
+            "set partition.assignment.strategy"
+        )
+
     def _counts(self, member_id: str, share: Share) -> bool:
         """Not what another life of this member was given, nor what an eager one gives up before it joins."""
         if share.consumer_id != self._consumer_id:
             return True
+        if self._why_out() is not None:
+            return False
         return member_id == self._member_id and not (self._is_eager and self._is_joining)
 
     # Events, on threads of the store.
@@ -195,11 +218,14 @@ class LedMember:
             self._look()
         except DeposedError as error:
             logger.info("%s: does not lead group %s: %s", self._consumer_id, self._group, error)
-            self._leadership = None
+            self._leadership = self._leader = None
+            self._sees = False
             self._later(Errand(self.look), _SOON_MS)
         except LegacyConsumerError as error:
-            logger.info("%s: cannot see what the leader of group %s says: %s", self._consumer_id, self._group, error)
-            self._leadership = None
+            level = logging.WARNING if isinstance(error, RebalanceError) else logging.INFO
+            logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
+            self._leadership = self._leader = None
+            self._sees = False
             self._later(Errand(self.look), _AGAIN_MS)
         except Exception:
             # what a leader knows half is worse than what it reads anew
@@ -227,6 +253,7 @@ class LedMember:
         if session_id != self._session_id:
             self._session_id = session_id
             self._joined = self._leadership = self._given_up_for = None
+            self._due = (0, frozenset())
         asked, given, leader, own = self._store.get_data_many(self._paths, self._on_change)
         if self._is_classic:
             self._stop_leading(leader)
@@ -249,7 +276,13 @@ class LedMember:
                     self._post(Triggered(f"round {self._round.number}"))
             else:
                 self._join(own)
+        if self._why_out() is None:
+            self._is_told_out = False
+        elif not self._owned() and not self._is_told_out:
+            self._is_told_out = True
+            self._post(Triggered("it takes no part in the group"))
         self._lead(leader)
+        self._sees = True
 
     def _read_round(self, znode: Znode | None) -> None:
         before = self._round.refused.get(self._consumer_id)
@@ -266,9 +299,7 @@ class LedMember:
         self._generation = given
         share = given.shares.get(self._member_id)
         if share is not None:
-            for assignor in self._assignors:
-                if assignor.name == given.protocol:
-                    assignor.on_assignment(MemberAssignment(share.partitions, share.user_data), given.number)
+            self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
             if not set(share.partitions) - self._owned().keys():
                 self._tell_nothing_assigned()
         self._post(Triggered(f"generation {given.number}"))
@@ -300,11 +331,7 @@ class LedMember:
 
     def _topics(self) -> tuple[str, ...]:
         assert self._snapshot is not None
-        told = self._snapshot.members.get(self._consumer_id)
-        if told is None:
-            return ()
-        excludes = self._snapshot.exclude_internal_topics
-        return tuple(sorted(subscribed_topics(told, self._snapshot.partitions, exclude_internal_topics=excludes)))
+        return topics_of(self._consumer_id, self._snapshot)
 
     def _join(self, own: Znode | None) -> None:
         topics = self._topics()
@@ -315,23 +342,30 @@ class LedMember:
             owned=() if self._is_eager else tuple(sorted(self._owned())),
             generation=self._generation.number if self._member_id in self._generation.shares else None,
         )
-        joining = Joining(
-            self._consumer_id,
-            self._session_id,
-            self._round.number,
-            self._rebalance_timeout_ms,
-            tuple(
-                Protocol(
-                    assignor.name,
-                    encode_subscription(replace(told, user_data=assignor.subscription_user_data(topics))),
+        try:
+            joining = Joining(
+                self._consumer_id,
+                self._session_id,
+                self._round.number,
+                self._rebalance_timeout_ms,
+                self._own.offer(told),
+            )
+            data = encode_joining(joining)
+            if len(data) > (most := self._store.max_multi_bytes - _ROOM_BYTES):
+                raise RebalanceError(
+                    f"{self._consumer_id} cannot join group {self._group}: topics, partitions and user data of "
+                    f"its strategies are {len(data)} bytes, and a znode may have {most}"
                 )
-                for assignor in self._assignors
-            ),
-        )
+        except RebalanceError as error:
+            self._stay_out(own, error)
+            return
+        if self._failure is not None:
+            logger.warning("%s: joins group %s again: its assignors work", self._consumer_id, self._group)
+            self._failure = None
         if self._is_eager and self._given_up_for != self._round.number:
             self._tell_nothing_revoked()
             self._given_up_for = self._round.number
-        path, data = self._paths[3], encode_joining(joining)
+        path = self._paths[3]
         if own is None:
             self._store.ensure_path(members_path(self._group))
             try:
@@ -347,7 +381,32 @@ class LedMember:
             self._store.set_data(path, data, own.stat.version)
         self._joined, self._told = joining, told
 
+    def _stay_out(self, own: Znode | None, error: RebalanceError) -> None:
+        """Leave the others to themselves, say why once, and try again: the next call may go well."""
+        if self._failure is None:
+            logger.error("%s: takes no part in group %s: %s", self._consumer_id, self._group, error)
+            self._post(Triggered("it cannot join"))
+        self._failure = error
+        self._joined = None
+        if own is not None and own.stat.ephemeral_owner == self._session_id:
+            self._store.delete(self._paths[3], own.stat.version)
+        self._later(Errand(self.look), _AGAIN_MS)
+
+    def _may_lead(self) -> bool:
+        """A member that takes no part leaves the lead to those that do, if there are any."""
+        if self._why_out() is None:
+            return True
+        try:
+            names = self._store.get_children(members_path(self._group), self._on_change)
+        except NoNodeError:
+            return True
+        return self._round.refused.keys() >= set(names)
+
     def _lead(self, leader: Znode | None) -> None:
+        self._leader = None if leader is None else (leader.data or b"").decode("utf-8", "replace")
+        if not self._may_lead():
+            self._stop_leading(leader)
+            return
         if leader is None:
             self._store.ensure_path(coordination_path(self._group))
             self._leadership = Leadership(
@@ -360,6 +419,7 @@ class LedMember:
                 on_members=self._on_change,
             )
             self._leadership.begin(self._now_ms())
+            self._leader = self._consumer_id
         elif leader.stat.ephemeral_owner != self._session_id:
             self._leadership = None
         elif self._leadership is None:
@@ -369,7 +429,9 @@ class LedMember:
         if self._leadership is None:
             return
         before = self._now_ms()
-        self._leadership.look(self._subscribed(), self._cluster, before)
+        assert self._snapshot is not None
+        counts = subscribed_counts(self._snapshot)
+        self._leadership.look(counts, partial(read_cluster, self._store, counts), before)
         deadline = self._leadership.next_deadline()
         if deadline is not None and deadline < before + _FAR_MS:
             self._later(Errand(self.look), max(1, deadline - before))
@@ -381,67 +443,3 @@ class LedMember:
 
     def _now_ms(self) -> int:
         return round(self._clock.monotonic() * 1000)
-
-    def _subscribed(self) -> dict[str, int]:
-        """{topic: partitions} of what the group's members subscribe to, of those that exist."""
-        assert self._snapshot is not None
-        snapshot = self._snapshot
-        topics = {
-            topic
-            for told in snapshot.members.values()
-            for topic in subscribed_topics(
-                told, snapshot.partitions, exclude_internal_topics=snapshot.exclude_internal_topics
-            )
-        }
-        return {topic: len(snapshot.partitions[topic]) for topic in sorted(topics) if snapshot.partitions.get(topic)}
-
-    def _cluster(self) -> Cluster:
-        """With leaders and racks, for assignors that look at them."""
-        topics = self._subscribed()
-        tps = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
-        places: dict[str, list[PartitionPlace]] = {topic: [] for topic in topics}
-        paths = [PartitionStatePath(*tp).path for tp in tps]
-        for tp, path, znode in zip(tps, paths, self._store.get_data_many(paths), strict=True):
-            leader = None
-            if znode is not None:
-                try:
-                    state = decode_partition_state(path, znode.data)
-                    leader = state.leader if state.leader >= 0 else None
-                except MalformedZnodeError:
-                    pass
-            places[tp.topic].append(PartitionPlace(leader))
-        brokers: dict[int, Broker] = {}
-        there = self._store.get_children_many([BrokerIdsPath().path])[0] or ()
-        ids = [int(name) for name in there if name.isdigit()]
-        for number, znode in zip(ids, self._store.get_data_many([BrokerIdPath(n).path for n in ids]), strict=True):
-            if znode is not None:
-                try:
-                    brokers[number] = Broker(number, decode_broker(BrokerIdPath(number).path, znode.data).rack)
-                except MalformedZnodeError:
-                    brokers[number] = Broker(number)
-        return Cluster({topic: tuple(found) for topic, found in places.items()}, brokers)
-
-
-def threads_of(shares: Mapping[str, Share], snapshot: GroupSnapshot) -> Assignment:
-    """Which thread of its member each partition goes to: a member's partitions of a topic in ranges over its streams.
-
-    Members that are not there and partitions that do not exist are left out.
-    """
-    found: dict[TopicPartition, ConsumerThreadId] = {}
-    for share in shares.values():
-        told = snapshot.members.get(share.consumer_id)
-        if told is None:
-            continue
-        streams = subscribed_topics(told, snapshot.partitions, exclude_internal_topics=snapshot.exclude_internal_topics)
-        by_topic: dict[str, list[TopicPartition]] = {}
-        for tp in sorted(share.partitions):
-            if tp.topic in streams and tp.partition in snapshot.partitions.get(tp.topic, ()):
-                by_topic.setdefault(tp.topic, []).append(tp)
-        for topic, partitions in by_topic.items():
-            threads = consumer_threads(share.consumer_id, streams[topic], len(partitions))
-            found.update((tp, threads[n * len(threads) // len(partitions)]) for n, tp in enumerate(partitions))
-    return dict(sorted(found.items()))
-
-
-_FAR_MS = 1 << 40
-"""A deadline behind this is none."""

@@ -23,7 +23,7 @@ from confluent_kafka import Producer
 
 from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.java_hash import java_sort_key
-from rebalance.led.member import threads_of
+from rebalance.led.cluster import threads_of
 from rebalance.led.records import decode_generation, generation_path
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import subscribed_topics

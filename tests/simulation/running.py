@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import multiprocessing
 import time
@@ -11,7 +12,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.simulation.world import World, run_world
+from tests.simulation.world import World, led_strategy, run_world
 
 DEFAULT_SEEDS = 10_000
 FEW_SEEDS = 1000
@@ -55,9 +56,11 @@ def run_seeds(seeds):
     return outcome
 
 
-def run_many(first, count, processes, stop_after):
-    """The worlds of `count` seeds from `first` on; ends early after so many failures."""
-    chunks = [range(at, min(at + _CHUNK, first + count)) for at in range(first, first + count, _CHUNK)]
+def run_many(first, count, processes, stop_after, *, only_led=False):
+    """`count` worlds, of the seeds from `first` on; ends early after so many failures. only_led: others are skipped."""
+    seeds = itertools.count(first)
+    wanted = list(itertools.islice((seed for seed in seeds if led_strategy(seed)) if only_led else seeds, count))
+    chunks = [wanted[at : at + _CHUNK] for at in range(0, count, _CHUNK)]
     total = Outcome()
     if processes == 1:
         for chunk in chunks:
@@ -96,6 +99,7 @@ def main(arguments=None):
     parser.add_argument("-v", "--verbose", action="store_true", help="with the members' own log")
     parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, help="how many worlds (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default %(default)s)")
+    parser.add_argument("--led", action="store_true", help="only worlds with group.coordination=leader")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--brief", action="store_true", help="say which world failed, not what happened in it")
     parser.add_argument("--stop-after", type=int, default=1, help="failures (default %(default)s)")
@@ -112,7 +116,7 @@ def main(arguments=None):
         return int(run_world(chosen.seed)[1] is not None)
     _be_quiet()
     began = time.monotonic()
-    outcome = run_many(chosen.first, chosen.seeds, chosen.processes, chosen.stop_after)
+    outcome = run_many(chosen.first, chosen.seeds, chosen.processes, chosen.stop_after, only_led=chosen.led)
     for seed, (_, text) in sorted(outcome.failures.items())[: chosen.stop_after]:
         print(f"seed {seed}: {text}")
     if outcome.failures:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from rebalance.assignors import ASSIGNORS
-from rebalance.led.member import threads_of
+from rebalance.led.cluster import threads_of
 from rebalance.led.records import NO_GENERATION, decode_generation, generation_path
 from rebalance.snapshot import GroupSnapshot
 from tests.simulation.checker import Checker, Violation
@@ -63,6 +63,13 @@ _REFUSALS = (
 _PAUSES = (0.01, 0.05, 0.2, 0.5, 0.5, 1.0, 1.6, 3.1, 4.5)
 
 
+def led_strategy(seed):
+    """By which strategy the world of a seed is led; None if it is not."""
+    # drawn by itself, so that worlds without it are what they were
+    drawn = random.Random(f"led {seed}")
+    return drawn.choice(LED_STRATEGIES) if drawn.random() < 0.25 else None
+
+
 class World:
     """seed: everything follows from it."""
 
@@ -91,9 +98,7 @@ class World:
         self.fetchers = FakeFetchers(self.kafka)
         self.admin = self.server.connect("operator")
         self.partitions = dict(settings.topics)
-        # of its own, so that worlds without it are what they were
-        leading = random.Random(f"led {seed}")
-        self.led = leading.choice(LED_STRATEGIES) if leading.random() < 0.25 else None
+        self.led = led_strategy(seed)
         self._unsubscribing = random.Random(f"unsubscribing {seed}")
         self._unsubscribes = self._unsubscribing.random() < 0.3
         self.acknowledging = random.Random(f"acknowledging {seed}")

@@ -7,56 +7,17 @@ from itertools import islice
 
 import pytest
 
-from legacy_consumer import ConfigError, Phase, StrategyMismatchError
+from legacy_consumer import ConfigError, StrategyMismatchError
 from rebalance.assignors.seam import Assignor, given
 from rebalance.errors import RebalanceError
-from rebalance.led.records import NO_GENERATION, decode_generation, generation_path, leader_path, member_path
-from tests.support.member_cluster import MemberCluster
+from rebalance.led.records import leader_path, member_path
+from tests.support.led_cluster import TPS, LedCluster, numbers
 from tests.support.waiting import eventually
 from zk_layout.memory_store import MemoryStore
-from zk_layout.model import TopicPartition
 
-TPS = [TopicPartition("t", n) for n in range(6)]
 EAGER = ["range", "roundrobin", "sticky"]
 GARBAGE = [b"", b"{", b'{"version":1}', b"[" * 5000, b'{"round":"x","joined":1,"refused":{}}']
 JVM = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
-
-
-class LedCluster(MemberCluster):
-    """A topic of six partitions with twenty messages each."""
-
-    def __init__(self):
-        super().__init__({"t": 6}, group_coordination="leader", drain_timeout_ms=5000, rebalance_backoff_ms=20)
-        self.produce(20, *TPS)
-
-    def generation(self):
-        path = generation_path("g")
-        return decode_generation(path, self.admin.get_data(path).data) if self.admin.exists(path) else NO_GENERATION
-
-    def leader(self):
-        return self.admin.get_data(leader_path("g")).data.decode()
-
-    def leads(self, connector):
-        return self.admin.exists(leader_path("g")) is not None and self.leader() == connector.consumer_id
-
-    def await_shares(self, sizes, *connectors):
-        """Each has so many, all different, and nobody is in the middle of anything."""
-
-        def is_there():
-            standings = {
-                (connector._led.standing.state, connector._led.standing.generation) for connector in connectors
-            }
-            return (
-                [len(connector.status.owned) for connector in connectors] == sizes
-                and all(connector.status.phase is Phase.STABLE for connector in connectors)
-                and standings == {("member", self.generation().number)}
-                and len(self.generation().shares) == len(connectors)
-                and self.admin.exists(leader_path("g")) is not None
-            )
-
-        eventually(is_there)
-        owned = [tp for connector in connectors for tp in connector.status.owned]
-        assert len(owned) == len(set(owned)) == sum(sizes)
 
 
 @pytest.fixture
@@ -64,10 +25,6 @@ def cluster():
     cluster = LedCluster()
     yield cluster
     cluster.close(0.5)
-
-
-def numbers(connector):
-    return sorted(tp.partition for tp in connector.status.owned)
 
 
 @pytest.mark.parametrize("strategy", [*EAGER, "cooperative-sticky"])
@@ -349,8 +306,7 @@ def test_a_cooperative_listener_hears_of_what_goes_and_of_each_generation(cluste
 def test_a_new_topic_and_more_partitions_are_assigned_by_the_leader(cluster):
     members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="sticky")[0] for n in range(2)]
     cluster.await_shares([3, 3], *members)
-    wider = b",".join(b'"%d":[0]' % n for n in range(8))
-    cluster.admin.set_data("/brokers/topics/t", b'{"version":1,"partitions":{%s}}' % wider)
+    cluster.widen(8)
     cluster.await_shares([4, 4], *members)
     assert cluster.generation().topics == {"t": 8}
 

@@ -87,7 +87,7 @@ def take(stream, count):
 
 def test_every_metric_of_the_catalogue_is_collected_with_its_labels(world):
     world.kafka.produce(TPS[0], 3)
-    member = world.member()
+    member = world.member(group_coordination="leader")
     (stream,) = member.create_message_streams({"t": 1})["t"]
     take(stream, 3)
     member.commit_offsets()
@@ -140,6 +140,35 @@ def test_a_member_has_one_phase(world):
     member.create_message_streams({"t": 1})
     phases = {key[1]: value for key, value in scraped(member).items() if key[0] == "legacy_consumer_member_phase"}
     assert phases == {phase.value: float(phase is Phase.STABLE) for phase in Phase}
+
+
+def test_a_member_tells_how_it_stands_in_a_led_group_and_of_a_classic_one_only_that(world):
+    prefix = "legacy_consumer_member_"
+    names = ("coordination", "led_state", "generation", "leads", "group_state")
+
+    def told(member):
+        found = scraped(member)
+        return {
+            (key[0].removeprefix(prefix), *key[1:]): value
+            for key, value in found.items()
+            if key[0].removeprefix(prefix) in names and value
+        }
+
+    leading, other = (world.member(group_coordination="leader", consumer_id=name) for name in "ab")
+    assert told(leading) == {("coordination", "leader"): 1, ("led_state", "down"): 1}
+    for member in (leading, other):
+        member.create_message_streams({"t": 1})
+    generation = other.status.led.generation
+    same = {("coordination", "leader"): 1, ("led_state", "member"): 1, ("generation",): generation}
+    eventually(lambda: told(other) == same)
+    eventually(lambda: told(leading) == {**same, ("leads",): 1, ("group_state", "Stable"): 1})
+    assert scraped(other)[f"{prefix}leads",] == 0
+    leading.shutdown()
+    assert told(leading)["led_state", "down"] == 1
+    other.shutdown()
+    classic = world.member()
+    classic.create_message_streams({"t": 1})
+    assert told(classic) == {("coordination", "classic"): 1}
 
 
 def test_commits_that_fail_and_fetches_that_fail_are_counted(world):

@@ -1,0 +1,77 @@
+"""What a member of a led group reads of the cluster: for the leader's assignor, and for its own streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rebalance.assignors.seam import Broker, Cluster, PartitionPlace
+from rebalance.led.records import Share
+from rebalance.snapshot import Assignment, GroupSnapshot
+from rebalance.subscription import consumer_threads, subscribed_topics
+from zk_layout.codecs import decode_broker, decode_partition_state
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath
+from zk_layout.store import ZkStore
+
+
+def topics_of(consumer_id: str, snapshot: GroupSnapshot) -> tuple[str, ...]:
+    """The topics that a member subscribes to and that exist; none of one that is not registered."""
+    told = snapshot.members.get(consumer_id)
+    if told is None:
+        return ()
+    excludes = snapshot.exclude_internal_topics
+    return tuple(sorted(subscribed_topics(told, snapshot.partitions, exclude_internal_topics=excludes)))
+
+
+def subscribed_counts(snapshot: GroupSnapshot) -> dict[str, int]:
+    """{topic: partitions} of what the group's members subscribe to, of those that exist."""
+    topics = {topic for consumer_id in snapshot.members for topic in topics_of(consumer_id, snapshot)}
+    return {topic: len(snapshot.partitions[topic]) for topic in sorted(topics) if snapshot.partitions.get(topic)}
+
+
+def read_cluster(store: ZkStore, counts: Mapping[str, int]) -> Cluster:
+    """These topics with leaders and racks, for assignors that look at them."""
+    tps = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
+    places: dict[str, list[PartitionPlace]] = {topic: [] for topic in counts}
+    paths = [PartitionStatePath(*tp).path for tp in tps]
+    for tp, path, znode in zip(tps, paths, store.get_data_many(paths), strict=True):
+        leader = None
+        if znode is not None:
+            try:
+                state = decode_partition_state(path, znode.data)
+                leader = state.leader if state.leader >= 0 else None
+            except MalformedZnodeError:
+                pass
+        places[tp.topic].append(PartitionPlace(leader))
+    brokers: dict[int, Broker] = {}
+    there = store.get_children_many([BrokerIdsPath().path])[0] or ()
+    ids = [int(name) for name in there if name.isdigit()]
+    for number, znode in zip(ids, store.get_data_many([BrokerIdPath(n).path for n in ids]), strict=True):
+        if znode is not None:
+            try:
+                brokers[number] = Broker(number, decode_broker(BrokerIdPath(number).path, znode.data).rack)
+            except MalformedZnodeError:
+                brokers[number] = Broker(number)
+    return Cluster({topic: tuple(found) for topic, found in places.items()}, brokers)
+
+
+def threads_of(shares: Mapping[str, Share], snapshot: GroupSnapshot) -> Assignment:
+    """Which thread of its member each partition goes to: a member's partitions of a topic in ranges over its streams.
+
+    Members that are not there and partitions that do not exist are left out.
+    """
+    found: dict[TopicPartition, ConsumerThreadId] = {}
+    for share in shares.values():
+        told = snapshot.members.get(share.consumer_id)
+        if told is None:
+            continue
+        streams = subscribed_topics(told, snapshot.partitions, exclude_internal_topics=snapshot.exclude_internal_topics)
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for tp in sorted(share.partitions):
+            if tp.topic in streams and tp.partition in snapshot.partitions.get(tp.topic, ()):
+                by_topic.setdefault(tp.topic, []).append(tp)
+        for topic, partitions in by_topic.items():
+            threads = consumer_threads(share.consumer_id, streams[topic], len(partitions))
+            found.update((tp, threads[n * len(threads) // len(partitions)]) for n, tp in enumerate(partitions))
+    return dict(sorted(found.items()))

@@ -1,0 +1,109 @@
+"""What a leader writes: the two znodes `round` and `generation`.
+
+Each write names the versions seen last, and a new leader writes both first. So of two that believe to lead only one
+gets on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from rebalance.errors import DeposedError, RebalanceError
+from rebalance.led.records import (
+    NO_GENERATION,
+    Generation,
+    Round,
+    decode_generation,
+    decode_round,
+    encode_generation,
+    encode_round,
+    generation_path,
+    leader_path,
+    round_path,
+)
+from zk_layout.errors import MalformedZnodeError, MultiFailedError, NodeExistsError
+from zk_layout.store import CreateOp, Op, SetOp, ZkStore, multi_size
+
+logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class Journal:
+    """One leader's. round, generation: as they stand, if nobody else has written meanwhile."""
+
+    def __init__(self, store: ZkStore, group: str, consumer_id: str, session_id: int) -> None:
+        self._store = store
+        self._group = group
+        self._name = consumer_id
+        self._session_id = session_id
+        self._round_version = self._generation_version = 0
+        self.round = Round()
+        self.generation = NO_GENERATION
+
+    def take_over(self) -> None:
+        """Read what the last leader wrote, and bar it from writing more.
+
+        Raises: DeposedError if another one leads; ZooKeeper's errors.
+        """
+        paths = [round_path(self._group), generation_path(self._group)]
+        asked, given = self._store.get_data_many(paths)
+        if given is not None:
+            self.generation = readable(self._name, partial(decode_generation, paths[1], given.data)) or NO_GENERATION
+        self.round = Round(max(0, self.generation.round))
+        if asked is not None:
+            self.round = readable(self._name, partial(decode_round, paths[0], asked.data)) or self.round
+        # another version: what the former leader decided by what it saw is refused
+        self._round_version = 0 if asked is None else asked.stat.version + 1
+        self._generation_version = 0 if given is None else given.stat.version + 1
+        ops: list[Op] = [CreateOp(leader_path(self._group), self._name.encode(), ephemeral=True)]
+        texts = (encode_round(self.round), encode_generation(self.generation))
+        for path, znode, text in zip(paths, (asked, given), texts, strict=True):
+            ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
+        self._write(ops)
+
+    def write_round(self, asked: Round) -> None:
+        """Raises: DeposedError; ZooKeeper's errors."""
+        self._write([SetOp(round_path(self._group), encode_round(asked), self._round_version)])
+        self._round_version += 1
+        self.round = asked
+
+    def write_generation(self, generation: Generation) -> None:
+        """With the round as it stands, so that a leader that was replaced writes neither.
+
+        Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors.
+        """
+        ops: list[Op] = [
+            SetOp(round_path(self._group), encode_round(self.round), self._round_version),
+            SetOp(generation_path(self._group), encode_generation(generation), self._generation_version),
+        ]
+        size, most = sum(map(multi_size, ops)), self._store.max_multi_bytes
+        if size > most:
+            raise RebalanceError(
+                f"generation {generation.number} of group {self._group} takes {size} bytes, and a request of ZooKeeper "
+                f"may have {most}: use fewer members or topics in one group"
+            )
+        self._write(ops)
+        self._round_version += 1
+        self._generation_version += 1
+        self.generation = generation
+
+    def _write(self, ops: list[Op]) -> None:
+        try:
+            self._store.multi(ops, session_id=self._session_id)
+        except MultiFailedError as error:
+            if isinstance(error.cause, NodeExistsError) and error.path != leader_path(self._group):
+                raise
+            raise DeposedError(str(error)) from error
+
+
+def readable(name: str, decode: Callable[[], _T]) -> _T | None:
+    """None, and a warning, for what nobody can read."""
+    try:
+        return decode()
+    except MalformedZnodeError as error:
+        logger.warning("%s: leaves out %s", name, error)
+        return None

@@ -1,0 +1,55 @@
+"""Groups led by a member: whole connectors, all in memory."""
+
+from legacy_consumer import LedState, Phase
+from rebalance.led.records import NO_GENERATION, decode_generation, generation_path, leader_path
+from tests.support.member_cluster import MemberCluster
+from tests.support.waiting import eventually
+from zk_layout.codecs import encode_topic
+from zk_layout.model import TopicAssignment, TopicPartition
+
+TPS = [TopicPartition("t", n) for n in range(6)]
+
+
+class LedCluster(MemberCluster):
+    """A topic of six partitions with twenty messages each."""
+
+    def __init__(self, **defaults):
+        settings = {"group_coordination": "leader", "drain_timeout_ms": 5000, "rebalance_backoff_ms": 20}
+        super().__init__({"t": 6}, **{**settings, **defaults})
+        self.produce(20, *TPS)
+
+    def widen(self, partitions):
+        """The topic has so many now."""
+        self.admin.set_data("/brokers/topics/t", encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,)))))
+
+    def generation(self):
+        path = generation_path("g")
+        return decode_generation(path, self.admin.get_data(path).data) if self.admin.exists(path) else NO_GENERATION
+
+    def leader(self):
+        return self.admin.get_data(leader_path("g")).data.decode()
+
+    def leads(self, connector):
+        return self.admin.exists(leader_path("g")) is not None and self.leader() == connector.consumer_id
+
+    def await_shares(self, sizes, *connectors):
+        """Each has so many, all different, and nobody is in the middle of anything."""
+
+        def is_there():
+            standings = {(led.state, led.generation) for led in (one.status.led for one in connectors)}
+            return (
+                [len(connector.status.owned) for connector in connectors] == sizes
+                and all(connector.status.phase is Phase.STABLE for connector in connectors)
+                and standings == {(LedState.MEMBER, self.generation().number)}
+                and len(self.generation().shares) == len(connectors)
+                and self.admin.exists(leader_path("g")) is not None
+            )
+
+        eventually(is_there)
+        owned = [tp for connector in connectors for tp in connector.status.owned]
+        assert len(owned) == len(set(owned)) == sum(sizes)
+
+
+def numbers(connector):
+    """The partitions of t that it owns."""
+    return sorted(tp.partition for tp in connector.status.owned)
