@@ -480,7 +480,7 @@ def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
 
 STATES = {
     "made, streams not yet created": Vitals(False, 0.0, False),
-    "settled, the user's code does not come back": replace(ALIVE, unasked_s=3600.0),
+    "settled, the user's code does not ask for messages": replace(ALIVE, unasked_s=3600.0),
     "connection to ZooKeeper lost": Vitals(True, 0.0, False, leased=True),
     "no word from ZooKeeper for nearly a session timeout": Vitals(True, 0.0, True, leased=False),
     "one step takes longer than two minutes": Vitals(True, 121.0, True, leased=True),

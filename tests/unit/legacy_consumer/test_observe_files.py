@@ -23,7 +23,8 @@ FROM_PROMETHEUS = {"instance", "job", "le"}
 
 def series():
     """{name of a series as it is scraped: its labels}."""
-    found = {}
+    # Prometheus itself writes it, of each target
+    found = {"up": {"job", "instance"}}
     for metric in METRICS:
         names = [metric.name]
         if metric.kind is Kind.HISTOGRAM:
@@ -167,13 +168,13 @@ FIRES = {
 
 
 def labels_text(metric, given, who):
-    known = (series()[metric] | {"instance"}) - {"job", "le"}
+    known = (series()[metric] | {"instance"}) - {"job", "le"} | given.keys()
     return ",".join(f'{label}="{given.get(label, who)}"' for label in sorted(known))
 
 
-def firing(alert, folder):
+def firing(alert, folder, scene=None):
     """[(who is named by an alert that fires after 50 minutes, what it says)], as promtool prints them."""
-    metrics, well, sick = FIRES[alert]
+    metrics, well, sick = scene or FIRES[alert]
     scraped = [
         {"series": f"{metric}{{{labels_text(metric, labels, who)}}}", "values": values}
         for metric, labels in metrics.items()
@@ -207,6 +208,13 @@ def test_an_alert_fires_for_the_sick_and_not_for_the_well(alert, tmp_path):
     [(who, says)] = firing(alert, tmp_path)
     assert who == ("all" if alert == "ConsumerGroupExporterGone" else "sick")
     assert not re.search("well|no value|error", says), says
+
+
+@needs_promtool
+def test_one_of_several_exporters_that_does_not_answer_is_told(tmp_path):
+    scene = ({"up": {"job": "consumer-groups"}, E + "info": {}}, "1x50", "1x20 0x29")
+    [(who, says)] = firing("ConsumerGroupExporterGone", tmp_path, scene)
+    assert (who, "answers at sick" in says) == ("sick", True)
 
 
 def test_every_alert_is_made_to_fire():
