@@ -26,7 +26,10 @@ def contenders_of(comparisons: Iterable[Comparison[Any]]) -> list[Contender[Any]
 
 
 class Durations:
-    """Seconds of each scene's setting up and of one measurement of each contender, as the last run of each saw them."""
+    """Seconds of each scene's setting up and of one measurement of each contender.
+
+    The shortest ever seen: what else a machine has to do only makes them longer.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -37,7 +40,8 @@ class Durations:
     def note(self, scene: Scene[Any], contender: Contender[Any] | None, seconds: float) -> None:
         """One measurement took so long; contender None: starting the servers and all else."""
         key = _SETTING_UP if contender is None else str(contender)
-        self._seconds.setdefault(str(scene), {})[key] = round(seconds, 1)
+        known = self._seconds.setdefault(str(scene), {})
+        known[key] = min(round(seconds, 1), known.get(key, seconds))
 
     def seconds(self, comparisons: Iterable[Comparison[Any]], effort: Effort) -> tuple[float, list[str]]:
         """How long these take in all, without what was never measured, which is named."""
@@ -61,7 +65,7 @@ class Durations:
         if unknown:
             took = f"they take more than {minutes}, for {len(unknown)} parts were never measured: {unknown[0]}, ..."
         else:
-            took = f"they take about {minutes}, as long as when each was last measured"
+            took = f"they take about {minutes}, by the shortest time that each part took so far"
         return f"{len(comparisons)} benchmarks; {took}"
 
     def write(self) -> None:

@@ -130,44 +130,53 @@ def test_ctrl_c_leaves_nothing_at_any_moment(quickstart, moments):
 
 
 @pytest.mark.usefixtures("whole_run")
-def test_impatient_ctrl_c_does_not_end_the_cleaning_up(quickstart):
-    running = quickstart()
-    running.read_until("member-2 joined")
-    while running.process.poll() is None:
-        running.process.send_signal(signal.SIGINT)
+def test_two_runs_at_the_same_time_do_not_meet_and_end_with_an_impatient_ctrl_c_and_with_sigterm(quickstart):
+    impatient = quickstart()
+    impatient.read_until("member-1 joined")
+    terminated = quickstart("--json")  # well behind the other one
+    impatient.read_until("member-2 joined")
+    while impatient.process.poll() is None:
+        impatient.process.send_signal(signal.SIGINT)
         try:
-            running.process.wait(0.05)
+            impatient.process.wait(0.05)
         except subprocess.TimeoutExpired:
             continue
-    assert running.process.returncode == 130
-    assert "Traceback" not in running.read_rest()
+    assert impatient.process.returncode == 130
+    assert "Traceback" not in impatient.read_rest()
+    wait_for(lambda: not impatient.left(), GONE_S, lambda: AssertionError(f"left: {impatient.left()}"))
+    terminated.read_until("member-1 joined")
+    terminated.process.terminate()
+    assert "Traceback" not in terminated.read_rest()
+    assert terminated.process.wait(GONE_S) == 143
+    assert terminated.left() == []
+
+
+def ends_by_kill_9(running, moment):
+    running.read_until(moment)
+    running.process.kill()
+    running.process.wait()
     wait_for(lambda: not running.left(), GONE_S, lambda: AssertionError(f"left: {running.left()}"))
+    return True
 
 
-def test_sigterm_leaves_nothing(quickstart):
-    running = quickstart("--json")
-    running.read_until("member-1 joined")
-    running.process.terminate()
-    assert "Traceback" not in running.read_rest()
-    assert running.process.wait(GONE_S) == 143
-    assert running.left() == []
+def test_a_member_that_dies_by_itself_ends_its_run_with_one_line_and_kill_9_leaves_nothing(quickstart):
+    dying = quickstart()
+    dying.read_until("member-1 joined")
+    killed = quickstart()
+    pid = int(re.search(r"process (\d+)", dying.lines[-1])[1])
+    os.kill(pid, signal.SIGKILL)
+    last = dying.read_rest().splitlines()[-1]
+    assert last == "Error: member-1 ended by itself with signal SIGKILL: it said nothing"
+    assert dying.process.wait(GONE_S) == 1
+    assert dying.left() == []
+    assert ends_by_kill_9(killed, "member-2 joined")
 
 
-@pytest.mark.parametrize(
-    "moments",
-    [["member-2 joined"], pytest.param([AT_SPARK, "grows to"], marks=pytest.mark.long)],
-    ids=["one", "more"],
-)
-def test_kill_9_leaves_nothing(quickstart, moments):
-    def killed(moment):
-        running = quickstart()
-        running.read_until(moment)
-        running.process.kill()
-        running.process.wait()
-        wait_for(lambda: not running.left(), GONE_S, lambda: AssertionError(f"left: {running.left()}"))
-        return True
-
-    assert side_by_side(killed, moments) == dict.fromkeys(moments, True)
+@pytest.mark.long
+def test_kill_9_leaves_nothing_at_later_moments(quickstart):
+    moments = [AT_SPARK, "grows to"]
+    ended = side_by_side(lambda moment: ends_by_kill_9(quickstart(), moment), moments)
+    assert ended == dict.fromkeys(moments, True)
 
 
 def test_without_java_one_line_says_so(quickstart, tmp_path):
@@ -180,28 +189,6 @@ def test_without_java_one_line_says_so(quickstart, tmp_path):
     assert said.splitlines()[-1].startswith("Error: ")
     assert "Java 17" in said.splitlines()[-1]
     assert "Traceback" not in said
-
-
-def test_a_member_that_dies_by_itself_ends_the_run_with_one_line(quickstart):
-    running = quickstart()
-    running.read_until("member-1 joined")
-    pid = int(re.search(r"process (\d+)", running.lines[-1])[1])
-    os.kill(pid, signal.SIGKILL)
-    last = running.read_rest().splitlines()[-1]
-    assert last == "Error: member-1 ended by itself with signal SIGKILL: it said nothing"
-    assert running.process.wait(GONE_S) == 1
-    assert running.left() == []
-
-
-def test_two_runs_at_the_same_time_do_not_meet(quickstart):
-    both = [quickstart(), quickstart()]
-    for running in both:
-        running.read_until("member-2 joined")
-    for running in both:
-        running.process.send_signal(signal.SIGINT)
-    for running in both:
-        running.read_rest()
-        assert running.process.wait(GONE_S) == 130
 
 
 def test_it_proves_that_every_flight_was_delivered_and_that_the_fourth_member_idled(whole_run):

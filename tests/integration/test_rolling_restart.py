@@ -55,6 +55,7 @@ class Pods:
             "consumer.id": name,
             "auto.offset.reset": "smallest",
             "zookeeper.session.timeout.ms": 4000,
+            "fetcher": "librdkafka",  # starts in a third of the time
             **PATIENT,
             **properties,
         }
@@ -96,6 +97,11 @@ class Pods:
     def printed(self):
         return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
 
+    def repeated(self):
+        """How many messages were printed once more."""
+        printed = self.printed()
+        return len(printed) - len(set(printed))
+
     def await_all_printed(self):
         eventually(lambda: set(self.printed()) == set(range(self.produced)))
 
@@ -112,12 +118,13 @@ class Pods:
         }
 
 
-@pytest.fixture
-def pods(servers, tmp_path):
+@pytest.fixture(scope="module")
+def pods(servers, tmp_path_factory):
+    """One group for all tests: each finds it as it wants it, whatever the one before left."""
     kafka, history = servers
     store = KazooStore(ZkSettings(connect=kafka.zookeeper_connect))
     store.start()
-    pods = Pods(kafka, history, store, tmp_path)
+    pods = Pods(kafka, history, store, tmp_path_factory.mktemp("pods"))
     yield pods
     pods.close()
     store.close()
@@ -126,8 +133,11 @@ def pods(servers, tmp_path):
 @pytest.fixture
 def shares(pods):
     """Three members that have settled; {partition: whose it is}."""
+    for name in pods.running.keys() - NAMES:
+        pods.end(name)
     for name in NAMES:
-        pods.start(name)
+        if name not in pods.running:
+            pods.start(name)
     shares = {number: NAMES[number // 2] for number in range(PARTITIONS)}
     pods.await_owners(shares)
     pods.produce(600)
@@ -137,6 +147,7 @@ def shares(pods):
 
 def test_a_rolling_restart_moves_each_partition_once_from_its_owner_to_its_owners_next_life(pods, shares):
     before = {number: len(lives) for number, lives in pods.lives().items()}
+    repeated = pods.repeated()
     for name in NAMES:
         assert pods.end(name) == 0
         pods.await_owners({number: owner for number, owner in shares.items() if owner != name})
@@ -148,7 +159,7 @@ def test_a_rolling_restart_moves_each_partition_once_from_its_owner_to_its_owner
         old, *new = lives[before[number] - 1 :]
         assert [name for name, _ in new] == [shares[number]], lives
         assert old[0] == shares[number]
-    assert len(pods.printed()) == pods.produced, "an orderly restart repeats nothing"
+    assert pods.repeated() == repeated, "an orderly restart repeats nothing"
 
 
 def test_a_killed_member_that_is_started_again_waits_for_its_dead_session_and_takes_back_its_own(pods, shares):
@@ -165,6 +176,7 @@ def test_a_killed_member_that_is_started_again_waits_for_its_dead_session_and_ta
 def test_members_that_end_one_after_another_and_others_that_come_move_each_partition_once(pods, shares):
     """As a redeployment with the strategy Recreate, when those told to end do not all hear it at once."""
     before = {number: len(lives) for number, lives in pods.lives().items()}
+    repeated = pods.repeated()
     for name in NAMES:
         assert pods.end(name) == 0
         pods.await_owners({number: owner for number, owner in shares.items() if owner in pods.running})
@@ -175,4 +187,4 @@ def test_members_that_end_one_after_another_and_others_that_come_move_each_parti
     pods.await_all_printed()
     moved = {number: [name for name, _ in lives[before[number] :]] for number, lives in pods.lives().items()}
     assert moved == {number: [f"d-{number // 2}"] for number in range(PARTITIONS)}
-    assert len(pods.printed()) == pods.produced
+    assert pods.repeated() == repeated

@@ -108,6 +108,7 @@ def test_how_long_a_run_takes_is_what_its_scenes_and_contenders_took(tmp_path):
     assert durations.seconds(compared, Effort(None, quick=False)) == (10 + 5 * 3 + 20 + 5 * 3, ["one: other"])
     assert "never measured: one: other" in durations.announcement(compared, Effort(None, quick=False))
     durations.note(one, other, 4.0)
+    durations.note(one, ours, 90.0)  # on a busy machine
     durations.write()
     read = Durations(tmp_path / "durations.json")
     assert read.seconds(compared, Effort(None, quick=False)) == (10 + 5 * 7 + 20 + 5 * 3, [])
@@ -120,7 +121,7 @@ def test_no_two_scenes_share_their_durations():
     assert len({str(scene) for scene in scenes}) == len(scenes)
 
 
-def test_the_headlines_take_at_most_twelve_minutes_as_each_was_last_measured():
+def test_the_headlines_take_at_most_twelve_minutes():
     headlines = [comparison for comparison in BENCHMARKS.values() if comparison.headline]
     seconds, unknown = Durations(report.DURATIONS).seconds(headlines, Effort(3, quick=False))
     assert unknown == []
