@@ -14,6 +14,7 @@ from legacy_consumer.metrics.catalogue import EXPORTER_METRICS, MEMBER_METRICS, 
 from legacy_consumer.metrics.health import STUCK_AFTER_S
 from legacy_consumer.metrics.lag_sample import ANSWER_S, MAX_AGE_S
 from rebalance.counters import BUCKETS_S
+from rebalance.led.standing import LedState
 from rebalance.machine import Phase
 from tests.simulation.metrics.brokers import BROKERS
 from tests.simulation.metrics.scene import NOTICE_S, SESSION_S, counting_offset
@@ -150,12 +151,33 @@ class Comparison:
             put(f"{name}_total", 0)
         put("commits_total", ANY, outcome="done")
         put("commits_total", Within(0, 1000 * member.troubles), outcome="failed")
+        self._put_led(scene, member, page, put)
         for what in ("consumed", "committed"):
             for topic, many in member.counted[what].items():
                 put(f"{what}_messages_total", many, topic=topic)
         if leased:
             self._put_lags(scene, member, said("lag_age_seconds"), put)
         return made
+
+    def _put_led(self, scene, member, page, put):
+        said = {dict(key[1])["coordination"] for key in page if key[0] == f"{MEMBER}coordination"}
+        if not scene.is_led:
+            put("coordination", 1, coordination="classic")
+            return
+        put("coordination", 1, coordination=said.pop() if len(said) == 1 else "leader or classic")
+        states = [value for key, value in page.items() if key[0] == f"{MEMBER}led_state"]
+        for state in LedState:
+            put("led_state", BIT if sum(states) == 1 else "one of them", state=state.value)
+        leader, generation = scene.led_by(), scene.generation()
+        knows = member.cut_at is None and member.coordinator.stuck_since is None
+        leads = leader == member.id
+        put("leads", leads if knows else BIT)
+        put("generation", generation if knows else Within(0, generation))
+        told = {dict(key[1])["state"] for key in page if key[0] == f"{MEMBER}group_state"}
+        for state in told if leads or not knows else ():
+            put("group_state", 1, state=state)
+        if len(told) != 1 and leads and knows:
+            put("group_state", 1, state="one of them")
 
     def _put_lags(self, scene, member, age, put):
         now = scene.clock.now

@@ -166,6 +166,12 @@ class Member:
             self.lives[tp] = next(_lives)
             self.consumed[tp] = self.counted_from[tp] = None
 
+    def seek(self, tp, position):
+        """Its user goes elsewhere; what is in hand of the partition does not count. Raises: NotAssignedError."""
+        self.connector.seek(tp, position)
+        self.lives[tp] = next(_lives)
+        self.consumed[tp] = self.counted_from[tp] = position if position >= 0 else None
+
     def note_released(self, tp):
         """It has deleted an owner znode of its own."""
         self.lives.pop(tp, None)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from legacy_consumer.admin.lag_verdict import Judging
 from legacy_consumer.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
 from legacy_consumer.metrics.exporter.exporter import ExporterSettings
+from rebalance.led.records import decode_generation, generation_path, leader_path
 from tests.simulation.metrics.brokers import ANSWER_S, BROKERS, Brokers, Client
 from tests.simulation.metrics.member import Member
 from tests.simulation.zookeeper import OFFSETS, SESSION_TIMEOUT_MS, SimulatedZooKeeper
@@ -324,6 +325,27 @@ class Scene:
             if not any(self._unnoticed.get(s, 0.0) <= self.clock.now for s in self.zookeeper.pending()):
                 return
         raise AssertionError("the group never comes to rest")
+
+    # Led groups.
+
+    @property
+    def is_led(self):
+        """Whether members follow a leader."""
+        return self.properties.get("group_coordination") == "leader"
+
+    def led_by(self):
+        """The consumer id in the leader's znode; None without one."""
+        data = self._data(leader_path("g"))
+        return None if data is None else data.decode()
+
+    def generation(self):
+        """The last one there was; 0 if there is none."""
+        path = generation_path("g")
+        data = self._data(path)
+        return 0 if data is None else decode_generation(path, data).number
+
+    def _data(self, path):
+        return self.admin.get_data(path).data if self.admin.exists(path) is not None else None
 
     # What is written in ZooKeeper, as the server sees it.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import random
 
+from legacy_consumer.errors import NotAssignedError
+from legacy_consumer.fetcher import EARLIEST, LATEST
 from tests.simulation.metrics.brokers import BROKERS
 from tests.simulation.metrics.comparison import Comparison, WrongMetricError
 from tests.simulation.metrics.scene import Scene
@@ -28,6 +30,7 @@ class RandomStory:
             rate=rng.choice((0.5, 3.0, 20.0)),
             refresh_s=rng.choice((5.0, 30.0, 60.0)),
             auto_commit_interval_ms=rng.choice((1000, 10_000, 60_000)),
+            group_coordination=rng.choice(("classic", "classic", "leader")),
         )
         self.scrape_every = rng.choice((5.0, 15.0, 30.0, 60.0))
         for _ in range(rng.randint(1, 4)):
@@ -184,6 +187,36 @@ def somebody_registers_what_nobody_can_read(scene, rng):
         scene.admin.delete(path)
 
 
+def a_user_seeks(scene, rng):
+    member = _one(scene, rng)
+    found = sorted(member.lives.keys() & scene.brokers.ends.keys())
+    if not found:
+        raise NotNowError
+    tp = rng.choice(found)
+    where = (EARLIEST, LATEST, rng.randint(0, scene.brokers.ends[tp] + 50))
+    with _not_assigned_any_more():
+        member.seek(tp, rng.choice(where))
+
+
+def a_user_pauses_or_resumes(scene, rng):
+    member = _one(scene, rng)
+    with _not_assigned_any_more():
+        if paused := member.connector.paused():
+            member.connector.resume(paused)
+        elif owned := sorted(member.lives):
+            member.connector.pause(rng.sample(owned, rng.randint(1, len(owned))))
+        else:
+            raise NotNowError
+
+
+@contextlib.contextmanager
+def _not_assigned_any_more():
+    try:
+        yield
+    except NotAssignedError:
+        raise NotNowError from None
+
+
 def an_acl_forbids_the_group_to_the_exporter_or_not(scene, rng):
     scene.exporter_store.is_forbidden = not scene.exporter_store.is_forbidden
 
@@ -200,6 +233,8 @@ _EVENTS = [
     a_topic_is_deleted,
     a_topic_is_made,
     a_user_is_stuck_or_not,
+    a_user_pauses_or_resumes,
+    a_user_seeks,
     all_brokers_stand_still_or_go_on,
     an_acl_forbids_the_group_to_the_exporter_or_not,
     another_client_writes_an_offset,
