@@ -120,6 +120,12 @@ def fresh_cluster(cluster):
     return cluster
 
 
+@pytest.fixture
+def _lone_broker(monkeypatch):
+    """A position behind the end of a log is believed at once: there is no follower whose log ends lower for a while."""
+    monkeypatch.setattr("legacy_consumer.positions.LOG_END_WAIT_S", 0.2)
+
+
 FETCHING = "two_that_fetch_the_same_jars"
 
 

@@ -191,6 +191,7 @@ def test_a_log_that_grows_is_followed_and_positions_that_move_with_it_are_exact(
     assert is_silent(fetcher, 0.2)
 
 
+@pytest.mark.usefixtures("_lone_broker")
 @on_every_broker
 def test_a_position_outside_the_log_is_reset_and_others_flow(cluster, fetchers, caplog):
     topic = cluster.new_topic(partitions=2)

@@ -114,6 +114,7 @@ def test_every_message_arrives_once_and_the_next_consumer_goes_on_behind_it(topi
     assert sorted(take(stream, 10)) == list(range(1000, 1010))
 
 
+@pytest.mark.usefixtures("_lone_broker")
 @pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
 @pytest.mark.parametrize("committed", [None, 999], ids=["never committed", "outside of the log"])
 def test_with_no_reset_the_stream_raises_until_its_user_seeks(topic, zookeeper, fetcher, committed):
@@ -229,6 +230,7 @@ def test_largest_reads_only_what_comes_after_joining(topic):
     assert sorted(take(stream, 20)) == list(range(100, 120))
 
 
+@pytest.mark.usefixtures("_lone_broker")
 def test_an_offset_outside_the_log_is_reset_and_said(topic, caplog):
     topic.produce(40)
     topic.zookeeper.create(f"/consumers/{topic.group}/offsets/{topic.name}/0", b"5000", makepath=True)

@@ -290,6 +290,7 @@ def test_the_ends_of_a_log_are_found_and_told(fetching, kafka, store, topic):
     assert topic[1] not in got.messages
 
 
+@pytest.mark.usefixtures("_lone_broker")
 @pytest.mark.parametrize(("reset", "goes_to"), [("smallest", 0), ("largest", PER_PARTITION)])
 def test_a_position_behind_the_log_is_reset_and_told(fetching, kafka, store, topic, reset, goes_to, caplog):
     with fetching(kafka, store, auto_offset_reset=reset) as fetcher, caplog.at_level(logging.WARNING):
@@ -316,6 +317,7 @@ def test_a_position_before_the_log_is_reset_and_told(own, factory, kafka, store,
     assert f"{tp.topic}/0: offset 0 is outside the log, which holds 60 to 100; going to {goes_to}, by" in caplog.text
 
 
+@pytest.mark.usefixtures("_lone_broker")
 def test_without_a_policy_a_position_outside_the_log_is_an_error(kafka, topic):
     with _fetcher_without_policy(kafka) as fetcher:
         fetcher.assign({topic[0]: 999_999, topic[1]: 0})

@@ -60,6 +60,7 @@ def test_partitions_of_a_broker_that_is_gone_are_missing_and_others_flow():
                 assert set(fetch(fetcher, 100).messages) == set(both) - {alive}
 
 
+@pytest.mark.usefixtures("_lone_broker")
 def test_brokers_that_come_back_at_other_addresses_are_followed():
     tp = TopicPartition("t", 0)
     with EmbeddedZooKeeper() as zookeeper, ExitStack() as stack:

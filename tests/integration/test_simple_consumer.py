@@ -85,10 +85,9 @@ def test_messages_of_one_partition_are_never_those_of_another(cluster, consumer)
             assert got == list(range(3 * offset + number, 3 * (offset + 50) + number, 3))
 
 
+@pytest.mark.usefixtures("_lone_broker")
 @on_every_broker
-def test_an_offset_outside_the_log_is_an_error_with_the_logs_range(consumer, log, monkeypatch):
-    # one broker has no follower whose log could end lower for a while
-    monkeypatch.setattr("legacy_consumer.positions.LOG_END_WAIT_S", 0.2)
+def test_an_offset_outside_the_log_is_an_error_with_the_logs_range(consumer, log):
     for outside in (301, 10**12, -1):
         with pytest.raises(OffsetOutOfRangeError) as caught:
             consumer.fetch(log, outside, timeout=20)
