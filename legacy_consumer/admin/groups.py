@@ -11,6 +11,7 @@ from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.leadership import read_leaders
+from legacy_consumer.admin.led_groups import LedGroup, read_led_groups
 from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
@@ -132,7 +133,7 @@ class GroupDescription:
     warnings: what cannot work, and what to do.
     subscribed: the topics that a member subscribes to and that exist.
     problem: why the group may not be read; then nothing else of it is known.
-    reset: a request to reset its offsets that is there now.
+    reset: a request to reset its offsets that is there now. led: how it stands, if a member of it follows a leader.
     """
 
     group: str
@@ -145,6 +146,7 @@ class GroupDescription:
     subscribed: frozenset[str] = frozenset()
     problem: str | None = None
     reset: StandingReset | None = None
+    led: LedGroup | None = None
 
     @property
     def total_lag(self) -> int:
@@ -167,6 +169,7 @@ class _ReadGroup:
     snapshot: GroupSnapshot
     reset: StandingReset | None
     leaders: Mapping[TopicPartition, int]
+    led: LedGroup | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +239,16 @@ def _read_groups(
     snapshots = read_snapshots(store, registered, cluster)
     owned = {TopicPartition(row.topic, row.partition) for own in rows.values() for row in own if row.owner is not None}
     leaders = read_leaders(store, sorted(owned))
+    led = read_led_groups(store, registered)
     return [
         _ReadGroup(
-            group, members[group], rows[group], snapshots.get(group) or GroupSnapshot(group, {}, {}), reset, leaders
+            group,
+            members[group],
+            rows[group],
+            snapshots.get(group) or GroupSnapshot(group, {}, {}),
+            reset,
+            leaders,
+            led.get(group),
         )
         for group, reset in zip(groups, standing_resets(store, groups, clock=clock), strict=True)
     ]
@@ -286,6 +296,7 @@ def _description(read: _ReadGroup, logs: _Logs, now_ms: int) -> GroupDescription
         warnings=tuple(group_warnings(snapshot, owners)),
         subscribed=frozenset(snapshot.partitions),
         reset=read.reset,
+        led=read.led,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from legacy_consumer.admin.groups import GroupDescription, PartitionLag
 from legacy_consumer.admin.lag_verdict import Verdict, judge_group
+from legacy_consumer.admin.led_groups import CLASSIC, LedGroup
 from legacy_consumer.reset_requests import StandingReset
 from zk_layout.model import TopicPartition
 
@@ -49,6 +50,26 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
         "reason": whole.reason,
         "problem": found.problem,
         "reset": None if found.reset is None else _reset(found.reset),
+        "coordination": coordination(found),
+        "led": None if found.led is None else _led(found.led),
+    }
+
+
+def coordination(found: GroupDescription) -> str:
+    """By which rule its members take their shares now."""
+    return CLASSIC if found.led is None else found.led.coordination
+
+
+def _led(led: LedGroup) -> dict[str, object]:
+    return {
+        "leader": led.leader,
+        "generation": led.generation,
+        "strategy": led.strategy,
+        "state": led.state,
+        "members": led.members,
+        "refused": dict(led.refused),
+        "follow_no_leader": list(led.followers_of_none),
+        "problem": led.problem,
     }
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from legacy_consumer.admin.groups import GroupDescription, GroupMember, Hold, PartitionLag
 from legacy_consumer.admin.lag_verdict import Kind, Verdict, judge_group
+from legacy_consumer.admin.led_groups import LedGroup
 from legacy_consumer.cli.tables import Cell, Column, duration, number
 from legacy_consumer.offsets.judgement import Verdict as Judged
 from rebalance.clock import SystemClock
@@ -100,10 +101,28 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
         below.append(Line(f"reset: {found.reset.text}; {found.reset.advice}", ODD if found.reset.is_running else BAD))
     below += unreadable_lines(found)
     below += _reasons(found, verdicts)
-    if _is_telling(found.divides_by):
+    if found.led is not None:
+        below += _led_lines(found.led)
+    elif _is_telling(found.divides_by):
         below.append(Line(f"owners as divided by {', '.join(found.divides_by)}"))
     below += _some_lines([Line(f"warning: {warning.text}", ODD) for warning in found.warnings])
     return [*parts, Line(""), *below] if below else parts
+
+
+def _led_lines(led: LedGroup) -> list[Line]:
+    by = f", by {led.strategy}" if led.strategy else ""
+    state = f"generation {led.generation}{by}, {led.state}, {count(led.members, 'member')} joined"
+    if led.followers_of_none:
+        some = ", ".join(led.followers_of_none[:3]) + (" ..." if len(led.followers_of_none) > 3 else "")
+        lines = [Line(f"coordination: classic, for these follow no leader: {some}", ODD)]
+    elif led.leader is None:
+        lines = [Line(f"coordination: leader, nobody leads now: {state}", ODD)]
+    else:
+        lines = [Line(f"coordination: led by {led.leader}: {state}")]
+    lines += _some_lines([Line(f"refused: {name}: {why}", BAD) for name, why in sorted(led.refused.items())])
+    if led.problem is not None:
+        lines.append(Line(f"unreadable: {led.problem}", BAD))
+    return lines
 
 
 def unreadable_lines(found: GroupDescription) -> list[Line]:

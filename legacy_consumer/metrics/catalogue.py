@@ -247,6 +247,18 @@ GROUP_VERDICT = _group("verdict", "1 with the group's verdict: ok, unknown, warn
 GROUP_VERDICTS = _group(
     "verdict_partitions", "partitions by verdict", "verdict", absent=f"{_FORBIDDEN}; for verdicts that none has"
 )
+_LEADERLESS = f"{_FORBIDDEN}; if no member has group.coordination=leader"
+GROUP_COORDINATION = _group(
+    "coordination", "1 with the rule by which members take their shares now: leader or classic", "coordination"
+)
+GROUP_GENERATION = _group("generation", "the last generation that its leader wrote, 0 if none", absent=_LEADERLESS)
+GROUP_LED_STATE = _group(
+    "led_state",
+    "1 with the state of a led group: Empty, PreparingRebalance or Stable",
+    "state",
+    absent=_LEADERLESS,
+)
+GROUP_HAS_LEADER = _group("has_leader", "1 while a member leads, else 0", absent=_LEADERLESS)
 PARTITION_LAG = _partition(
     "lag",
     "messages that a member would still read",
@@ -316,6 +328,10 @@ EXPORTER_METRICS: tuple[Metric, ...] = (
     GROUP_LAG,
     GROUP_VERDICT,
     GROUP_VERDICTS,
+    GROUP_COORDINATION,
+    GROUP_GENERATION,
+    GROUP_LED_STATE,
+    GROUP_HAS_LEADER,
     PARTITION_LAG,
     PARTITION_COMMITTED,
     PARTITION_COMMITTED_AT,

@@ -17,6 +17,7 @@ from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.leadership import read_leaders
+from legacy_consumer.admin.led_groups import LedGroup, read_led_groups
 from legacy_consumer.admin.topic_partitions import TopicsOnce
 from rebalance.group_strategy import owner_id
 from zk_layout.model import TopicPartition
@@ -42,7 +43,7 @@ class ReadGroup:
 
     read_at_ms: when the partitions were read. ids: of the members, for who owns what. subscribed: the topics that the
     members subscribe to; None if nobody is there to say it, or somebody's registration cannot be read. problem: why the
-    group may not be read; then nothing else of it is known.
+    group may not be read; then nothing else of it is known. led: how it stands, if a member of it follows a leader.
     """
 
     group: str
@@ -53,6 +54,7 @@ class ReadGroup:
     read_at_ms: int
     subscribed: frozenset[str] | None = None
     problem: str | None = None
+    led: LedGroup | None = None
 
     def consumes(self, topic: str) -> bool:
         """Whether the topic is the group's business: a topic that all members have left is not."""
@@ -150,6 +152,7 @@ def _read_groups(store: ZkStore, cluster: TopicsOnce, groups: Sequence[str], now
         ids[member.group].add(member.consumer_id)
         unreadable[member.group] += member.registration is None
     snapshots = read_snapshots(store, members, cluster)
+    led = read_led_groups(store, members)
     return [
         ReadGroup(
             group,
@@ -159,6 +162,7 @@ def _read_groups(store: ZkStore, cluster: TopicsOnce, groups: Sequence[str], now
             tuple(rows[group]),
             now_ms,
             frozenset(snapshots[group].partitions) if ids[group] and not unreadable[group] else None,
+            led=led.get(group),
         )
         for group in groups
     ]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from legacy_consumer.admin.led_groups import CLASSIC
 from legacy_consumer.metrics import catalogue
 from legacy_consumer.metrics.catalogue import Metric
+from legacy_consumer.metrics.exporter.cluster_reader import ReadGroup
 from legacy_consumer.metrics.exporter.judging import JudgedGroup
 from zk_layout.model import TopicPartition
 
@@ -71,6 +73,16 @@ def _render_totals(groups: Sequence[JudgedGroup], lines: list[str]) -> None:
     lines.append(render_samples(catalogue.GROUP_VERDICT, verdicts))
     counts = [((one.read.group, kind.value), many) for one in groups for kind, many in one.verdicts.items()]
     lines.append(render_samples(catalogue.GROUP_VERDICTS, counts))
+    _render_coordination([one.read for one in readable], lines)
+
+
+def _render_coordination(groups: Sequence[ReadGroup], lines: list[str]) -> None:
+    ruled = [((one.group, CLASSIC if one.led is None else one.led.coordination), 1) for one in groups]
+    led = [(one.group, one.led) for one in groups if one.led is not None]
+    lines.append(render_samples(catalogue.GROUP_COORDINATION, ruled))
+    lines.append(render_samples(catalogue.GROUP_GENERATION, [((group,), one.generation) for group, one in led]))
+    lines.append(render_samples(catalogue.GROUP_LED_STATE, [((group, one.state), 1) for group, one in led]))
+    lines.append(render_samples(catalogue.GROUP_HAS_LEADER, [((group,), one.leader is not None) for group, one in led]))
 
 
 def _render_partitions(groups: Sequence[JudgedGroup], lines: list[str]) -> None:

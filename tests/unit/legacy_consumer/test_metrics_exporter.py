@@ -107,8 +107,9 @@ class World:
     def commit(self, group, partition, offset, topic="t"):
         self.put(f"/consumers/{group}/offsets/{topic}/{partition}", b"%d" % offset)
 
-    def join(self, group, owns=(0, 1), topic="t"):
-        registration = b'{"version":1,"subscription":{"%s":1},"pattern":"static","timestamp":"1"}' % topic.encode()
+    def join(self, group, owns=(0, 1), topic="t", more=b""):
+        registration = b'{"version":1,"subscription":{"%s":1},"pattern":"static","timestamp":"1"%s}'
+        registration %= (topic.encode(), more)
         self.put(f"/consumers/{group}/ids/{group}_{OWNER}", registration)
         for partition in owns:
             self.put(f"/consumers/{group}/owners/{topic}/{partition}", f"{group}_{OWNER}-0".encode())
@@ -213,6 +214,7 @@ def test_members_are_shown_with_the_brokers_that_they_need_as_describe_has_it(wo
 
 def test_every_metric_of_the_catalogue_is_served_with_its_help_type_and_labels_and_nothing_else(world):
     world.join("g", owns=(0,))
+    world.join("led", owns=(), more=b',"coordination":"leader"')
     world.commit("g", 0, 90)
     world.ends.known = {("t", 0): 100}
     world.refresh()
