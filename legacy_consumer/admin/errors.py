@@ -14,6 +14,7 @@ LegacyConsumerError (zk_layout.errors)
     BackupError                     no backup could be written, so nothing was changed
     GroupChangedError               retriable; somebody wrote into a group that was to be deleted
     GroupHeldError                  retriable; a session holds a znode of a group that was to be deleted
+    DamagedRecordError              nobody can read how far a migration has come
     OpenMigrationError              the way back of a migration would be deleted with the group
     NothingOfTopicError             there is nothing to delete of a topic
 """
@@ -227,8 +228,20 @@ class GroupHeldError(ChangeError):
         )
 
 
+class DamagedRecordError(ChangeError):
+    """The record of a group's migration cannot be read. problem: its path, what it holds, and why."""
+
+    def __init__(self, group: str, problem: str) -> None:
+        super().__init__(group, problem)
+        self.group = group
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {shell_command(self.group, 'migrate', 'forget')} says what to do without it"
+
+
 class OpenMigrationError(ChangeError):
-    """phase: where the migration stands, or why its record cannot be read."""
+    """phase: where the migration stands."""
 
     def __init__(self, group: str, phase: str) -> None:
         super().__init__(group, phase)

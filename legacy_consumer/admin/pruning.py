@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from legacy_consumer.admin.errors import NothingOfTopicError, OpenMigrationError
-from legacy_consumer.admin.group_trees import GroupTree, read_trees, record_path
+from legacy_consumer.admin.errors import DamagedRecordError, NothingOfTopicError, OpenMigrationError
+from legacy_consumer.admin.group_trees import GroupTree, read_trees
 from legacy_consumer.admin.migration.record import decode_record
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_elsewhere, written_in_zookeeper
 from legacy_consumer.offsets.topic_lives import read_topic_origins
-from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath, GroupPath, OffsetPath
 from zk_layout.store import ZkStore
@@ -59,9 +58,11 @@ def find_unused(use: Sequence[GroupUse], *, now_ms: int, older_than_ms: int) -> 
 
 
 def refuse_removal(use: Sequence[GroupUse], topic: str | None) -> None:
-    """Raises: OpenMigrationError if a whole group is to go; NothingOfTopicError if no group keeps any of the topic."""
+    """Raises: OpenMigrationError, DamagedRecordError; NothingOfTopicError if no group keeps any of the topic."""
     for one in use:
         if topic is None and one.open_migration is not None:
+            if one.tree.record is not None:
+                decode_record(one.group, one.tree.record)
             raise OpenMigrationError(one.group, one.open_migration)
     if topic is not None and not any(one.tree.below(topic) for one in use):
         raise NothingOfTopicError(topic, tuple(one.group for one in use))
@@ -96,7 +97,7 @@ def _open_migration(tree: GroupTree) -> str | None:
     if tree.record is None:
         return None
     try:
-        record = decode_record(record_path(tree.group), tree.record)
-    except MalformedZnodeError as error:
+        record = decode_record(tree.group, tree.record)
+    except DamagedRecordError as error:
         return str(error)
     return record.phase.value if record.phase.is_open else None

@@ -10,8 +10,10 @@ from typing import TypeVar
 
 import click
 
+from legacy_consumer.admin.errors import DamagedRecordError
+from legacy_consumer.admin.findings import shell_command
 from legacy_consumer.admin.group_list import list_groups
-from legacy_consumer.admin.group_trees import read_trees
+from legacy_consumer.admin.group_trees import read_trees, record_path
 from legacy_consumer.admin.migration import (
     Action,
     Choices,
@@ -25,9 +27,11 @@ from legacy_consumer.admin.migration import (
     roll_back_migration,
     verify_migration,
 )
-from legacy_consumer.admin.migration.backup import backup_name
+from legacy_consumer.admin.migration.backup import backup_file
 from legacy_consumer.admin.migration.finish import finish_refusals
 from legacy_consumer.admin.migration.picture import has_offsets_in_kafka
+from legacy_consumer.admin.migration.record import decode_record, forget_record
+from legacy_consumer.cli.group_names import check_group
 from legacy_consumer.cli.group_tables import count
 from legacy_consumer.cli.migrate_tables import (
     outcome_document,
@@ -50,7 +54,7 @@ from legacy_consumer.cli.options import (
 from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.cli.tables import say, say_error
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.errors import BrokersUnavailableError, MigrationRefusedError
 from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets, read_brokers
 from legacy_consumer.librdkafka.client_groups import read_kafka_members
 from rebalance.clock import SystemClock
@@ -70,6 +74,7 @@ _backup = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Where to write both sides' offsets before; must not exist. Default: migration-GROUP-TIME.json here.",
 )
+_accept_ahead = click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
 _skip_blocked = click.option("--skip-blocked", is_flag=True, help="Leave out partitions that are blocked.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -120,7 +125,7 @@ Example:
 @click.argument("group")
 @_rolling
 @click.option("--back", is_flag=True, help="The plan of a rollback: from Kafka to ZooKeeper.")
-@click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
+@_accept_ahead
 @_skip_blocked
 @_json
 def plan(
@@ -159,7 +164,7 @@ Example:
 @cluster_options
 @click.argument("group")
 @_rolling
-@click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
+@_accept_ahead
 @_skip_blocked
 @_execute
 @_backup
@@ -194,6 +199,7 @@ Example:
 @cluster_options
 @click.argument("group")
 @_rolling
+@_accept_ahead
 @_skip_blocked
 @_execute
 @_backup
@@ -202,6 +208,7 @@ def rollback(
     cluster: ClusterOptions,
     group: str,
     rolling: bool,
+    accept_ahead: bool,
     skip_blocked: bool,
     execute: bool,
     backup: Path | None,
@@ -209,9 +216,10 @@ def rollback(
 ) -> None:
     """Copy what Kafka's consumers committed back to ZooKeeper, where it is ahead. Writes with --execute only.
 
-    Refused while consumers of the newer kind are in the group, and after `finish`. Kafka's offsets stay.
+    Refused while consumers of the newer kind are in the group, and after `finish`. Kafka's offsets stay. An offset that
+    somebody moved in ZooKeeper after `apply` is asked about: --accept-ahead, or --skip-blocked.
     """
-    choices = Choices(rolling, accept_ahead=True, skip_blocked=skip_blocked)
+    choices = Choices(rolling, accept_ahead, skip_blocked)
     _step(cluster, group, Direction.TO_ZOOKEEPER, choices, execute=execute, backup=backup, as_json=as_json)
 
 
@@ -238,7 +246,7 @@ def _step(
             say_error("Nothing was written: add --execute to do it.")
             return
         carry_out = apply_migration if direction is Direction.TO_KAFKA else roll_back_migration
-        file = backup or Path(backup_name(group, sides.clock.wall_ms()))
+        file = backup or backup_file(group, sides.clock.wall_ms())
         with progress_bar(f"writing offsets to {direction.target}", len(found.having(Action.WRITE))) as advance:
             outcome = carry_out(sides, found, file, advance)
     if as_json:
@@ -285,7 +293,7 @@ Example:
 @cluster_options
 @click.argument("group")
 @click.option("--delete", is_flag=True, help="Also delete /consumers/GROUP, all of it.")
-@click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
+@_accept_ahead
 @_execute
 @_backup
 def finish(
@@ -317,11 +325,50 @@ def finish(
         outcome = finish_migration(
             sides,
             look,
-            backup or Path(backup_name(group, sides.clock.wall_ms())),
+            backup or backup_file(group, sides.clock.wall_ms()),
             delete=trees[0] if delete and trees else None,
             accept_ahead=accept_ahead,
         )
     click.echo(f"Finished. The offsets of both sides before are in {outcome.backup}.")
+
+
+@migrate.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer migrate forget billing --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("group")
+@_execute
+@_backup
+def forget(cluster: ClusterOptions, group: str, execute: bool, backup: Path | None) -> None:
+    """Delete the record of a migration if nobody can read it. Writes with --execute only; the backup holds its data.
+
+    Offsets stay, on both sides. The migration counts as not begun then, so `apply` asks about what Kafka has beyond
+    ZooKeeper: if all of it was consumed, `apply --accept-ahead` takes the migration up again, and the way back too.
+    """
+    check_group(group)
+    with open_store(load_cluster_config(cluster)) as store:
+        [damaged] = store.get_data_many([record_path(group)])
+        if damaged is None:
+            click.echo(f"Group {group} has no record of a migration.")
+            return
+        try:
+            phase = decode_record(group, damaged).phase.value
+        except DamagedRecordError as error:
+            say(error.problem)
+        else:
+            raise MigrationRefusedError(group, (f"its record can be read: the migration is {phase}",))
+        if not execute:
+            say_error("Nothing was written: add --execute to delete it.")
+            return
+        file = backup or backup_file(group, SystemClock().wall_ms(), ".record")
+        forget_record(store, group, damaged, file)
+    anew = shell_command(group, "migrate", "plan")
+    click.echo(f"Deleted; its data is in {file}. The offsets stay where they are: see {anew}.")
 
 
 @migrate.command(

@@ -221,6 +221,12 @@ def committed_in_kafka(found: KafkaOffset, topic: TopicOrigin | None) -> Committ
     return Committed(judgement.position, None, topic, judgement.outlived)
 
 
+def is_marked(found: KafkaOffset) -> bool:
+    """Whether legacy-consumer wrote the offset: newer consumers and members of the JVM name no topic with theirs."""
+    written = written_in_kafka(found.offset, found.metadata)
+    return written.topic_id is not None or written.zxid is not None
+
+
 def _remove(todo: dict[TopicPartition, Commit], partitions: Iterable[TopicPartition]) -> None:
     for tp in partitions:
         todo.pop(tp, None)

@@ -138,6 +138,7 @@ SAMPLES = [
     changing.GroupChangedError("g", "/consumers/g/offsets/t/0", 0, 5),
     changing.GroupChangedError("g", "/consumers/g/ids/c", 3, 5),
     changing.GroupHeldError("g", ("/consumers/g/owners/t/0",)),
+    changing.DamagedRecordError("g", "/consumers/g/migration holds b'x': it is no record"),
     changing.OpenMigrationError("g", "applied"),
     changing.NothingOfTopicError("t", ("g", "h")),
     consumer.MigrationRefusedError("g", ("1 member is in ZooKeeper", "3 partitions are blocked")),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,10 +23,12 @@ from legacy_consumer.offsets.judgement import metadata_of, written_elsewhere
 from zk_layout.model import TopicPartition
 
 
-def backup_name(group: str, at_ms: int) -> str:
-    """The file's name unless somebody chose another."""
+def backup_file(group: str, at_ms: int, suffix: str = ".json") -> Path:
+    """The file unless somebody chose another; it does not exist yet."""
     at = datetime.fromtimestamp(at_ms / 1000, timezone.utc)
-    return f"migration-{quote(group, safe=' ')[:150]}-{at:%Y%m%dT%H%M%SZ}.json"
+    stem = f"migration-{quote(group, safe=' ')[:150]}-{at:%Y%m%dT%H%M%SZ}"
+    names = (f"{stem}{f'-{attempt}' if attempt else ''}{suffix}" for attempt in count())
+    return next(file for file in map(Path, names) if not file.exists())
 
 
 def write_backup(look: Look, step: str, at_ms: int, file: Path, acls: Mapping[str, GroupAcls]) -> None:

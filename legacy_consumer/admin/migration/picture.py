@@ -14,7 +14,7 @@ from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_
 from legacy_consumer.errors import NoSuchGroupError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.offsets import GroupOffsets, KafkaOffset, ZooKeeperOffsetStore
-from legacy_consumer.offsets.kafka import UNTOLD, committed_in_kafka
+from legacy_consumer.offsets.kafka import UNTOLD, committed_in_kafka, is_marked
 from legacy_consumer.offsets.retries import coordinator_answer
 from legacy_consumer.progress import Committed
 from rebalance.clock import Clock, SystemClock
@@ -50,8 +50,10 @@ class Sides:
 class PartitionLook:
     """One partition.
 
-    owner: the registered member that owns it, None without one. log: (first offset, end); None if no broker told.
-    problem: why its offset in ZooKeeper cannot be read; unreadable: what the znode holds then.
+    exists: whether the topic has such a partition. owner: the registered member that owns it, None without one.
+    log: (first offset, end); None if no broker told. problem: why its offset in ZooKeeper cannot be read; unreadable:
+    what the znode holds then. is_marked: whether a step or a member of legacy-consumer wrote its offset in Kafka.
+    is_moved: whether its offset in ZooKeeper was written after the migration's record.
     """
 
     tp: TopicPartition
@@ -61,11 +63,9 @@ class PartitionLook:
     log: tuple[int, int] | None = None
     problem: str | None = None
     unreadable: bytes | None = None
-
-    @property
-    def topic_exists(self) -> bool:
-        """Whether there is such a topic."""
-        return self.zookeeper.topic is not None
+    exists: bool = True
+    is_marked: bool = False
+    is_moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
     """Read everything. Every topic of the cluster is looked up in Kafka, where consumers may read what they like.
 
     will_write: something is to be written to Kafka; then the coordinator is asked even if that has its topic created.
-    Raises: NoSuchGroupError, BrokersUnavailableError, MissingListenerError, MalformedZnodeError for the record of the
-    migration, ZooKeeperError.
+    Raises: NoSuchGroupError, BrokersUnavailableError, MissingListenerError, DamagedRecordError,
+    ZooKeeperError.
     """
     store, group = sides.store, sides.group
     if store.exists(GroupPath(group).path) is None:
@@ -103,7 +103,7 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
         for row in read_group_partitions(store, [group], include_unclaimed=True)
     }
     existing = _all_partitions(store)
-    topics = {tp.topic for tp in existing}
+    readable = {tp.topic for tp in existing}
     asked = sorted(rows.keys() | existing)
     is_asked = will_write or has_coordinators(store)
     in_kafka = read_kafka(sides, asked) if is_asked else dict.fromkeys(asked, _NO_OFFSET)
@@ -124,8 +124,11 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
                 committed_in_kafka(in_kafka[tp], zookeeper.topic),
                 owner if owner in ids else None,
                 logs.get(tp),
-                zookeeper.problem if tp.topic in topics else None,
+                zookeeper.problem,
                 None if row is None else row.unreadable,
+                exists=tp in existing or (zookeeper.topic is not None and tp.topic not in readable),
+                is_marked=is_marked(in_kafka[tp]),
+                is_moved=record is not None and row is not None and (row.written.zxid or 0) > record.zxid,
             )
         )
     return Look(group, tuple(members), kafka_members, tuple(looks), record)

@@ -8,6 +8,9 @@ only our own mark says so, and what has no mark is a newer consumer's.
 
 What Kafka has beyond ZooKeeper is the work of this migration's consumers only in partitions that were part of it. Those
 that were left out are in its record: they are judged as if none was begun, and a rollback leaves them alone.
+
+Somebody may rewind the group on purpose after the migration, on either side. A step that would undo that is blocked:
+one that writes over an offset in Kafka without our mark, or over one in ZooKeeper that was written or deleted since.
 """
 
 from __future__ import annotations
@@ -57,8 +60,9 @@ class Action(Enum):
 class Choices:
     """What an operator decided.
 
-    rolling: members live and move one by one. accept_ahead: what Kafka has beyond ZooKeeper before the migration began
-    is right, also in partitions that were left out. skip_blocked: leave out what is blocked.
+    rolling: members live and move one by one. accept_ahead: what Kafka has beyond ZooKeeper was consumed, also before
+    the migration began, in partitions that were left out, and where ZooKeeper's offset was moved since. skip_blocked:
+    leave out what is blocked.
     """
 
     rolling: bool = False
@@ -123,10 +127,13 @@ def _decide(
         return shell_command(group, "offsets", "reset", f"--topic={one.tp.topic}:{one.tp.partition}", target)
 
     left_out = None if record is None else record.left_out.get(one.tp)
+    if not one.exists:
+        gone = (
+            "the topic does not exist any more" if source.topic is None else "the topic has no such partition any more"
+        )
+        return move(Action.SKIP, gone)
     if one.problem is not None:
         return move(Action.BLOCKED, f"{one.problem}; {reset('--to-earliest')}, or another target, mends it")
-    if not one.topic_exists:
-        return move(Action.SKIP, "the topic does not exist any more")
     if left_out is not None and not to_kafka:
         return move(Action.SKIP, f"it was left out of the migration: {left_out}")
     is_ours = choices.accept_ahead or (_is_begun(record) and left_out is None)
@@ -146,22 +153,45 @@ def _decide(
         return move(Action.BLOCKED, f"lies {wanted - end} beyond the end of the log, {end}: reset it first")
     if target.offset is not None and target.offset > end:
         return move(Action.BLOCKED, f"{direction.target}'s lies beyond the end of the log, {end}: reset it first")
+    is_applied = record is not None and record.phase is Phase.APPLIED and one.owner is None
     if target.offset is not None and target.offset >= wanted:
         ahead = target.offset - wanted
         if ahead and to_kafka and not is_ours:
             return move(Action.BLOCKED, f"Kafka is {ahead} ahead {_since(record)}")
+        if ahead and to_kafka and is_applied and one.is_moved and not choices.accept_ahead:
+            return move(Action.BLOCKED, f"Kafka is {ahead} ahead {_MOVED}")
         return move(Action.KEEP, f"{direction.target} is {ahead} ahead" if ahead else "in both")
     if choices.rolling and one.owner is not None:
         return move(Action.WAIT, f"{one.owner} commits it itself once it is set to offsets.storage=kafka")
+    if to_kafka and target.offset is not None and not one.is_marked:
+        behind = f"Kafka is {wanted - target.offset} behind, and no step or member of legacy-consumer wrote its offset"
+        if record is not None and record.phase is Phase.FINISHED:
+            return move(Action.KEEP, f"{behind}: a newer consumer goes on from there")
+        if is_applied:
+            back = shell_command(group, "migrate", "rollback")
+            return move(
+                Action.BLOCKED,
+                f"{behind}: it was rewound there; newer consumers go on from it, and {back} with a new apply writes "
+                "ZooKeeper's over it",
+            )
     if not to_kafka and record is not None and record.phase is Phase.ROLLED_BACK:
         return move(
             Action.BLOCKED,
             f"the migration is rolled back already, and ZooKeeper's offset was moved since: {wanted} in Kafka would "
             f"undo that; if it is right, {reset(f'--to-offset={wanted}')} sets it",
         )
+    skips = target.outlived is None and wanted > max(target.offset or 0, first)
+    if not to_kafka and is_applied and skips and (one.is_moved or one.is_marked) and not choices.accept_ahead:
+        return move(Action.BLOCKED, f"Kafka is {wanted - (target.offset or 0)} ahead {_MOVED}")
     if target.outlived is not None:
         reason = f"{reason + '; ' if reason else ''}{direction.target}'s {target.outlived} is of an earlier topic"
     return move(Action.WRITE, reason, wanted)
+
+
+_MOVED = (
+    "because ZooKeeper's offset was moved after the migration, and messages would be skipped: if they were consumed, "
+    "say --accept-ahead; if not, reset one side"
+)
 
 
 def _is_begun(record: MigrationRecord | None) -> bool:

@@ -14,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
+from legacy_consumer.admin.errors import BackupError, DamagedRecordError, GroupChangedError
 from legacy_consumer.admin.group_reads import read_apart
 from legacy_consumer.admin.group_trees import record_path
+from legacy_consumer.admin.whole_files import create_whole
 from legacy_consumer.errors import MigrationRefusedError
 from zk_layout.codecs.strict_json import JsonObject, decode_object, encode_json
 from zk_layout.errors import BadVersionError, MalformedZnodeError, NodeExistsError, NoNodeError
@@ -53,6 +56,7 @@ class MigrationRecord:
     """partitions: written by the last step. backup: the file that was written before it, as it was named.
 
     history: (phase, ms since 1970) of the steps so far, the newest last. znode_version: for the next write.
+    zxid: when the record was written; a znode that was written later has a greater one.
     left_out: {partition: why it is no part of the migration}.
     """
 
@@ -62,13 +66,14 @@ class MigrationRecord:
     backup: str | None
     history: tuple[tuple[str, int], ...]
     znode_version: int
+    zxid: int
     left_out: Mapping[TopicPartition, str]
 
 
 def read_record(store: ZkStore, group: str) -> MigrationRecord | None:
-    """None if no migration was begun. Raises: MalformedZnodeError."""
+    """None if no migration was begun. Raises: DamagedRecordError."""
     try:
-        return decode_record(record_path(group), store.get_data(record_path(group)))
+        return decode_record(group, store.get_data(record_path(group)))
     except NoNodeError:
         return None
 
@@ -82,11 +87,11 @@ def read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRe
 def _read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRecord | str]:
     paths = [record_path(group) for group in groups]
     found: dict[str, MigrationRecord | str] = {}
-    for group, path, znode in zip(groups, paths, store.get_data_many(paths), strict=True):
+    for group, znode in zip(groups, store.get_data_many(paths), strict=True):
         if znode is not None:
             try:
-                found[group] = decode_record(path, znode)
-            except MalformedZnodeError as error:
+                found[group] = decode_record(group, znode)
+            except DamagedRecordError as error:
                 found[group] = str(error)
     return found
 
@@ -117,11 +122,33 @@ def write_record(
         raise MigrationRefusedError(
             group, ("somebody else works on its migration at this moment: look at `migrate plan` again",)
         ) from error
-    return MigrationRecord(phase, at_ms, partitions, backup, history, stat.version, left_out)
+    return MigrationRecord(phase, at_ms, partitions, backup, history, stat.version, stat.mzxid, left_out)
 
 
-def decode_record(path: str, znode: Znode) -> MigrationRecord:
-    """Raises: MalformedZnodeError."""
+def decode_record(group: str, znode: Znode) -> MigrationRecord:
+    """Raises: DamagedRecordError."""
+    try:
+        return _decode(record_path(group), znode)
+    except MalformedZnodeError as error:
+        raise DamagedRecordError(group, str(error)) from error
+
+
+def forget_record(store: ZkStore, group: str, damaged: Znode, backup: Path) -> None:
+    """Delete a record that cannot be read, as it was seen, after its data went to a file.
+
+    Raises: BackupError, GroupChangedError, ZooKeeperError; with nothing deleted.
+    """
+    try:
+        create_whole(backup, (damaged.data or b"").decode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise BackupError(str(backup), error.strerror or str(error)) from error
+    try:
+        store.delete(record_path(group), damaged.stat.version)
+    except (BadVersionError, NoNodeError) as error:
+        raise GroupChangedError(group, record_path(group), 0, 1) from error
+
+
+def _decode(path: str, znode: Znode) -> MigrationRecord:
     found = decode_object(path, znode.data)
     if found.integer("version") != _FORMAT:
         raise MalformedZnodeError(path, znode.data, f"it is no record of a migration in format {_FORMAT}")
@@ -139,6 +166,7 @@ def decode_record(path: str, znode: Znode) -> MigrationRecord:
         None if found.is_null("backup") else found.text("backup"),
         _history(found),
         znode.stat.version,
+        znode.stat.mzxid,
         _left_out(found),
     )
 

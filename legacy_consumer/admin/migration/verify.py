@@ -120,6 +120,10 @@ def _findings(
 
 def _mend_behind(group: str, phase: Phase | None, stands: tuple[MemberStand, ...], behind: Sequence[Move]) -> str:
     if phase is Phase.FINISHED:
+        if behind[0].kafka is not None:
+            return (
+                "a member went on in ZooKeeper after the finish; stop it, and see from where the newer consumers go on"
+            )
         written = [
             shlex.join(
                 [

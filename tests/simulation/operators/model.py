@@ -79,6 +79,7 @@ class Operators:
         self.held = {}
         self.made_anew = set()
         self.phase = None
+        self.rewound = set()
         self.arc = [act for act in ARC if rng.random() < 0.8]
 
     def step(self):
@@ -113,7 +114,7 @@ class Operators:
                 for one in PARTITIONS:
                     self._work(group, one)
             case "anew":
-                world.make_anew(tp.topic)
+                self._make_anew(tp.topic)
 
     # what happens beside the commands
 
@@ -121,7 +122,20 @@ class Operators:
         world, rng = self.world, self.rng
         group, tp = rng.choice(GROUPS), rng.choice(PARTITIONS)
         begin, end = world.logs[tp]
-        acts = ["join", "leave", "work", "work", "newer", "stop", "experiment", "anew", "cut", "forget", "ask"]
+        acts = [
+            "join",
+            "leave",
+            "work",
+            "work",
+            "newer",
+            "stop",
+            "experiment",
+            "anew",
+            "cut",
+            "forget",
+            "ask",
+            "rewind",
+        ]
         match rng.choice(acts):
             case "ask":
                 world.ask_for_reset(group, rng.choice(ASKED))
@@ -138,11 +152,17 @@ class Operators:
             case "experiment" if not self._is_migrating(group):
                 world.commit_in_kafka(group, tp, rng.randrange(begin, end + 1), is_own=False)
             case "anew":
-                world.make_anew(tp.topic)
+                self._make_anew(tp.topic)
             case "cut":
                 world.truncate(tp, rng.randrange(100))
             case "forget" if not world.newer[group]:
                 world.kafka[group].kept.clear()
+                self._forget_rewinds("kafka", group)
+            case "rewind" if not world.newer[group] and (world.in_kafka(group, tp) or 0) > begin:
+                # with Kafka's own tool, which marks nothing
+                world.commit_in_kafka(group, tp, rng.randrange(begin, world.in_kafka(group, tp)), is_own=False)
+                if self._phase(group) == "applied":
+                    self.rewound.add(("kafka", group, tp))
             case _:
                 return
         self.told.append(f"{group} {tp}: something happened, consumed {world.consumed[group, tp]}")
@@ -161,6 +181,7 @@ class Operators:
             return
         offset = min(end, max(begin, start or 0) + self.rng.randrange(1, 10))
         commit(group, tp, offset)
+        self.rewound.discard(("zookeeper" if group in world.members else "kafka", group, tp))
         self.commits["zookeeper" if group in world.members else "kafka", group, tp] = (offset, self.writes)
 
     def _phase(self, group):
@@ -205,6 +226,8 @@ class Operators:
             self._check_made_anew(words, place)
             if words[0] == "migrate":
                 self._check_step(place, before[place], number)
+                if self._phase(words[2]) != "applied" or self.phase != "applied":
+                    self._forget_rewinds(place[0], words[2])
                 moved = number is not None and positions[place] is not None and place not in self.commits
                 if moved and place[2].topic not in self.made_anew:
                     assert number >= positions[place], f"{place}: moved back from {positions[place]} to {number}"
@@ -241,6 +264,7 @@ class Operators:
         if number is None or number == before or place in self.commits or tp.topic in self.made_anew:
             return
         assert self.phase != "rolled back" or place[0] != "zookeeper", f"{place}: rolled back, and {number} written"
+        assert place not in self.rewound, f"{place} was rewound on purpose, and {number} written"
         frontier = self.world.frontier(group, tp)
         assert number <= frontier, f"{place}: {number} skips messages, consumed is {frontier}"
 
@@ -249,7 +273,16 @@ class Operators:
         for place, number in after.items():
             side, group, tp = place
             if side == "zookeeper" and number != before[place] and place not in self.commits:
+                if number is not None and number < (before[place] or 0) and self._phase(group) == "applied":
+                    self.rewound.add(place)
                 self.world.consumed[group, tp] = max(number or 0, self.world.consumed[group, tp])
+
+    def _make_anew(self, topic):
+        self.world.make_anew(topic)
+        self.rewound = {place for place in self.rewound if place[2].topic != topic}
+
+    def _forget_rewinds(self, *place):
+        self.rewound = {one for one in self.rewound if one[: len(place)] != place}
 
     def _plan(self, words):
         """{place: the numbers that a command's own plan names}."""
@@ -299,7 +332,7 @@ class Operators:
                 raise KilledError
             if fate == "made anew" and not self.made_anew and self.rng.random() < 0.5:
                 self.made_anew.add(self.rng.choice(PARTITIONS).topic)
-                world.make_anew(*self.made_anew)
+                self._make_anew(*self.made_anew)
             if fate == "somebody works" and self.rng.random() < 0.8:
                 group = words[3] if words[1] == "copy" else words[2]
                 for act in self.rng.choice(("c", "c", "cw", "cwg", "w", "g")):
@@ -381,6 +414,7 @@ class Operators:
             in_zookeeper, in_kafka = world.position_in_zookeeper(group, tp), world.position_in_kafka(group, tp)
             if in_zookeeper is not None:
                 assert in_kafka is not None, f"{group} {tp}: sound without an offset in Kafka"
+            if in_zookeeper is not None and ("kafka", group, tp) not in self.rewound:
                 assert in_kafka >= in_zookeeper, f"{group} {tp}: sound and {in_zookeeper - in_kafka} behind"
             if in_kafka is not None and group not in world.members:
                 frontier = world.frontier(group, tp)

@@ -9,6 +9,7 @@ import pytest
 
 from legacy_consumer.admin.deletion import delete_group, delete_tree
 from legacy_consumer.admin.errors import (
+    DamagedRecordError,
     GroupChangedError,
     GroupHeldError,
     NothingOfTopicError,
@@ -213,7 +214,7 @@ def test_an_open_migration_is_neither_pruned_nor_deleted(store):
 
 def test_a_record_of_a_migration_that_nobody_can_read_keeps_the_group(store):
     store.create("/consumers/g/migration", b'{"version":1e999}')
-    with pytest.raises(OpenMigrationError, match="/consumers/g/migration holds"):
+    with pytest.raises(DamagedRecordError, match="/consumers/g/migration holds"):
         refuse_removal(read_use(store, ["g"]), None)
 
 

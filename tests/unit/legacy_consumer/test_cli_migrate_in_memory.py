@@ -50,6 +50,41 @@ def test_status_names_what_was_left_out_and_what_it_cannot_read_and_goes_on(worl
     assert world.run("migrate", "status").code == 1
 
 
+@pytest.mark.parametrize("data", ["1e999", "", '{"version":2}', b"\xff"])
+def test_a_record_that_nobody_can_read_says_what_to_do_and_a_command_does_it(world, data):
+    world.put("/consumers/g/migration", data)
+    for words in (["migrate", "plan", "g"], ["migrate", "verify", "g"], ["groups", "delete", "g"]):
+        done = world.run(*words)
+        assert done.code == 1
+        assert "`legacy-consumer migrate forget -- g` says what to do without it" in done.err
+        assert len(done.err.splitlines()) == 1
+    before = world.numbers()
+    assert migrate(world, "forget").code == 0
+    assert world.numbers() == before
+    [file] = world.folder.iterdir()
+    assert file.read_text() == ("\\xff" if data == b"\xff" else data)
+    assert migrate(world, "forget").out == "Group g has no record of a migration.\n"
+    assert migrate(world, "apply").code == 0
+
+
+def test_forget_looks_first_and_deletes_no_record_that_can_be_read(world):
+    world.put("/consumers/g/migration", "1e999")
+    assert world.run("migrate", "forget", "g").err == "Nothing was written: add --execute to delete it.\n"
+    assert world.store.exists("/consumers/g/migration") is not None
+    world.store.delete("/consumers/g/migration")
+    assert migrate(world, "apply").code == 0
+    done = migrate(world, "forget")
+    assert (done.code, "its record can be read: the migration is applied" in done.err) == (1, True)
+
+
+def test_steps_in_the_same_second_do_not_want_the_same_backup(world, monkeypatch):
+    monkeypatch.chdir(world.folder)
+    for verb in ("apply", "apply", "rollback", "apply"):
+        done = world.run("migrate", verb, "g", "--execute")
+        assert done.code == 0, done
+    assert len(list(world.folder.iterdir())) == 4
+
+
 def test_prune_and_delete_say_that_a_migration_is_open(world, monkeypatch):
     assert migrate(world, "apply").code == 0
     done = world.run("groups", "prune", "--older-than", "1s")

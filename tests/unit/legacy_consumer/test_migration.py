@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from legacy_consumer.admin.errors import DamagedRecordError
 from legacy_consumer.admin.group_trees import record_path
 from legacy_consumer.admin.migration import (
     Action,
@@ -32,7 +33,7 @@ from legacy_consumer.errors import (
 from legacy_consumer.offsets import KafkaOffset
 from tests.support.migration_world import TPS, World
 from zk_layout.codecs import encode_topic
-from zk_layout.errors import MalformedZnodeError, NotPermittedError
+from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicAssignment, TopicPartition
 
 
@@ -313,7 +314,9 @@ def test_records_of_all_groups_are_found_and_a_broken_one_is_named(world):
     }
     assert [name for name, _ in read_record(world.store, "g").history] == ["applying", "applied"]
     world.store.set_data(record_path("g"), b'{"version":1,"phase":"elsewhere"}')
-    with pytest.raises(MalformedZnodeError, match="phase is not a phase of a migration"):
+    with pytest.raises(
+        DamagedRecordError, match="phase is not a phase of a migration; `legacy-consumer migrate forget"
+    ):
         read_record(world.store, "g")
 
 

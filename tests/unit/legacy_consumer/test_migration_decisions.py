@@ -153,6 +153,107 @@ def test_a_rollback_given_again_at_once_does_nothing(world):
     assert (world.phase(), world.in_zookeeper()) == (Phase.ROLLED_BACK, [95, 20, 30])
 
 
+# A rewind after the migration, on either side
+
+
+def rewind(world):
+    world.set(0, 5)
+
+
+def rewind_while_newer_consumers_go_on(world):
+    rewind(world)
+    world.put_in_kafka(80)
+
+
+def rewind_between_the_look_and_the_end_of_an_apply(world):
+    """The record is newer than the rewind; our mark says that no newer consumer came further."""
+    rewind(world)
+    world.store.set_data(record_path("g"), world.store.get_data(record_path("g")).data)
+
+
+def delete(world):
+    world.store.delete("/consumers/g/offsets/t/0")
+
+
+@pytest.mark.parametrize(
+    "decide", [rewind, rewind_while_newer_consumers_go_on, rewind_between_the_look_and_the_end_of_an_apply, delete]
+)
+def test_a_rollback_undoes_no_rewind_in_zookeeper_unless_somebody_says_so(world, decide):
+    world.apply()
+    decide(world)
+    with pytest.raises(MigrationRefusedError, match="ZooKeeper's offset was moved after the migration"):
+        world.roll_back()
+    assert world.roll_back(skip_blocked=True).written == {}
+
+
+@pytest.mark.parametrize("decide", [rewind, rewind_while_newer_consumers_go_on])
+def test_a_rewind_in_zookeeper_is_asked_about_by_verify_and_the_next_apply_and_may_be_undone(world, decide):
+    world.apply()
+    decide(world)
+    assert not world.verify().is_sound
+    with pytest.raises(MigrationRefusedError, match=r"Kafka is \d+ ahead because ZooKeeper's offset was moved"):
+        world.apply()
+    kafka = world.in_kafka()
+    world.roll_back(accept_ahead=True)
+    assert world.in_zookeeper() == kafka
+
+
+def test_an_offset_whose_messages_are_deleted_from_the_log_is_no_rewind(world):
+    world.logs.begins[TPS[0]] = 40
+    world.apply()
+    assert world.roll_back().written == {TPS[0]: 40}
+
+
+def test_a_rewind_in_kafka_is_not_undone_by_the_next_apply_nor_advised_to_be(world):
+    world.apply()
+    world.put_in_kafka(5)
+    [bad] = [finding.text for finding in world.verify().findings if finding.is_bad]
+    assert bad.startswith("t/0: Kafka is 5 behind, and no step or member of legacy-consumer wrote its offset")
+    with pytest.raises(MigrationRefusedError, match="it was rewound there"):
+        world.apply()
+    assert world.in_kafka() == [5, 20, 30]
+
+
+def test_a_rewind_in_kafka_ends_with_a_rollback_and_a_new_apply(world):
+    world.apply()
+    world.put_in_kafka(5)
+    world.roll_back()
+    world.apply()
+    assert world.in_kafka() == [10, 20, 30]
+
+
+def test_after_the_finish_a_rewind_in_kafka_is_its_consumers_business(world):
+    world.apply()
+    world.finish()
+    world.put_in_kafka(5)
+    assert world.verify().is_sound
+
+
+def test_after_the_finish_a_member_that_went_on_in_zookeeper_is_named(world):
+    world.apply()
+    world.finish()
+    world.set(0, 15)
+    [bad] = [finding.text for finding in world.verify().findings if finding.is_bad]
+    assert bad.endswith(
+        "t/0 at 10 instead of 15: a member went on in ZooKeeper after the finish; stop it, and see from where the "
+        "newer consumers go on"
+    )
+
+
+# A topic with fewer partitions
+
+
+def test_a_topic_made_anew_with_fewer_partitions_has_a_line_for_each_that_is_gone(world):
+    world.store.delete("/brokers/topics/t")
+    world.store.create("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0]}}')
+    world.logs.without |= set(TPS[1:])
+    assert [(move.action, move.reason) for move in world.plan().moves[1:]] == [
+        (Action.SKIP, "the topic has no such partition any more")
+    ] * 2
+    world.apply()
+    assert world.verify().is_sound
+
+
 # Who comes in the middle
 
 
