@@ -154,8 +154,10 @@ class Coordinator:
         """Join the group; the store is connected already. Twice is harmless."""
         if self._thread is None:
             self.open()
-            self._thread = threading.Thread(target=self._run, name=f"{self._name}-coordinator", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"{self._name}-coordinator", daemon=True)
+            thread.start()
+            # only now, so that nobody waits for one that does not run yet
+            self._thread = thread
 
     def open(self) -> None:
         """As start, without the thread: the caller takes the turns."""

@@ -14,9 +14,13 @@ LIBRARY = tuple(f"{Path(module.__file__).parent}/" for module in (legacy_consume
 
 
 class AtLine:
-    """Calls something once, when this thread is about to execute the n-th of its lines in the library."""
+    """Calls something once, when this thread is about to execute the n-th of its lines in the library.
 
-    def __init__(self, line, call):
+    library: the beginnings of the files whose lines count.
+    """
+
+    def __init__(self, line, call, library=LIBRARY):
+        self.library = library
         self.left = line
         self.call = call
         self.struck = False
@@ -31,7 +35,7 @@ class AtLine:
 
     def _trace(self, frame, event, _):
         code = frame.f_code
-        if self.struck or code.co_filename == __file__ or not code.co_filename.startswith(LIBRARY):
+        if self.struck or code.co_filename == __file__ or not code.co_filename.startswith(self.library):
             # at its own lines, in __exit__, the call under test has returned already
             return None
         if event == "line" and not _leaves_a_with(frame):

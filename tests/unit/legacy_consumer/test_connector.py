@@ -1,8 +1,11 @@
 """Whole connectors with their threads, over an in-memory ZooKeeper and in-memory logs."""
 
+import asyncio
+import functools
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -210,6 +213,30 @@ def test_shutdown_ends_a_loop_in_another_thread(cluster):
     connector.shutdown()
     assert ended.wait(60)
     thread.join(60)
+
+
+def test_in_asyncio_a_thread_of_its_own_holds_what_is_in_hand_and_commits_it(cluster, caplog):
+    """As docs/consuming.md says."""
+    cluster.kafka.produce(TPS[0], 500)
+    connector = cluster.connector(auto_commit_enable=False)
+
+    async def consume():
+        call = functools.partial(asyncio.get_running_loop().run_in_executor, thread)
+        (stream,) = (await call(connector.create_message_streams, {"t": 1}))["t"]
+        batches = stream.batches(20, timeout=0.1)
+        handled = []
+        while (batch := await call(next, batches, None)) is not None:
+            handled += [message.offset() for message in batch]
+            await call(connector.commit_offsets)
+            assert cluster.committed(TPS[0]) == len(handled)
+            if len(handled) == 500:
+                connector.end_streams()
+        await call(connector.shutdown)
+        return handled
+
+    with ThreadPoolExecutor(1) as thread:
+        assert asyncio.run(consume()) == [*range(500)]
+    assert "in hand" not in caplog.text
 
 
 def test_a_signal_handler_can_end_the_streams_whatever_it_interrupts(cluster):

@@ -1,12 +1,15 @@
 """shutdown() and end_streams() from anywhere: with any time, at any line, again after a failure."""
 
+import contextlib
 import math
 import threading
 
 import pytest
 
 from legacy_consumer import ConsumerClosedError, ConsumerConnector, ConsumerTimeoutError, Phase
+from legacy_consumer import connector as connector_module
 from legacy_consumer.offsets import ZooKeeperOffsetStore
+from rebalance import coordinator as coordinator_module
 from tests.support.at_line import AtLine
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
@@ -148,6 +151,40 @@ def test_a_shutdown_in_a_signal_handler_that_interrupts_joining_ends_it(member):
         member.join()
     member.connector.shutdown()
     assert member.store._closed
+
+
+def test_a_shutdown_in_another_thread_ends_joining_in_order_at_whatever_line_that_is():
+    library = connector_module.__file__, coordinator_module.__file__
+    line, struck = 0, True
+    while struck:
+        member, errors = Member(), []
+
+        def shut_down(member=member, errors=errors):
+            try:
+                member.connector.shutdown()
+            except BaseException as error:
+                errors.append(error)
+
+        closing = threading.Thread(target=shut_down)
+
+        def close_beside(closing=closing):
+            closing.start()
+            # it may wait for what this thread holds
+            closing.join(0.05)
+
+        strike = AtLine(line, close_beside, library)
+        with contextlib.suppress(ConsumerClosedError), strike:
+            member.join()
+        struck = strike.struck
+        if struck:
+            closing.join(60)
+            assert not closing.is_alive()
+        assert not errors, f"shut down at line {line}"
+        member.connector.shutdown()
+        assert member.store._closed
+        assert member.admin.exists("/consumers/g/ids") is None or not member.ids(), f"shut down at line {line}"
+        line += 1
+    assert line > 50, "the library's lines were not seen"
 
 
 # At any line
