@@ -19,6 +19,7 @@ from legacy_consumer.admin.backups import write_backups
 from legacy_consumer.admin.errors import BackupError, ChangeError
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
+from legacy_consumer.admin.group_writes import write_plans
 from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan, standing_of
 from legacy_consumer.admin.offset_writes import write_plan
@@ -104,7 +105,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
                 {plan.group: plan.unreadable for plan in plans},
             )
             logger.warning("the offsets of before are in %s", file)
-        write_plans(store, plans, force=options.live_groups is LiveGroups.ALLOW)
+        write_all(store, plans, force=options.live_groups is LiveGroups.ALLOW)
         logger.info("%d offsets of %d groups were written", changes, len(plans))
 
     def _refuse_outside(self, store: ZkStore, wanted: GroupOffsets) -> None:
@@ -152,16 +153,15 @@ def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
     ]
 
 
-def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> None:
+def write_all(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> None:
     """Write all, or none: what was written before a failure is put back.
 
     Raises: what write_plan does; OffsetWriteError if something could not be put back, naming it.
     """
     written: list[OffsetPlan] = []
     try:
-        for plan in plans:
-            write_plan(store, plan, force=force)
-            written.append(plan)
+        for plan in write_plans(store, plans, force=force):
+            written.append(plan)  # noqa: PERF402 - those before a failure are kept for sure
     except LegacyConsumerError as error:
         left = []
         for plan in written:
@@ -169,16 +169,19 @@ def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> 
                 write_plan(store, undoing(plan), force=True)
             except LegacyConsumerError as problem:
                 logger.error("group %s could not be put back: %s", plan.group, problem)  # noqa: TRY400
-                left.append(plan.group)
+                left.append(f"those of {plan.group}")
+            left += [
+                f"{change.partition} of {plan.group}" for change in plan.to_write if change.before.problem is not None
+            ]
         if left:
             raise OffsetWriteError(
-                f"except those of {_some(left)}, which could not be put back: see the backup; {error}"
+                f"except {_some(left)}, which could not be put back: see the backup; {error}"
             ) from error
         raise
 
 
 def undoing(plan: OffsetPlan) -> OffsetPlan:
-    """The plan that puts back what stood there, over what the plan wrote."""
+    """The plan that puts back what stood there, over what the plan wrote; not what could not be read before."""
     return OffsetPlan(
         plan.group,
         tuple(

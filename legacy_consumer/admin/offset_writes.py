@@ -70,8 +70,7 @@ def write_plan(
     for topic in sorted({change.partition.topic for change in todo if change.before.version is None}):
         store.ensure_path(TopicOffsetsPath(plan.group, topic).path)
     done: list[TopicPartition] = []
-    seen = [change for change in plan.changes if change.changes or change.before.version is not None]
-    chunks = list(_chunks(store, plan.group, seen if todo else (), also)) or [((), tuple(also))]
+    chunks = list(_chunks(store, plan.group, changes_in_multi(plan), also)) or [((), tuple(also))]
     for changes, ops in chunks:
         try:
             if ops:
@@ -87,7 +86,7 @@ def write_plan(
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(cause)) from error
             raise cause from error
         except ConnectionLostError as error:
-            if _stands(store, plan.group, changes):
+            if stands(store, plan.group, changes):
                 logger.info("group %s: the connection was lost, but the offsets were written", plan.group)
             elif done:
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
@@ -132,7 +131,7 @@ def _chunks(
     reserved = sum(map(multi_size, [*fence, *also]))
     size = reserved
     for change in todo:
-        op = _op(group, change)
+        op = op_of(group, change)
         # with the check of its topic, as if each had one of its own
         cost = multi_size(op) + multi_size(CheckOp(TopicPath(change.partition.topic).path))
         if ops and size + cost > store.max_multi_bytes:
@@ -145,7 +144,15 @@ def _chunks(
         yield tuple(changes), (*ops, *also)
 
 
-def _op(group: str, change: OffsetChange) -> Op:
+def changes_in_multi(plan: OffsetPlan) -> list[OffsetChange]:
+    """What is written, and what stands there and is checked beside it; nothing if there is nothing to write."""
+    if not plan.to_write:
+        return []
+    return [change for change in plan.changes if change.changes or change.before.version is not None]
+
+
+def op_of(group: str, change: OffsetChange) -> Op:
+    """The part of a multi that makes this change, or checks that there is none."""
     path = OffsetPath(group, *change.partition).path
     version = change.before.version
     if not change.changes:
@@ -167,7 +174,7 @@ def _explained(plan: OffsetPlan, changes: Sequence[OffsetChange], error: MultiFa
     return error.cause
 
 
-def _stands(store: ZkStore, group: str, changes: Sequence[OffsetChange]) -> bool:
+def stands(store: ZkStore, group: str, changes: Sequence[OffsetChange]) -> bool:
     """Whether the offsets are as they were to become, after a write without an answer. Raises: ZooKeeperError."""
     changes = [change for change in changes if change.changes]
     znodes = store.get_data_many([OffsetPath(group, *change.partition).path for change in changes])

@@ -11,7 +11,7 @@ from legacy_consumer.librdkafka import produce_all
 from spark_source import old_offsets, register
 from spark_source.errors import OffsetWriteError, SchemaMismatchError, reason_of
 from spark_source.offset_rows import merge, offset_columns
-from spark_source.offset_write import CollectedRows, ZkOffsetsWriter, make_plans, write_plans
+from spark_source.offset_write import CollectedRows, ZkOffsetsWriter, make_plans, write_all
 from spark_source.offsets import COLUMNS
 from spark_source.options import parse_write_options
 from tests.spark.conftest import Tree, store_of
@@ -165,7 +165,7 @@ def test_a_group_that_was_written_is_put_back_if_a_later_one_cannot_be(tree):
     plans = make_plans(tree.store, merge([("a", "t", 0, 9), ("a", "t", 1, 9), ("b", "t", 0, 9)]))
     tree.store.set_data("/consumers/b/offsets/t/0", b"6")
     with pytest.raises(Exception, match="b"):
-        write_plans(tree.store, plans, force=False)
+        write_all(tree.store, plans, force=False)
     assert (committed(tree, "a"), committed(tree, "b")) == ([5, None, None, None], [6, None, None, None])
 
 

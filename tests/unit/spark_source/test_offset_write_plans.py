@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 
-from spark_source.offset_write import make_plans
+from spark_source.errors import OffsetWriteError
+from spark_source.offset_write import make_plans, write_all
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
@@ -64,3 +65,14 @@ def test_a_backup_holds_what_an_unreadable_offset_was_and_does_not_say_that_ther
     (plan,) = make_plans(store, wanted(1))
     assert plan.unreadable == {TopicPartition("t", 0): b"12x"}
     assert plan.backup == {TopicPartition("t", 1): 7, TopicPartition("t", 2): None}
+
+
+def test_what_could_not_be_read_before_is_named_when_the_rest_is_put_back(store):
+    for group, partition, data in (("g0", 0, b"12x"), ("g0", 1, b"7"), ("g1", 0, b"5")):
+        store.ensure_path(f"/consumers/{group}/offsets/t")
+        store.create(f"/consumers/{group}/offsets/t/{partition}", data)
+    plans = make_plans(store, {"g0": {TopicPartition("t", p): 9 for p in range(2)}, "g1": {TopicPartition("t", 0): 9}})
+    store.set_data("/consumers/g1/offsets/t/0", b"6")
+    with pytest.raises(OffsetWriteError, match="written: except t/0 of g0, which could not be put"):
+        write_all(store, plans, force=False)
+    assert [store.get_data(f"/consumers/g0/offsets/t/{p}").data for p in range(2)] == [b"9", b"7"]
