@@ -16,8 +16,9 @@ from rich.text import Text
 
 from legacy_consumer.plain_text import printable, printable_lines
 from spark_source.arrow import ColumnType
-from spark_source.errors import SparkReadError, reason_of
+from spark_source.errors import SparkReadError
 from spark_source.offsets import COLUMNS
+from spark_source.reasons import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,13 +18,11 @@ LegacyConsumerError (zk_layout.errors)
     DamagedSegmentError             damagedSegments=fail, and a file is not sound to its end
     SparkReadError                  a local Spark could not read; the reason is the source's own, or Spark's
 
-Options that cannot be used as given are ConfigError. Spark hands a Python error on as text, the traceback before it;
-reason_of finds the line again.
+Options that cannot be used as given are ConfigError. Spark hands a Python error on as text; see reasons.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -34,7 +32,6 @@ from zk_layout.model import TopicPartition
 
 _SHOWN = 20
 """How many partitions or members a message names: all, as a rule."""
-_RAISED = re.compile(r"^(?:[a-zA-Z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning): (.+)$", re.MULTILINE)
 
 
 class SparkSourceError(LegacyConsumerError):
@@ -284,14 +281,3 @@ def _some(things: Sequence[object]) -> str:
     """The first few, and how many there are besides."""
     shown = ", ".join(map(str, things[:_SHOWN]))
     return shown if len(things) <= _SHOWN else f"{shown} and {len(things) - _SHOWN} more"
-
-
-def reason_of(error: BaseException) -> str:
-    """The one line that says what went wrong, out of what Spark makes of a Python error in a source.
-
-    Spark's text may hold several tracebacks, cause first; the last one is the error that was raised here.
-    """
-    text = str(error)
-    python = text.split("JVM stacktrace:", 1)[0].split("Driver stacktrace:", 1)[0]
-    raised: list[str] = _RAISED.findall(python)
-    return raised[-1].strip() if raised else next((line for line in text.splitlines() if line.strip()), repr(error))

@@ -32,6 +32,11 @@ OPTIONS = (
     ),
     Option("includeHeaders", "false", "adds the column headers; a schema that names it does, too"),
 )
+_NO_ISOLATION = (
+    "reads all records of a file: whether a transaction was aborted may stand in another file; use zk_messages with "
+    "isolation.level=read_committed while the brokers have the log"
+)
+_HINTS = {"isolation.level": _NO_ISOLATION, "kafka.isolation.level": _NO_ISOLATION}
 _SEVERAL = Option("paths", "none", "what Spark makes of load([A, B]): the paths as JSON")
 _LOCAL_SCHEME = "file"
 
@@ -48,7 +53,7 @@ class SegmentOptions:
 def parse_segment_options(given: Mapping[str, str]) -> SegmentOptions:
     """Check all options. Raises: ConfigError naming the first that cannot be, before any I/O."""
     # without any option this would tell of ZooKeeper, which is not asked here
-    found = sort_options(SEGMENTS_FORMAT, given or {"path": ""}, (*OPTIONS, _SEVERAL), (), {})
+    found = sort_options(SEGMENTS_FORMAT, given or {"path": ""}, (*OPTIONS, _SEVERAL), (), _HINTS)
     for name in found.properties:
         raise ConfigError(name, None, f"{SEGMENTS_FORMAT} reads files and speaks to no broker")
     own = found.own

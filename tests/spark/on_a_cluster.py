@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from legacy_consumer.embedded.waiting import wait_for
 from spark_source import register
-from spark_source.errors import reason_of
+from spark_source.reasons import reason_of
 
 EXECUTORS = 2
 

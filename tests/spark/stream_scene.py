@@ -6,7 +6,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from legacy_consumer.librdkafka import produce_all
-from spark_source.errors import reason_of
+from spark_source.reasons import reason_of
 from zk_layout.errors import NoNodeError
 
 WAIT_S = 90.0

@@ -7,7 +7,7 @@ from pyspark.errors import AnalysisException, PythonException
 
 from legacy_consumer.librdkafka import produce_all
 from legacy_consumer.librdkafka.producer import Record
-from spark_source.errors import reason_of
+from spark_source.reasons import reason_of
 
 pytestmark = pytest.mark.kafka
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from legacy_consumer.librdkafka import Record, produce_all
-from spark_source.errors import reason_of
+from spark_source.reasons import reason_of
 from tests.spark.conftest import Tree, store_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]  # the first to ask starts Spark, the servers and the decoder

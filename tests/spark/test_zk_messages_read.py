@@ -11,11 +11,12 @@ from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka import produce_all
 from legacy_consumer.librdkafka.producer import Record
-from spark_source.errors import RangeReadError, reason_of
+from spark_source.errors import RangeReadError
 from spark_source.messages.batch import RangePartition, SharePartition, ZkMessagesReader, read_range
 from spark_source.messages.columns import COLUMNS, request_message_columns
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.ranges import OffsetRange
+from spark_source.reasons import reason_of
 from tests.spark.conftest import store_of
 from tests.support.stopwatch import Stopwatch
 from tests.support.waiting import eventually

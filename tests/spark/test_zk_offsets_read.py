@@ -9,10 +9,11 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_source.batch import GroupsPartition, ZkOffsetsReader
-from spark_source.errors import MissingGroupsError, reason_of
+from spark_source.errors import MissingGroupsError
 from spark_source.offsets import COLUMNS, request_columns
 from spark_source.options import parse_options
 from spark_source.ranges import GroupRange
+from spark_source.reasons import reason_of
 from tests.support.waiting import eventually
 from zk_layout.errors import ConnectTimeoutError, NotPermittedError
 

@@ -1,6 +1,6 @@
 import logging
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -9,11 +9,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.librdkafka import produce_all
 from spark_source import old_offsets, register
-from spark_source.errors import OffsetWriteError, SchemaMismatchError, reason_of
+from spark_source.errors import OffsetWriteError, SchemaMismatchError
 from spark_source.offset_rows import merge, offset_columns
 from spark_source.offset_write import CollectedRows, ZkOffsetsWriter, make_plans, write_all
 from spark_source.offsets import COLUMNS
 from spark_source.options import parse_write_options
+from spark_source.reasons import reason_of
 from tests.spark.conftest import Tree, store_of
 from zk_layout.errors import ConfigError
 
@@ -71,14 +72,15 @@ def test_a_frame_becomes_offsets_unless_one_of_its_tasks_fails(spark, tree):
     assert committed(tree, "new") == [1, None, None, None]
 
 
-def test_a_thread_that_registers_writes_as_the_main_one_does(spark, tree):
+def test_a_thread_that_registers_writes_as_the_main_one_does_and_another_is_told_to(spark, tree):
     def work():
-        register(spark)
         save(spark, tree.connect, [("g", "t", 0, 7)], backupFolder="none", outsideLog="allow")
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    with ThreadPoolExecutor(1) as threads, pytest.raises(PySparkException) as caught:
+        threads.submit(work).result()
+    assert reason_of(caught.value).endswith("from this thread: call spark_source.register(spark) in it first")
+    with ThreadPoolExecutor(1, initializer=register, initargs=(spark,)) as threads:
+        threads.submit(work).result()
     assert committed(tree, "g")[0] == 7
 
 

@@ -156,6 +156,10 @@ def test_what_is_sound_outside_and_damaged_inside_is_told_too(tmp_path, caplog):
         ({"path": "/logs", "damagedSegments": "skip"}, "must be fail or stop"),
         ({"path": "/logs", "includeHeaders": "1"}, "must be true or false"),
         ({"path": "/logs", "zookeeper.connect": "h:1"}, "kafka_segments has no use for it"),
+        (
+            {"path": "/logs", "isolation.level": "read_committed"},
+            "whether a transaction was aborted may stand in another",
+        ),
         ({"path": "/logs", "rdkafka.debug": "all"}, "speaks to no broker"),
         ({"path": "/logs", "damagedsegment": "stop"}, "did you mean damagedSegments?"),
         ({"paths": "/a,/b"}, "give several paths as load([A, B])"),

@@ -1,6 +1,6 @@
 import pytest
 
-from spark_source.errors import reason_of
+from spark_source.reasons import reason_of
 
 AT_PLANNING = """[PYTHON_DATA_SOURCE_ERROR] Failed to create instance: Traceback (most recent call last):
   File "source.py", line 43, in schema
@@ -30,10 +30,15 @@ zk_layout.errors.ConnectionLostError: connection lost
 Driver stacktrace:
 java.lang.IllegalStateException: of the driver"""
 
+NOT_FOUND = """[DATA_SOURCE_NOT_FOUND] Failed to find the data source: zk_offsets. Make sure the provider name is correct and
+the package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"""
+
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (NOT_FOUND, "Spark does not find zk_offsets from this thread: call spark_source.register(spark) in it first"),
+        (NOT_FOUND.replace("zk_offsets", "avro"), NOT_FOUND.replace("zk_offsets", "avro").splitlines()[0]),
         (AT_PLANNING, "grops: no such option of zk_offsets, did you mean groups?"),
         (WITH_CAUSE, "no ZooKeeper answered at h:1 within 1500 ms: check zookeeper.connect"),
         (AFTER_RETRIES, "connection lost"),

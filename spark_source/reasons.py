@@ -1,0 +1,26 @@
+"""What went wrong, out of the text that Spark makes of a Python error: it puts the traceback before the message."""
+
+from __future__ import annotations
+
+import re
+
+from spark_source.option_names import MESSAGES_FORMAT, OFFSETS_FORMAT, SEGMENTS_FORMAT
+
+_RAISED = re.compile(r"^(?:[a-zA-Z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning): (.+)$", re.MULTILINE)
+_UNKNOWN = re.compile(
+    rf"\[DATA_SOURCE_NOT_FOUND\].*?\b({OFFSETS_FORMAT}|{MESSAGES_FORMAT}|{SEGMENTS_FORMAT})\b", re.DOTALL
+)
+
+
+def reason_of(error: BaseException) -> str:
+    """The one line that says what went wrong.
+
+    Spark's text may hold several tracebacks, cause first; the last one is the error that was raised here. A format that
+    Spark does not find was not registered in the session that is active in the calling thread.
+    """
+    text = str(error)
+    if unknown := _UNKNOWN.match(text):
+        return f"Spark does not find {unknown[1]} from this thread: call spark_source.register(spark) in it first"
+    python = text.split("JVM stacktrace:", 1)[0].split("Driver stacktrace:", 1)[0]
+    raised: list[str] = _RAISED.findall(python)
+    return raised[-1].strip() if raised else next((line for line in text.splitlines() if line.strip()), repr(error))
