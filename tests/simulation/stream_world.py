@@ -3,9 +3,11 @@
 A world draws from its seed what happens. Topics are added, removed, made anew, cut and written to. Brokers say a lower
 end for a while, one of them or all at once. ZooKeeper is away, sessions expire. Options change between runs. The query
 is stopped in order, or killed at any step between plan, sink and Spark's commit log. Its checkpoint is lost, or an
-older one comes back. Logs hold rows (topic, life, partition, offset), so a topic made anew has other rows.
+older one comes back, or what stands in it is damaged. Members come to the group beside the query. Logs hold rows
+(topic, life, partition, offset), so a topic made anew has other rows.
 
-The code under test is all of the driver's side: StreamDriver and what it uses, and how a task goes on after a failure.
+The code under test is all of the driver's side: what the reader says to each trigger, StreamDriver and what it uses,
+and how a task goes on after a failure.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import json
 import random
 from dataclasses import dataclass, field
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
 from legacy_consumer.errors import NoSuchTopicError, OffsetOutOfRangeError
-from spark_source.errors import DataLossError, RangeReadError
+from spark_source.errors import CheckpointError, DataLossError, LiveGroupError, RangeReadError
 from spark_source.messages import reader, stream_driver
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.options import parse_message_options
+from spark_source.messages.stream import ZkMessagesStreamReader
 from spark_source.messages.stream_offsets import NOT_BEGUN, from_json, to_json
-from zk_layout.errors import ConnectionLostError, LegacyConsumerError, SessionExpiredError
+from zk_layout.errors import ConfigError, ConnectionLostError, LegacyConsumerError, SessionExpiredError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
@@ -58,6 +63,7 @@ class Run:
     claim: bool
     most: int | None
     now_only: bool
+    once: bool = False
 
 
 @dataclass(slots=True)
@@ -91,7 +97,11 @@ class World:
         self.checkpoint = Checkpoint(0)
         self.run_now: Run | None = None
         self.driver = None
+        self.reader = None
         self.store = None
+        self.member = None
+        self.has_seen_members = False
+        self.damaged = None
         self.events = 0
         self.ever_chosen: set[str] = set()
         self.has_loss = False
@@ -157,6 +167,7 @@ class World:
                 self.widen,
                 self.zookeeper_away,
                 self.expire,
+                self.join,
             )
             + ((self.delete, self.make_anew, self.cut, self.cut) if self.allows_loss else (self.cut_unknown,) * 2)
         )
@@ -270,11 +281,26 @@ class World:
             self.zookeeper.expire(self.store.server_session_id)
             self.note("the session expires")
 
+    def join(self) -> None:
+        """A member of the JVM comes to the group."""
+        if self.member is None:
+            self.member = f"/consumers/{GROUP}/ids/{GROUP}_jvm-{self.events}"
+            self.has_seen_members = True
+            self.operator.create(self.member, b"{}", make_parents=True)
+            self.note("a member joins the group")
+
+    def leave(self) -> None:
+        if self.member is not None:
+            self.operator.delete(self.member)
+            self.member = None
+            self.note("the member leaves")
+
     # ------------------------------------------------------------------ the query, as Spark runs it
 
     def begin_run(self, run: Run) -> None:
         """A new process."""
         self.run_now = run
+        self.has_seen_members = self.member is not None
         self.step = "open"
         self.ever_chosen.update(run.topics)
         given = {"zookeeper.connect": "memory:1", "topics": ",".join(run.topics), "group.id": GROUP}
@@ -284,6 +310,7 @@ class World:
         self.away_until = 0.0
         self.store = MemoryStore(self.zookeeper)
         self.driver = stream_driver.StreamDriver(options, MemoryCluster(options, self.store, self, self))
+        self.reader = OpenedReader(options, self.driver)
         self.note(f"a run begins: {run}")
         self.driver.open()
         if run.now_only:
@@ -309,9 +336,11 @@ class World:
             start = from_json(json.loads(self._start_text()))
             events, could = self.events, self.unread(start)
             self.step = "advance"
-            end = json.dumps(to_json(self.driver.advance(start, self.run_now.most)))
+            end = json.dumps(self._latest_offset(events))
             self.step = "tasks"
             self.check_committed()
+            if end != self._start_text() and self._is_damaged(start):
+                raise BrokenPromiseError("what stands in the damaged checkpoint is believed")
             if end == self._start_text():
                 if could and self.events == events and not self.run_now.now_only and not self.away_until:
                     raise BrokenPromiseError(f"nothing is planned, and {could} rows wait")
@@ -326,6 +355,28 @@ class World:
         self._maybe_die("before Spark's commit")
         checkpoint.done += 1
         return True
+
+    def _latest_offset(self, events: int) -> dict[str, object]:
+        """What the reader plans; while a member is there it may not commit for a query that claims nothing."""
+        run = self.run_now
+        limit = ReadAllAvailable() if run.once else ReadMaxRows(run.most or 2**63 - 1)
+        is_beside = self.member is not None and not run.claim
+        before = self._all_committed()
+        try:
+            return self.reader.latestOffset(json.loads(self._start_text()), limit)
+        finally:
+            if is_beside and self.events == events and self._all_committed() != before:
+                raise BrokenPromiseError("the query commits beside a member that came later")
+
+    def _is_damaged(self, start) -> bool:
+        """Whether the batch begins with the damage, and the topic of the damage is the one that was read."""
+        if self.damaged is None or self.damaged[1] != self.checkpoint.done:
+            return False
+        topic = self.damaged[0]
+        return topic in self.existing() and not self._is_anew(start, TopicPartition(topic, 0))
+
+    def _all_committed(self):
+        return {tp: self.committed(tp) for tp in self.logs}
 
     def _start_text(self) -> str:
         done = self.checkpoint.done
@@ -447,6 +498,19 @@ class World:
             if ahead or offset > log.end:
                 raise BrokenPromiseError(f"{tp}: {offset} is committed, and {ahead[:3]} are not in the sink")
 
+    def check_group_follows(self) -> None:
+        """A run that has ended by itself has committed what it has read."""
+        if not self.checkpoint.done:
+            return
+        reached = from_json(json.loads(self._start_text()))
+        for tp, offset in sorted(reached.offsets.items()):
+            if tp.topic in self.run_now.topics and tp in self.logs and not self._is_anew(reached, tp):
+                committed = self.committed(tp)
+                if offset and (committed is None or committed < offset):
+                    raise BrokenPromiseError(
+                        f"the run has ended, {tp} was read to {offset}, and committed is {committed}"
+                    )
+
     def check_all_read(self) -> None:
         """Every row that is in a log is in the sink."""
         for tp, log in sorted(self.logs.items()):
@@ -482,12 +546,15 @@ class World:
             claim=rng.random() < 0.6,
             most=rng.choice((None, None, 3, 20)),
             now_only=rng.random() < 0.3,
+            once=rng.random() < 0.05,
         )
 
     def _between_runs(self) -> None:
         rng = self.rng
         for _ in range(rng.choice((0, 1, 2))):
             self.happen()
+        if rng.random() < 0.8:
+            self.leave()
         # somebody else reads what the query does not read any more
         for tp in sorted(self.logs):
             self.foreign.pop(tp, None)
@@ -512,26 +579,75 @@ class World:
 
     def _one_run(self, run: Run) -> None:
         self._give_away(run)
+        done, intact = self.checkpoint.done, list(self.checkpoint.offsets)
+        if intact and self.rng.random() < 0.1:
+            self._damage(run)
         try:
             self.begin_run(run)
-            for _ in range(self.rng.choice((2, 5, 9))):
-                if self.rng.random() < self.busy * 3:
-                    self.happen()
-                if not self.trigger():
-                    if run.now_only:
-                        break
-                    self.wait(None, 1.0)
+            self._triggers(run)
         except KilledError:
             self.end_run(orderly=False)
         except LegacyConsumerError as error:
             self._judge(error, run)
             self.end_run(orderly=True)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise BrokenPromiseError(f"the query ends in a Python error: {error!r}") from error
         else:
             self.end_run(orderly=self.rng.random() < 0.8)
+        if self.damaged:
+            self.damaged = None
+            # the query went on if the topic of the damage was deleted meanwhile; then the repaired one is older
+            self.checkpoint = Checkpoint(self.checkpoint.name + (self.checkpoint.done > done), intact, done)
+            self.note("the checkpoint is repaired")
+
+    def _triggers(self, run: Run) -> None:
+        for _ in range(self.rng.choice((2, 5, 9))):
+            if self.rng.random() < self.busy * 3:
+                self.happen()
+            is_repeated = self.checkpoint.done < len(self.checkpoint.offsets)
+            is_idle = not self.trigger()
+            if run.once or (run.now_only and is_idle):
+                # Trigger.Once repeats a batch that was planned without asking the reader anything
+                if not (run.once and is_repeated):
+                    self.check_group_follows()
+                return
+            if is_idle:
+                self.wait(None, 1.0)
+
+    def _damage(self, run: Run) -> None:
+        """What stands last in the checkpoint becomes what no release has written."""
+        text = self.checkpoint.offsets[-1]
+        document = json.loads(text)
+        topic = self.rng.choice(sorted(document["offsets"]) or ["a"])
+        own = document["offsets"].setdefault(topic, {})
+        is_whole = self.checkpoint.done == len(self.checkpoint.offsets)
+        known = is_whole and topic in run.topics and topic in self.existing()
+        damage = self.rng.choice(("below 0", "text", "list", "version", "shape", "partition"))
+        if damage == "partition" and known and not self._is_anew(from_json(json.loads(text)), TopicPartition(topic, 0)):
+            own["9"] = 7
+        elif damage == "text":
+            own["0"] = "5"
+        elif damage == "list":
+            document["offsets"] = [5]
+        elif damage == "version":
+            document["version"] = 3
+        elif damage == "shape":
+            document["offsets"][topic] = 5
+        else:
+            own["0"] = -5
+        self.checkpoint.offsets[-1] = json.dumps(document)
+        self.damaged = (topic, self.checkpoint.done)
+        self.note(f"the checkpoint is damaged: {self.checkpoint.offsets[-1]}")
 
     def _judge(self, error: LegacyConsumerError, run: Run) -> None:
         """May this have ended the query?"""
         self.note(f"the query ends: {type(error).__name__}: {error}")
+        if isinstance(error, CheckpointError) and self.damaged:
+            return
+        if isinstance(error, LiveGroupError) and self.has_seen_members:
+            return
+        if isinstance(error, ConfigError) and run.once:
+            return
         if isinstance(error, DataLossError) and run.fail and self.has_loss:
             return
         if isinstance(error, RangeReadError) and self.has_loss:
@@ -547,6 +663,7 @@ class World:
     def _settle(self) -> None:
         """Everything is well again: the query, started once more, reads all that there is."""
         self.note("settling")
+        self.leave()
         self.is_settling = True
         self.now += 100.0
         if not self.existing():
@@ -569,6 +686,17 @@ class World:
 
     def unread_any(self) -> bool:
         return any(log.end > log.begin for log in self.logs.values())
+
+
+class OpenedReader(ZkMessagesStreamReader):
+    """A reader in a process that is the world's, with a driver that is open."""
+
+    def __init__(self, options, driver) -> None:
+        super().__init__(options, ())
+        self._opened = driver
+
+    def _plan(self):
+        return self._opened
 
 
 class MemoryCluster(Cluster):

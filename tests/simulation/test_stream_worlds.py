@@ -4,9 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from spark_source.messages import group_claim, reader, stream_driver, stream_offsets, stream_plan
+from spark_source.messages import (
+    group_claim,
+    group_progress,
+    reader,
+    stream,
+    stream_driver,
+    stream_offsets,
+    stream_plan,
+)
 from tests.simulation import stream_world
 from tests.simulation.stream_world import explore
+from zk_layout.model import TopicPartition
 
 SEEDS = 300
 SEEDS_FOR_A_DEFECT = 2000
@@ -95,7 +104,37 @@ def forgets_where_a_batch_began(patch):
     def without_begins(reached):
         return dropped(replace(reached, begins={}))
 
-    patch(stream_world, "to_json", without_begins)
+    patch(stream, "to_json", without_begins)
+
+
+def takes_trigger_once_for_any_other(patch):
+    patch(stream, "ReadAllAvailable", type(None))
+
+
+def believes_what_stands_in_a_checkpoint(patch):
+    def believed(document):
+        return {
+            TopicPartition(topic, int(number)): offset
+            for topic, own in document.items()
+            for number, offset in own.items()
+        }
+
+    patch(stream_offsets, "_offsets", believed)
+
+
+def believes_partitions_that_a_topic_never_had(patch):
+    sort = stream_plan.sort_partitions
+
+    def sort_all(start, topics):
+        has = {tp: offset for tp, offset in start.offsets.items() if tp.partition < 9}
+        standing = sort(replace(start, offsets=has), topics)
+        return replace(standing, going_on={**standing.going_on, **dict(start.offsets.items() - has.items())})
+
+    patch(stream_driver, "sort_partitions", sort_all)
+
+
+def does_not_look_for_members_that_come_later(patch):
+    patch(group_progress, "refuse_members", lambda *_: None)
 
 
 DEFECTS = [
@@ -111,6 +150,10 @@ DEFECTS = [
     counts_deleted_offsets_as_work,
     dies_of_an_expired_session,
     forgets_where_a_batch_began,
+    takes_trigger_once_for_any_other,
+    believes_what_stands_in_a_checkpoint,
+    believes_partitions_that_a_topic_never_had,
+    does_not_look_for_members_that_come_later,
 ]
 
 
