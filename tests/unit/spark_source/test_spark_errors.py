@@ -30,8 +30,8 @@ zk_layout.errors.ConnectionLostError: connection lost
 Driver stacktrace:
 java.lang.IllegalStateException: of the driver"""
 
-NOT_FOUND = """[DATA_SOURCE_NOT_FOUND] Failed to find the data source: zk_offsets. Make sure the provider name is correct and
-the package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"""
+NOT_FOUND = """[DATA_SOURCE_NOT_FOUND] Failed to find the data source: zk_offsets. Make sure the provider name is
+correct and the package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"""
 
 
 @pytest.mark.parametrize(
