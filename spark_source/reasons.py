@@ -7,9 +7,7 @@ import re
 from spark_source.option_names import MESSAGES_FORMAT, OFFSETS_FORMAT, SEGMENTS_FORMAT
 
 _RAISED = re.compile(r"^(?:[a-zA-Z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning): (.+)$", re.MULTILINE)
-_UNKNOWN = re.compile(
-    rf"\[DATA_SOURCE_NOT_FOUND\].*?\b({OFFSETS_FORMAT}|{MESSAGES_FORMAT}|{SEGMENTS_FORMAT})\b", re.DOTALL
-)
+_UNKNOWN = re.compile(rf"\[DATA_SOURCE_NOT_FOUND\] [^:]*: ({OFFSETS_FORMAT}|{MESSAGES_FORMAT}|{SEGMENTS_FORMAT})\b")
 
 
 def reason_of(error: BaseException) -> str:
@@ -19,7 +17,7 @@ def reason_of(error: BaseException) -> str:
     Spark does not find was not registered in the session that is active in the calling thread.
     """
     text = str(error)
-    if unknown := _UNKNOWN.match(text):
+    if unknown := _UNKNOWN.search(text):
         return f"Spark does not find {unknown[1]} from this thread: call spark_source.register(spark) in it first"
     python = text.split("JVM stacktrace:", 1)[0].split("Driver stacktrace:", 1)[0]
     raised: list[str] = _RAISED.findall(python)

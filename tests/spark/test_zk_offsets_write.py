@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from legacy_consumer.embedded.waiting import wait_for
@@ -76,7 +77,7 @@ def test_a_thread_that_registers_writes_as_the_main_one_does_and_another_is_told
     def work():
         save(spark, tree.connect, [("g", "t", 0, 7)], backupFolder="none", outsideLog="allow")
 
-    with ThreadPoolExecutor(1) as threads, pytest.raises(PySparkException) as caught:
+    with ThreadPoolExecutor(1) as threads, pytest.raises(Py4JJavaError) as caught:
         threads.submit(work).result()
     assert reason_of(caught.value).endswith("from this thread: call spark_source.register(spark) in it first")
     with ThreadPoolExecutor(1, initializer=register, initargs=(spark,)) as threads:

@@ -30,7 +30,9 @@ zk_layout.errors.ConnectionLostError: connection lost
 Driver stacktrace:
 java.lang.IllegalStateException: of the driver"""
 
-NOT_FOUND = """[DATA_SOURCE_NOT_FOUND] Failed to find the data source: zk_offsets. Make sure the provider name is
+NOT_FOUND = """An error occurred while calling o72.save.
+: org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find the data source: zk_offsets. Make
+sure the provider name is
 correct and the package is properly registered and compatible with your Spark version. SQLSTATE: 42K02"""
 
 
@@ -38,7 +40,7 @@ correct and the package is properly registered and compatible with your Spark ve
     ("text", "reason"),
     [
         (NOT_FOUND, "Spark does not find zk_offsets from this thread: call spark_source.register(spark) in it first"),
-        (NOT_FOUND.replace("zk_offsets", "avro"), NOT_FOUND.replace("zk_offsets", "avro").splitlines()[0]),
+        (NOT_FOUND.replace("zk_offsets", "avro"), "An error occurred while calling o72.save."),
         (AT_PLANNING, "grops: no such option of zk_offsets, did you mean groups?"),
         (WITH_CAUSE, "no ZooKeeper answered at h:1 within 1500 ms: check zookeeper.connect"),
         (AFTER_RETRIES, "connection lost"),
