@@ -1,10 +1,10 @@
 """Feeds hostile bytes to everything that decodes what others write: `python -m tests.fuzzing --minutes 10`.
 
-Others write znodes, requests and answers of a reset, brokers' responses, offset files, properties and the wildcards of
-registrations. A decoder may refuse an input with the errors that its row in TARGETS names, within two seconds of
-processor time. Anything else is a finding: it is printed, and kept under build/fuzz. An input that once showed a defect
-belongs into KEPT, so that `make test` tries it for ever. The record decoders have a fuzzer of their own
-(tests/support/record_fuzz.py).
+Others write znodes, requests and answers of a reset, what led groups keep, records of migrations, brokers' responses,
+ZooKeeper's replies, offset files, properties and the wildcards of registrations. A decoder may refuse an input with the
+errors that its row in TARGETS names, within two seconds of processor time. Anything else is a finding: it is printed,
+and kept under build/fuzz. An input that once showed a defect belongs into KEPT, so that `make test` tries it for ever.
+The record decoders have a fuzzer of their own (tests/support/record_fuzz.py).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import random
 import re
 import signal
+import struct
 import sys
 import time
 import traceback
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from legacy_consumer.admin.errors import BadOffsetFileError
+from legacy_consumer.admin.migration.record import decode_record
 from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.config.java_properties import decode_java_properties, parse_java_properties
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError
@@ -35,10 +37,16 @@ from legacy_consumer.wire.protocol.fetch import decode_fetch
 from legacy_consumer.wire.protocol.list_offsets import decode_list_offsets
 from legacy_consumer.wire.protocol.metadata import decode_metadata
 from legacy_consumer.wire.protocol.sasl import decode_authenticate, decode_handshake
+from rebalance.assignors.sticky_user_data import UnreadableUserDataError, decode_sticky
+from rebalance.assignors.sticky_user_data import decode_generation as decode_sticky_generation
 from rebalance.errors import UnsupportedRegexError
 from rebalance.java_regex import compile_java_regex
+from rebalance.led.records import decode_generation, decode_joining, decode_round, decode_share, decode_subscription
 from zk_layout.codecs.znode import DECODERS
-from zk_layout.errors import MalformedZnodeError
+from zk_layout.errors import MalformedZnodeError, ZooKeeperError
+from zk_layout.multi_read import decode_multi_read
+from zk_layout.multi_write import decode_multi
+from zk_layout.store import Stat, Znode
 
 ROOT = Path(__file__).resolve().parent.parent
 SLOW_S = 2.0
@@ -71,6 +79,25 @@ _DOCUMENTS: tuple[object, ...] = (
     {"version": 1, "id": "a", "request": "a", "state": "prepare", "partitions": {"t": [0]}, "reason": "r"},
     {"version": 1, "phase": "applied", "at_ms": 1, "partitions": 1, "backup": None, "history": [["a", 1]]},
     {"group": "g", "offsets": {"t": {"0": 5, "1": 7}}},
+    {
+        "version": 1,
+        "session": "1f",
+        "round": 3,
+        "rebalance_timeout_ms": 60000,
+        "protocols": [{"name": "range", "metadata": "AAE="}],
+    },
+    {"version": 1, "round": 3, "joined": ["a", "b"], "refused": {"c": "why"}},
+    {
+        "version": 1,
+        "generation": 4,
+        "round": 3,
+        "strategy": "range",
+        "leader": "a",
+        "topics": {"t": 2},
+        "shares": {"a-1f": {"consumer": "a", "partitions": {"t": [0, 1]}, "user_data": "", "joined": 1}},
+    },
+    {"topics": ["t"], "owned": {"t": [0]}, "generation": None, "user_data": "AA=="},
+    {"consumer": "a", "partitions": {"t": [0, 1]}, "user_data": "", "joined": 1},
     12,
     "g_h-1-a-0",
 )
@@ -145,6 +172,23 @@ def hostile_response(chance: random.Random) -> bytes:
     return bytes(data)
 
 
+def hostile_reply(chance: random.Random) -> bytes:
+    """Results of many operations as ZooKeeper writes them, with odd kinds and lengths."""
+    data = bytearray()
+    for _ in range(chance.randrange(8)):
+        kind = chance.choice((-1, 1, 2, 4, 5, 8, 13, 99))
+        data += struct.pack("!iBi", kind, chance.random() < 0.05, chance.choice((-1, 0, -101)))
+        if kind in (4, 5):
+            length = chance.choice((-1, 0, 3, 3, 3, 2**31 - 1, -(2**31)))
+            data += struct.pack("!i", length) * (kind == 4) + b"abc" * (length == 3) + bytes(68)
+        elif kind in (-1, 1, 8):
+            data += struct.pack("!i", chance.choice((0, 1, 2, -1, -9, -13, 2**31 - 1, -(2**31))))
+            data += chance.choice((b"", struct.pack("!i", 1) + b"a", chance.randbytes(5)))
+    if chance.random() < 0.5:
+        data += struct.pack("!iBi", -1, 1, -1)
+    return bytes(data[: chance.randrange(len(data) + 1)] if chance.random() < 0.2 else data)
+
+
 def hostile_lines(chance: random.Random) -> bytes:
     """Lines of offset files and properties, some of them damaged."""
     lines = []
@@ -181,6 +225,7 @@ def _read_offset_file(data: bytes) -> object:
     return read_offsets(data.decode("utf-8", "replace"), "file")
 
 
+_STAT = Stat(*(0 for _ in Stat._fields))
 _RESPONSES: Mapping[str, Callable[[bytes], object]] = {
     "api versions": decode_api_versions,
     "metadata": _with_version(decode_metadata),
@@ -194,6 +239,21 @@ TARGETS: Mapping[str, Target] = {
         f"znode {kind.__name__}": Target(hostile_json, lambda data, d=decode: d("/path", data), (MalformedZnodeError,))
         for kind, decode in DECODERS.items()
     },
+    **{
+        name: Target(hostile_json, decode, (MalformedZnodeError,))
+        for name, decode in {
+            "led joining": lambda data: decode_joining("/path", "a", data),
+            "led round": lambda data: decode_round("/path", data),
+            "led generation": lambda data: decode_generation("/path", data),
+            "led subscription": decode_subscription,
+            "led share": decode_share,
+            "migration record": lambda data: decode_record("/path", Znode(data, _STAT)),
+        }.items()
+    },
+    "sticky user data": Target(hostile_response, decode_sticky, (UnreadableUserDataError,)),
+    "sticky generation": Target(hostile_response, decode_sticky_generation, (UnreadableUserDataError,)),
+    "reply to reads": Target(hostile_reply, decode_multi_read, (ZooKeeperError,)),
+    "reply to a multi": Target(hostile_reply, decode_multi, (ZooKeeperError,)),
     "reset request": Target(hostile_json, lambda data: decode_request("/path", data), (MalformedZnodeError,)),
     "reset answer": Target(hostile_json, lambda data: decode_answer("/path", data), (MalformedZnodeError,)),
     **{
@@ -214,6 +274,8 @@ KEPT: tuple[tuple[str, bytes], ...] = (
     ("reset request", b'{"version":1e999}'),
     ("wildcard", b"(x+x+)+y"),
     ("wildcard", b"(a|aa)+$"),
+    # a path that ends before it begins: the reply was read for ever
+    ("reply to a multi", bytes.fromhex("0000000100fffffffffffffff3")),
     ("offset file", "/consumers/g:h/offsets/t/0:5\u2028".encode()),
 )
 """(target, input) of what was ever found."""

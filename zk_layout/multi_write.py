@@ -104,7 +104,11 @@ def decode_multi(reply: bytes) -> list[Stat | None] | FailedWrite:
                 stat = read_stat(reply, offset)
                 offset += STAT_BYTES
             elif kind == _CREATE:
-                offset += _INT.size + _INT.unpack_from(reply, offset)[0]
+                (length,) = _INT.unpack_from(reply, offset)
+                if length < 0:
+                    msg = f"a path of {length} bytes at byte {offset}"
+                    raise ValueError(msg)
+                offset += _INT.size + length
             elif kind == _ERROR:
                 codes.append(_INT.unpack_from(reply, offset)[0])
                 offset += _INT.size

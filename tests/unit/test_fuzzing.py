@@ -1,12 +1,60 @@
 """A few seconds of `make fuzz`, and everything that it ever found."""
 
+import ast
 import itertools
+from pathlib import Path
 
 import pytest
 
 from tests.fuzzing import KEPT, TARGETS, Target, inputs, trouble_with
+from zk_layout.codecs.znode import DECODERS
 
 ROUNDS = 150
+ROOT = Path(__file__).parents[2]
+FUZZERS = ("tests/fuzzing.py", "tests/support/record_fuzz.py")
+NOT_BY_ITSELF = {
+    "decode_batches": "a part of decode_records",
+    "decode_messages": "a part of decode_records",
+    "decode_joined": "compared with decode_records over the same bytes in test_wire_quick_decoding",
+    "decode_json": "a part of every decoder of JSON",
+    "decode_object": "a part of every decoder of JSON",
+    "decode_text": "a part of every decoder of JSON",
+    "decode_znode": "chooses one of DECODERS",
+}
+OF_OUR_OWN = {"legacy_consumer.quickstart.record": "what one process of the quickstart tells the next"}
+
+
+def decoders():
+    """(module, name) of each function that is called a decoder."""
+    for package in ("zk_layout", "rebalance", "legacy_consumer", "spark_source"):
+        for file in sorted((ROOT / package).rglob("*.py")):
+            module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            for node in ast.parse(file.read_text(encoding="utf-8")).body:
+                if isinstance(node, ast.FunctionDef) and node.name.startswith("decode_"):
+                    yield module, node.name
+
+
+def fed():
+    """(module, name) of what the fuzzers import, and of the decoders of znodes by path."""
+    for fuzzer in FUZZERS:
+        for node in ast.parse((ROOT / fuzzer).read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                yield from ((node.module, alias.name) for alias in node.names)
+    yield from ((decode.__module__, decode.__name__) for decode in DECODERS.values())
+
+
+def test_every_decoder_is_fed_with_hostile_bytes():
+    known = set(fed())
+    missing = [
+        f"{module}.{name}"
+        for module, name in decoders()
+        if name not in NOT_BY_ITSELF
+        and module not in OF_OUR_OWN
+        # a package exports what one of its modules has
+        and not {(module, name), (module.rpartition(".")[0], name)} & known
+    ]
+    assert len(list(decoders())) > 30
+    assert not missing
 
 
 @pytest.mark.parametrize(("name", "data"), KEPT, ids=lambda value: str(value)[:40])
