@@ -20,6 +20,7 @@ def offsets_of_group(found: GroupDescription, topics: set[str], *, is_quiet: boo
     yield from _unreadable(found, topics)
     if not is_quiet:
         yield from _stopped(found, topics)
+    yield from _left_topics(found, topics)
     yield from _outside(found, topics)
     yield from _deleted_topics(found, topics)
 
@@ -72,11 +73,25 @@ def _deleted_topics(found: GroupDescription, topics: set[str]) -> Iterator[Findi
         )
 
 
+def _left_topics(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    kept = {row.topic for row in found.partitions if row.committed is not None and row.owner is None}
+    left = sorted({tp.topic for tp in found.left} & topics & kept)
+    if left:
+        yield Finding(
+            Severity.NOTE,
+            "left_topic",
+            found.group,
+            f"group {found.group} keeps offsets of topics that all its members have left: {some(left)}",
+            "a member that subscribes again goes on from there; if nobody will, stop the members and remove them",
+            _deletions(found, left),
+        )
+
+
 def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
     """Messages wait for nobody. What members subscribe to and do not own is said as no_owner."""
     stopped = [
         row
-        for row in found.partitions
+        for row in found.consumed
         if row.owner is None and row.topic in topics - found.subscribed and row.lag is not None and row.lag > 0
     ]
     if stopped:

@@ -39,6 +39,16 @@ def read_snapshots(
     }
 
 
+def consumed_topics(snapshot: GroupSnapshot | None) -> frozenset[str] | None:
+    """What the members subscribe to, of what exists; what else a group has written about, all of them have left.
+
+    None if nobody is there to say it, or somebody's registration cannot be read.
+    """
+    if snapshot is None or not snapshot.members or snapshot.unreadable:
+        return None
+    return frozenset(snapshot.partitions)
+
+
 def _topics(members: Iterable[RegisteredMember], cluster_topics: Collection[str]) -> set[str]:
     topics: set[str] = set()
     for member in members:

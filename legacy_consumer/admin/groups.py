@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_reads import read_apart
-from legacy_consumer.admin.group_snapshots import read_snapshots
+from legacy_consumer.admin.group_snapshots import consumed_topics, read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.leadership import read_leaders
 from legacy_consumer.admin.led_groups import LedGroup, read_led_groups
@@ -132,6 +132,8 @@ class GroupDescription:
     divides_by: the strategies, all of them, that explain who owns what; none while the group moves or disagrees.
     warnings: what cannot work, and what to do.
     subscribed: the topics that a member subscribes to and that exist.
+    left: the partitions that are not the group's business any more: their topic is gone, or all members have left it.
+    They count neither in the totals nor in the verdict on the group.
     problem: why the group may not be read; then nothing else of it is known.
     reset: a request to reset its offsets that is there now. led: how it stands, if a member of it follows a leader.
     """
@@ -144,6 +146,7 @@ class GroupDescription:
     divides_by: tuple[str, ...] = ()
     warnings: tuple[GroupWarning, ...] = ()
     subscribed: frozenset[str] = frozenset()
+    left: frozenset[TopicPartition] = frozenset()
     problem: str | None = None
     reset: StandingReset | None = None
     led: LedGroup | None = None
@@ -151,12 +154,17 @@ class GroupDescription:
     @property
     def total_lag(self) -> int:
         """The messages still to be consumed, as far as known; an offset beyond the log's end counts as none."""
-        return sum(max(0, row.lag) for row in self.partitions if row.lag is not None)
+        return sum(max(0, row.lag) for row in self.consumed if row.lag is not None)
+
+    @property
+    def consumed(self) -> tuple[PartitionLag, ...]:
+        """The partitions that are the group's business."""
+        return tuple(row for row in self.partitions if TopicPartition(row.topic, row.partition) not in self.left)
 
     @property
     def unowned(self) -> int:
         """How many partitions no registered member owns."""
-        return sum(not row.owner_is_member for row in self.partitions)
+        return sum(not row.owner_is_member for row in self.consumed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,9 +303,17 @@ def _description(read: _ReadGroup, logs: _Logs, now_ms: int) -> GroupDescription
         divides_by=tuple(map(str, strategies_of_group(snapshot, owners))) if registered else (),
         warnings=tuple(group_warnings(snapshot, owners)),
         subscribed=frozenset(snapshot.partitions),
+        left=frozenset(_left(read)),
         reset=read.reset,
         led=read.led,
     )
+
+
+def _left(read: _ReadGroup) -> Iterator[TopicPartition]:
+    topics = consumed_topics(read.snapshot)
+    for row in read.rows:
+        if row.error is None and (row.origin is None or (topics is not None and row.topic not in topics)):
+            yield TopicPartition(row.topic, row.partition)
 
 
 def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _Logs:

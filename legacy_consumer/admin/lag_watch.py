@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from legacy_consumer.admin.groups import GroupDescription, PartitionLag
-from legacy_consumer.admin.lag_verdict import DEFAULT, Judging, Sample, Verdict, Window, extend, judge
+from legacy_consumer.admin.lag_verdict import (
+    DEFAULT,
+    GroupVerdict,
+    Judging,
+    Sample,
+    Verdict,
+    Window,
+    extend,
+    judge,
+    judge_group,
+)
 from zk_layout.model import TopicPartition
 
 
@@ -33,6 +43,11 @@ class GroupWatch:
             )
         self._windows = windows
         return verdicts
+
+
+def judge_whole(look: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> GroupVerdict:
+    """What the verdicts amount to, of the partitions that are the group's business."""
+    return judge_group(verdict for tp, verdict in verdicts.items() if tp not in look.left)
 
 
 def sample_of(row: PartitionLag, seen_at_ms: int) -> Sample:

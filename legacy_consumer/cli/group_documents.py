@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from legacy_consumer.admin.groups import GroupDescription, PartitionLag
-from legacy_consumer.admin.lag_verdict import Verdict, judge_group
+from legacy_consumer.admin.lag_verdict import Verdict
+from legacy_consumer.admin.lag_watch import judge_whole
 from legacy_consumer.admin.led_groups import CLASSIC, LedGroup
 from legacy_consumer.reset_requests import StandingReset
 from zk_layout.model import TopicPartition
@@ -35,12 +36,13 @@ PARTITION_FIELDS = (
 
 def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> dict[str, object]:
     """All that is known of a group."""
-    whole = judge_group(verdicts.values())
+    whole = judge_whole(found, verdicts)
     return {
         "group": found.group,
         "members": [{**asdict(member), "session_id": session(member.session_id)} for member in found.members],
         "unreadable": [{**asdict(member), "session_id": session(member.session_id)} for member in found.unreadable],
         "partitions": [_partition(row, verdicts) for row in found.partitions],
+        "left": sorted({tp.topic for tp in found.left}),
         "no_log_ends": found.no_log_ends,
         "divides_by": list(found.divides_by),
         "warnings": [asdict(warning) for warning in found.warnings],

@@ -6,8 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from legacy_consumer.admin.findings import some
 from legacy_consumer.admin.groups import GroupDescription, GroupMember, Hold, PartitionLag
-from legacy_consumer.admin.lag_verdict import Kind, Verdict, judge_group
+from legacy_consumer.admin.lag_verdict import Kind, Verdict
+from legacy_consumer.admin.lag_watch import judge_whole
 from legacy_consumer.admin.led_groups import LedGroup
 from legacy_consumer.cli.tables import Cell, Column, duration, number
 from legacy_consumer.offsets.judgement import Verdict as Judged
@@ -100,7 +102,10 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
     if found.reset is not None:
         below.append(Line(f"reset: {found.reset.text}; {found.reset.advice}", ODD if found.reset.is_running else BAD))
     below += unreadable_lines(found)
-    below += _reasons(found, verdicts)
+    below += _reasons(found, {tp: verdict for tp, verdict in verdicts.items() if tp not in found.left})
+    left = sorted({tp.topic for tp in found.left})
+    if left:
+        below.append(Line(f"left: their topics are gone, or no member subscribes; they do not count: {some(left)}"))
     if found.led is not None:
         below += _led_lines(found.led)
     elif _is_telling(found.divides_by):
@@ -190,13 +195,13 @@ def _totals(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict])
     parts = [members, count(len(found.partitions), "partition")]
     if found.unowned:
         parts.append(f"{found.unowned} without owner")
-    unknown = sum(row.lag is None for row in found.partitions)
+    unknown = sum(row.lag is None for row in found.consumed)
     known = f"lag {found.total_lag}"
     if unknown:
-        known = f"lag {found.total_lag} and {unknown} unknown" if unknown < len(found.partitions) else "lag unknown"
+        known = f"lag {found.total_lag} and {unknown} unknown" if unknown < len(found.consumed) else "lag unknown"
     if found.partitions:
         parts.append(known)
-    whole = judge_group(verdicts.values())
+    whole = judge_whole(found, verdicts)
     if whole.reason:
         parts.append(whole.reason)
     return f"Group {found.group}: {', '.join(parts)}"

@@ -11,8 +11,8 @@ import click
 from rich.console import RenderableType
 
 from legacy_consumer.admin.groups import GroupDescription, describe_groups
-from legacy_consumer.admin.lag_verdict import Kind, Verdict, judge_group
-from legacy_consumer.admin.lag_watch import GroupWatch
+from legacy_consumer.admin.lag_verdict import Kind, Verdict
+from legacy_consumer.admin.lag_watch import GroupWatch, judge_whole
 from legacy_consumer.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
 from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
 from legacy_consumer.cli.group_documents import PARTITION_FIELDS, group_document, partition_records
@@ -54,7 +54,7 @@ Examples:
 @click.option(
     "--check",
     is_flag=True,
-    help="End with 1 unless every group is well: all verdicts ok, all members readable, no reset that nobody ends.",
+    help="End with 1 unless every group is well: verdicts ok, members readable and ephemeral, no reset of nobody.",
 )
 @click.option(
     "--kafka-format",
@@ -119,7 +119,9 @@ def describe(
 
 def _is_well(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> bool:
     has_bad_request = found.reset is not None and not found.reset.is_running
-    return not found.unreadable and not has_bad_request and judge_group(verdicts.values()).kind is Kind.OK
+    if found.unreadable or has_bad_request or not all(member.session_id for member in found.members):
+        return False
+    return judge_whole(found, verdicts).kind is Kind.OK
 
 
 _Described: TypeAlias = tuple[GroupDescription, Mapping[TopicPartition, Verdict]]

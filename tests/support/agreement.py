@@ -89,7 +89,12 @@ def _owners_agree(cluster, group, described, found, named):
     assert (verified["reset"] is not None) == (reset is not None and reset["running"])
     assert ("reset_of_nobody" in named or "reset_under_way" in named) == (reset is not None)
     checked = cluster.run("groups", "describe", group, "--check").code
-    is_well = not is_bad and not described["unreadable"] and all(row["verdict"] == "ok" for row in found.values())
+    is_well = (
+        not is_bad
+        and not described["unreadable"]
+        and all(row["verdict"] == "ok" for tp, row in found.items() if tp.topic not in described["left"])
+    )
+    is_well = is_well and "permanent_member" not in said
     assert checked == (0 if is_well else 1)
 
 

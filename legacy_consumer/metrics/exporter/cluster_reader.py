@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.group_members import read_members
 from legacy_consumer.admin.group_reads import read_apart
-from legacy_consumer.admin.group_snapshots import read_snapshots
+from legacy_consumer.admin.group_snapshots import consumed_topics, read_snapshots
 from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
 from legacy_consumer.admin.leadership import read_leaders
 from legacy_consumer.admin.led_groups import LedGroup, read_led_groups
@@ -161,7 +161,7 @@ def _read_groups(store: ZkStore, cluster: TopicsOnce, groups: Sequence[str], now
             frozenset(ids[group]),
             tuple(rows[group]),
             now_ms,
-            frozenset(snapshots[group].partitions) if ids[group] and not unreadable[group] else None,
+            consumed_topics(snapshots.get(group)),
             led=led.get(group),
         )
         for group in groups

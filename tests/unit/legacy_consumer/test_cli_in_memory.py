@@ -147,6 +147,43 @@ def test_what_the_doctor_advises_changes_what_it_names_and_nothing_else(cluster,
     assert findings(cluster).keys() <= {"stopped"}
 
 
+def test_what_all_members_have_left_counts_nowhere_and_the_advice_removes_just_that(cluster, tmp_path):
+    cluster.topic("t", (0, 50), (0, 50))
+    cluster.topic("left", (0, 20))
+    cluster.commit("g", "t", 50, 50)
+    cluster.commit("g", "left", 3)
+    cluster.commit("g", "gone", 3)
+    member = cluster.join("g", "a", '{"t":1}', ("t", 0), ("t", 1))
+    shown = json.loads(cluster.run("groups", "describe", "g", "--json").out)
+    assert [shown[key] for key in ("total_lag", "unowned", "verdict", "left")] == [0, 0, "ok", ["gone", "left"]]
+    told = cluster.run("groups", "describe", "g", "--check")
+    assert (told.code, "they do not count: gone, left" in told.out, "stop:" in told.out) == (0, True, False)
+    assert cluster.run("groups", "verify", "g").code == 0
+    done = cluster.run("doctor", "--json")
+    found = {one["code"]: one for one in json.loads(done.out)}
+    assert (done.code, found.keys()) == (0, {"left_topic", "deleted_topic"})
+    assert found["left_topic"]["text"].endswith("that all its members have left: left")
+    [command] = found["left_topic"]["commands"]
+    words = [*shlex.split(command)[1:-2], "--execute", "--backup-dir", str(tmp_path), *shlex.split(command)[-2:]]
+    before = cluster.tree("/consumers/g/offsets")
+    assert cluster.run(*words).code == 1, "it is refused while a member lives"
+    assert cluster.tree("/consumers/g/offsets") == before
+    member.close()
+    assert "17 messages wait, and no member reads left/0" in findings(cluster)["stopped"]["text"]
+    assert cluster.run(*words).code == 0
+    assert before.keys() - cluster.tree("/consumers/g/offsets").keys() == {
+        f"/consumers/g/offsets/{path}" for path in ("left", "left/0")
+    }
+
+
+@pytest.mark.parametrize("ephemeral", [True, False])
+def test_a_member_that_no_session_ends_is_not_well(cluster, ephemeral):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 50)
+    cluster.join("g", "a", '{"t":1}', ("t", 0), ephemeral=ephemeral)
+    assert cluster.run("groups", "describe", "g", "--check").code == (0 if ephemeral else 1)
+
+
 def test_the_age_of_stale_groups_is_that_which_was_asked_for(cluster):
     cluster.topic("t", (0, 5))
     cluster.ago_ms = 10_000
