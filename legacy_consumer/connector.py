@@ -345,8 +345,8 @@ class ConsumerConnector:
     def lag(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """How many messages come after the position of each of this member's partitions, all by default.
 
-        Asks the brokers, for up to 5 s; where none answers, or no position is known yet, the partition is missing.
-        Raises: NotAssignedError; as log_ends.
+        Asks the brokers, for up to 5 s. A partition is missing where none answers, with no position known, and while
+        that lies beyond the log's end. Raises: NotAssignedError; as log_ends.
         """
         check_partitions(() if partitions is None else partitions)
         self._check_has_joined()
@@ -360,7 +360,7 @@ class ConsumerConnector:
                 if partitions is not None:
                     raise
         ends = self.log_ends(positions)
-        return {tp: max(0, ends[tp] - start) for tp, start in positions.items() if start is not None and tp in ends}
+        return {tp: ends[tp] - at for tp, at in positions.items() if at is not None and tp in ends and at <= ends[tp]}
 
     def _by_stream(self, partitions: Collection[TopicPartition]) -> dict[GatedStream, list[TopicPartition]]:
         """Raises: NotAssignedError if one of them is not this member's; OffsetError, NotJoinedError."""

@@ -266,6 +266,12 @@ def test_a_position_that_no_broker_has_told_is_none_and_has_no_lag(cluster):
     assert connector.lag() == {P0: 7}
 
 
+def test_a_position_beyond_the_end_of_the_log_has_no_lag_not_even_0(cluster):
+    connector, _ = cluster.join(Starts({P0: 3, P1: 10}))
+    connector.seek(P0, 11)
+    assert connector.lag() == {P1: 0}
+
+
 # Lost is not revoked
 
 
