@@ -46,9 +46,9 @@ _TOPIC = "benchmark"
 _DURABLE = {"forceSync": "yes", "preAllocSize": "65536"}
 """ZooKeeper as it comes: each transaction is on the disk before it is answered, which an embedded one leaves out."""
 _SMALL_HEAP = ("-Xms32m", "-Xmx128m")
-_COMMITS = {"ours": 40, "jvm": 4}
+_COMMITS: dict[Side, int] = {"ours": 40, "jvm": 4}
 """Enough for a figure; the JVM takes half a second for one."""
-_COMMITS_BEFORE = {"ours": 20, "jvm": 2}
+_COMMITS_BEFORE: dict[Side, int] = {"ours": 20, "jvm": 2}
 """The first of them creates the znodes. The rest warms up the server, which gets 500 requests for one of the JVM's."""
 
 
@@ -79,7 +79,10 @@ class GroupStage:
 
     def _new_process(self, side: Side, first: int, *, in_one_process: bool) -> MembersProcess:
         arguments = [self._kafka.zookeeper_connect, _TOPIC, str(self.partitions), str(first)]
-        command = own_program("members", *arguments) if side == "ours" else self._java_command(arguments)
+        if side == "jvm":
+            command = self._java_command(arguments)
+        else:
+            command = own_program("members", *arguments, "leader" if side == "led" else "classic")
         name = f"{side}, all members" if in_one_process else f"{side}, member {first}"
         return MembersProcess(name, command, self._workspace)
 
@@ -235,6 +238,9 @@ SIZES = (
     Size(16, 2000),
     Size(16, 500, plain=True),
 )
+
+LED_SIZES = (Size(4, 500), Size(16, 500))
+"""A group that a member leads, beside a classic one of ours. Both divide by range, so both end with the same owners."""
 
 IN_ONE_PROCESS = Size(50, 500, in_one_process=True)
 """For users who run many members as threads of one process. The row is reported; the code is not tuned for it."""

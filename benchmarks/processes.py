@@ -12,7 +12,8 @@ from typing import Literal
 from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
 
-Side = Literal["ours", "jvm"]
+Side = Literal["ours", "jvm", "led"]
+"""led: ours, with group.coordination=leader."""
 
 _HERE = Path(__file__).resolve().parent
 JAVA_SOURCES = _HERE / "java"

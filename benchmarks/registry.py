@@ -31,6 +31,7 @@ from benchmarks.grouping import (
     JOIN_REQUESTS,
     JOIN_S,
     LEAVE_S,
+    LED_SIZES,
     SIZES,
     START_S,
     Changes,
@@ -170,6 +171,30 @@ def _change(kind: str, about: str, figure: str, unit: str, size: Size, target: f
         headline=size == Size(16, 500),
     )
 
+
+def _led(kind: str, about: str, figure: str, unit: str, size: Size) -> Comparison[GroupStage]:
+    return Comparison(
+        name=f"{kind}_led_vs_classic_{size.members}_{size.partitions}",
+        about=f"{about} of {size}, led by a member against classic",
+        scene=size.scene,
+        ours=Changes("led", size.members),
+        peer=Changes("ours", size.members),
+        figure=figure,
+        unit=unit,
+        better="lower",
+        in_quick=False,
+    )
+
+
+_LED = tuple(
+    _led(kind, about, figure, unit, size)
+    for kind, about, figure, unit in (
+        ("join", "one member joins a group", JOIN_S, "s"),
+        ("leave", "one member leaves a group, which is then", LEAVE_S, "s"),
+        ("zk_requests", "requests at ZooKeeper while one joins a group", JOIN_REQUESTS, "requests"),
+    )
+    for size in LED_SIZES
+)
 
 _CHANGES = (
     *(
@@ -320,6 +345,7 @@ _ALL: tuple[Comparison[Any], ...] = (
     *_CONSUMING,
     _COMMIT,
     *_CHANGES,
+    *_LED,
     *_COMMANDS,
     *_SPARK_MESSAGES,
     *_SPARK_OFFSETS,

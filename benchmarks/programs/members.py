@@ -1,7 +1,7 @@
 """Members of a group in this process, one or many, that come and go as lines on standard input say.
 
-members.py ZOOKEEPER TOPIC PARTITIONS FIRST, and then the same lines and answers as java/Members.java, which explains
-them.
+members.py ZOOKEEPER TOPIC PARTITIONS FIRST [COORDINATION], and then the same lines and answers as java/Members.java,
+which explains them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ class Members:
     first: the number of the first; it is in its consumer id.
     """
 
-    def __init__(self, zookeeper: str, topic: str, partitions: int, first: int) -> None:
+    def __init__(self, zookeeper: str, topic: str, partitions: int, first: int, coordination: str) -> None:
         self._zookeeper = zookeeper
         self._topic = topic
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._first = first
+        self._coordination = coordination
         self._group = ""
         self._members: list[ConsumerConnector] = []
         self._next_offset = 1
@@ -53,6 +54,7 @@ class Members:
             group_id=self._group,
             consumer_id=consumer_id,
             auto_offset_reset="smallest",
+            group_coordination=self._coordination,
         )
         (stream,) = connector.create_message_streams({self._topic: 1})[self._topic]
         threading.Thread(target=_read, args=(stream,), daemon=True).start()
@@ -82,8 +84,8 @@ def _read(stream: KafkaStream) -> None:
 
 def main() -> None:
     """Obey until standard input ends."""
-    zookeeper, topic, partitions, first = sys.argv[1:]
-    members = Members(zookeeper, topic, int(partitions), int(first))
+    zookeeper, topic, partitions, first, *coordination = sys.argv[1:]
+    members = Members(zookeeper, topic, int(partitions), int(first), *coordination or ["classic"])
     print("ok", flush=True)
     for line in sys.stdin:
         try:

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from legacy_consumer import ConfigError, StrategyMismatchError
+from legacy_consumer import ConfigError, LedState, Phase, StrategyMismatchError
 from rebalance.assignors.seam import Assignor, given
 from rebalance.errors import RebalanceError
 from rebalance.led.records import leader_path, member_path
@@ -120,6 +120,60 @@ def test_a_leader_that_unsubscribes_leaves_its_share_and_the_lead_to_another_and
     cluster.await_shares([6], other)
     leading.create_message_streams({"t": 1})
     cluster.await_shares([3, 3], leading, other)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_member_that_unsubscribes_may_join_again_with_other_topics(cluster, strategy):
+    cluster.create_topic("u", 2)
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy=strategy)[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    first, second = members
+    first.unsubscribe()
+    assert first.status.led.state is LedState.DOWN
+    cluster.await_shares([6], second)
+    first.create_message_streams({"u": 1})
+    cluster.await_shares([2, 6], first, second)
+    assert {tp.topic for tp in first.status.owned} == {"u"}
+    assert cluster.generation().topics == {"t": 6, "u": 2}
+    first.unsubscribe()
+    first.create_message_streams({"t": 1, "u": 1})
+    cluster.await_shares([5, 3] if strategy == "range" else [4, 4], first, second)
+
+
+def test_when_the_last_member_unsubscribes_nothing_of_it_is_left_and_the_next_one_begins_anew(cluster):
+    first, stream = cluster.join(consumer_id="m0", partition_assignment_strategy="sticky")
+    cluster.await_shares([6], first)
+    message = next(stream)
+    generation = cluster.generation().number
+    first.unsubscribe()
+    assert cluster.admin.get_children("/consumers/g/coordination/members") == ()
+    assert cluster.admin.exists(leader_path("g")) is None
+    assert cluster.admin.get_children("/consumers/g/owners/t") == ()
+    second, stream = cluster.join(consumer_id="m1", partition_assignment_strategy="failover")
+    cluster.await_shares([6], second)
+    assert cluster.generation().number > generation, "numbers of generations never come again"
+    assert next(stream).offset() == message.offset(), "the message in hand is delivered again"
+    second.shutdown()
+    first.create_message_streams({"t": 1})
+    cluster.await_shares([6], first)
+
+
+def test_a_member_goes_on_fetching_while_it_looks_for_its_leader_and_stops_when_it_gives_all_up(cluster):
+    cooperative = {"partition_assignment_strategy": "cooperative-sticky"}
+    first, stream = cluster.join(consumer_id="m0", **cooperative)
+    cluster.await_shares([6], first)
+    got = [next(stream)]
+    assert first._led.standing(Phase.STABLE, connected=False).state is LedState.REDISCOVERING
+    got += islice(stream, 5)
+    assert len(got) == 6
+    for phase, state in (
+        (Phase.EXPIRED, LedState.DOWN),
+        (Phase.CLOSED, LedState.DOWN),
+        (Phase.LEAVING, LedState.STOPPED),
+    ):
+        assert first._led.standing(phase, connected=True).state is state
+    first.shutdown()
+    assert first.status.led.state is LedState.DOWN
 
 
 # Who cannot be in one group
