@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from legacy_consumer.admin.errors import OffsetsChangedError, ResetRequestError
+from legacy_consumer.admin.group_members import read_members
+from legacy_consumer.admin.group_snapshots import read_snapshots
 from legacy_consumer.admin.offset_plans import OffsetPlan, Standing, read_standings
 from legacy_consumer.admin.offset_writes import Written, write_plan
 from legacy_consumer.reset_requests import (
@@ -155,6 +157,9 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
     }
     answers = _answers(store, group, {name for name, _ in owners.values()})
     missing: dict[str, None] = {}
+    if state is AnswerState.READY:
+        # a member that is about to claim a partition may have read its offset already
+        missing = {f"nobody, as {tp} has no owner yet": None for tp in _to_be_claimed(store, group, partitions, owners)}
     for tp, (owner, session_id) in owners.items():
         # anybody may write an answer in its name
         answer = answers.get((owner, session_id))
@@ -165,6 +170,15 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
                 continue
         missing[owner] = None
     return tuple(missing)
+
+
+def _to_be_claimed(
+    store: ZkStore, group: str, partitions: Sequence[TopicPartition], owners: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    """Partitions without an owner of topics that a member subscribes to."""
+    free = [tp for tp in partitions if tp not in owners]
+    snapshot = read_snapshots(store, read_members(store, [group])).get(group) if free else None
+    return [] if snapshot is None else [tp for tp in free if tp.partition in snapshot.partitions.get(tp.topic, ())]
 
 
 def _answers(store: ZkStore, group: str, owners: set[str]) -> dict[tuple[str, int], Answer]:

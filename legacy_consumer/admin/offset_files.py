@@ -23,6 +23,8 @@ names (see judgement.metadata_of); a file without it is believed:
 
 A backup of a secured group also says who may write it, in "acls" (see group_acls), so that it comes back secured.
 
+All write a newline behind the last line; a file of lines without it was cut, perhaps in its last number.
+
 Unlike Kafka's ImportZkOffsets, which takes whatever stands there for a path and stops at an empty line, a file is read
 as a whole or not at all: each bad line is named with its number.
 """
@@ -130,6 +132,9 @@ def read_offsets(text: str, name: str) -> OffsetFile:
     """
     if text.lstrip("\ufeff").lstrip().startswith("{"):
         return _read_json(text, name)
+    if text.strip() and not text.endswith("\n"):
+        reason = "the line has no end: the file is cut, or somebody took its last newline away"
+        raise BadOffsetFileError(name, ((text.count("\n") + 1, reason),))
     # a name may hold what str.splitlines takes for the end of a line, but never a line feed
     return _read_lines(text.removeprefix("\ufeff").split("\n"), name)
 

@@ -28,6 +28,8 @@ def parse_time_ms(text: str) -> int:
     time_ms = (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
     if time_ms < 0:
         raise click.BadParameter(f"{text!r} is before 1970, when the time of messages begins")
+    if time_ms > _LAST_MS:
+        raise click.BadParameter(f"{text!r} is after 2100: {_FORMS}")
     return time_ms
 
 

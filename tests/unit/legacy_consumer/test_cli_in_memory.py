@@ -8,7 +8,8 @@ import shlex
 
 import pytest
 
-from tests.support.memory_cluster import REGISTRATION, MemoryCluster
+from legacy_consumer.cli import options
+from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster
 from zk_layout.model import TopicPartition
 
 
@@ -495,3 +496,63 @@ def test_nothing_that_a_stranger_wrote_moves_the_cursor_or_forges_a_line(cluster
     for text in (done.out, done.err):
         assert HARMFUL.findall(text.replace("\r\n", "")) == []
         assert not any(line.startswith(("fake", "12:00:00 ERROR")) for line in text.splitlines())
+
+
+# A reset under members, and files that were cut
+
+
+def test_a_live_reset_waits_for_the_owner_of_a_partition_that_a_member_is_about_to_claim(cluster):
+    cluster.topic("t", (0, 50), (0, 50))
+    cluster.commit("g", "t", 5, 5)
+    cluster.join("g", "a", '{"t":1}')
+    words = ["offsets", "reset", "g", "--to-offset", "7", "--live", "--timeout", "0.1", "--execute", "--no-backup"]
+    done = cluster.run(*words)
+    assert done.code == 1
+    assert "from nobody, as t/0 has no owner yet, nobody, as t/1 has no owner yet; stop such members" in done.err
+    assert {data for path, data in cluster.tree("/consumers/g/offsets").items() if path[-1].isdigit()} == {b"5"}
+
+
+def test_a_live_reset_names_a_member_that_joined_in_the_moment_of_the_write(cluster, monkeypatch):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    cluster.join("g", "a", '{"other":1}')
+
+    class Overtaken(GuardedStore):
+        def multi(self, ops, **options):
+            cluster.join("g", "b", '{"t":1}')
+            return super().multi(ops, **options)
+
+    monkeypatch.setattr(options, "KazooStore", lambda _: Overtaken(cluster.server, ()))
+    done = cluster.run("offsets", "reset", "g", "--to-offset", "7", "--live", "--execute", "--no-backup")
+    assert done.code == 0, done
+    assert "Warning: b joined group g in the moment of the write: if it is of the JVM it may have read" in done.err
+    assert cluster.tree()["/consumers/g/offsets/t/0"] == b"7"
+
+
+@pytest.mark.parametrize("form", ["/consumers/g/offsets/t/0:{}", "t,0,{}", "g,t,0,{}"])
+def test_a_file_of_lines_that_was_cut_in_its_last_number_is_refused(cluster, tmp_path, form):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    file = tmp_path / "offsets.txt"
+    file.write_text(form.format(3))
+    words = ["offsets", "reset", "g", "--from-file", str(file)]
+    done = cluster.run(*words)
+    assert (done.code, "line 1: the line has no end: the file is cut" in done.err) == (1, True), done
+    file.write_text(form.format(34) + "\n")
+    assert cluster.run(*words).code == 0
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59:59-14:00", "9999-12-31", "2100-01-01T00:00:01Z"])
+def test_a_time_after_all_clusters_is_refused_in_a_line(cluster, time):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    done = cluster.run("offsets", "reset", "g", "--to-time", time)
+    assert (done.code, done.err.splitlines()[-1][:14]) == (2, "Error: Invalid")
+
+
+@pytest.mark.parametrize("file", [".", "", "nowhere/offsets.json"])
+def test_an_export_that_cannot_be_written_is_said_in_a_line(cluster, file):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 5)
+    done = cluster.run("offsets", "export", "g", "--output", file)
+    assert (done.code, len(done.err.splitlines()), "cannot be written" in done.err) == (1, 1, True)
