@@ -191,8 +191,8 @@ sbom: build/pins-tools ## the wheel, and a bill of materials of what it is deplo
 	  --of JSON -o dist/legacy-consumer.cdx.json
 	build/pins-tools/bin/python -m tests.support.bill_of_materials dist/legacy-consumer.cdx.json
 
-simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000)
-	@exec $(bin)/python -m tests.simulation --seeds $(SEEDS) --processes 2
+simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000, or EXHAUSTIVE=1: every order)
+	@exec $(bin)/python -m $(if $(EXHAUSTIVE),tests.simulation.exhaustive,tests.simulation --seeds $(SEEDS)) --processes 2
 
 mutants: .venv/.dev ## the code broken on purpose: do the simulation and the tests of the message path notice?
 	@$(bin)/python -m tests.simulation.mutants

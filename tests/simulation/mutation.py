@@ -73,8 +73,13 @@ def apply_patch(patch, folder):
         path.write_text(text)
 
 
-def run_mutant(patch, seeds=DEFAULT_SEEDS):
-    """Run worlds on the broken code until one of them fails."""
+def is_walked(patch):
+    """Whether it breaks what tests.simulation.exhaustive runs."""
+    return all(path.parent == ROOT / "rebalance" for path in patched_files(patch))
+
+
+def run_mutant(patch, seeds=DEFAULT_SEEDS, depth=None):
+    """Run worlds on the broken code until one of them fails; every order of so many events, if depth is given."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
@@ -83,16 +88,18 @@ def run_mutant(patch, seeds=DEFAULT_SEEDS):
         (folder / "tests").symlink_to(ROOT / "tests")
         apply_patch(patch, folder)
         command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--brief"]
+        if depth is not None:
+            command = [sys.executable, "-m", "tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     description = patch.read_text().partition("\n")[0]
-    found = re.search(r"^seed (\d+): ([^:]+):", done.stdout, re.MULTILINE)
+    found = re.search(r"^(?:seed (\d+)|broken): ([^:]+):", done.stdout, re.MULTILINE)
     if found is None and done.returncode != 0:
         raise RuntimeError(f"{patch.name}: {done.stderr[-2000:]}")
-    seed, check = (None, "") if found is None else (int(found[1]), found[2])
+    seed, check = (None, "") if found is None else (int(found[1] or 0), found[2])
     return Caught(patch.stem, description, seed, check, time.monotonic() - began)
 
 
-def run_mutants(patches, seeds=DEFAULT_SEEDS, processes=2):
+def run_mutants(patches, seeds=DEFAULT_SEEDS, processes=2, depth=None):
     """As many at a time as there are processes; in the order of the patches."""
     with ThreadPoolExecutor(processes) as pool:
-        yield from pool.map(lambda patch: run_mutant(patch, seeds), patches)
+        yield from pool.map(lambda patch: run_mutant(patch, seeds, depth), patches)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from tests.simulation.mutation import all_patches, run_mutants
+from tests.simulation.mutation import all_patches, is_walked, run_mutants
 from tests.simulation.running import DEFAULT_SEEDS
 
 
@@ -13,15 +13,19 @@ def main():
     parser.add_argument("names", nargs="*", help="only these (default: all)")
     parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, help="schedules for each (default %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--exhaustive", type=int, metavar="DEPTH", help="walk every order of so many events instead")
     chosen = parser.parse_args()
     patches = [patch for patch in all_patches() if not chosen.names or patch.stem in chosen.names]
+    if chosen.exhaustive is not None:
+        patches = [patch for patch in patches if is_walked(patch)]
     missed = 0
     print(f"{'mutant':<34} {'caught by':<22} {'schedules':>9}  what is broken")
-    for caught in run_mutants(patches, chosen.seeds, chosen.processes):
+    for caught in run_mutants(patches, chosen.seeds, chosen.processes, chosen.exhaustive):
         missed += caught.seed is None
-        after = "-" if caught.seed is None else str(caught.seed + 1)
+        after = "-" if caught.seed is None or chosen.exhaustive is not None else str(caught.seed + 1)
         print(f"{caught.name:<34} {caught.check or 'NOT CAUGHT':<22} {after:>9}  {caught.description}", flush=True)
-    print(f"{len(patches) - missed} of {len(patches)} mutants caught within {chosen.seeds} schedules")
+    within = f"{chosen.seeds} schedules" if chosen.exhaustive is None else f"{chosen.exhaustive} events"
+    print(f"{len(patches) - missed} of {len(patches)} mutants caught within {within}")
     return int(missed > 0)
 
 
