@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from legacy_consumer.admin.errors import BadOffsetFileError
+from legacy_consumer.admin.errors import BadOffsetFileError, DamagedRecordError
 from legacy_consumer.admin.migration.record import decode_record
 from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.config.java_properties import decode_java_properties, parse_java_properties
@@ -247,9 +247,11 @@ TARGETS: Mapping[str, Target] = {
             "led generation": lambda data: decode_generation("/path", data),
             "led subscription": decode_subscription,
             "led share": decode_share,
-            "migration record": lambda data: decode_record("/path", Znode(data, _STAT)),
         }.items()
     },
+    "migration record": Target(
+        hostile_json, lambda data: decode_record("g", Znode(data, _STAT)), (DamagedRecordError,)
+    ),
     "sticky user data": Target(hostile_response, decode_sticky, (UnreadableUserDataError,)),
     "sticky generation": Target(hostile_response, decode_sticky_generation, (UnreadableUserDataError,)),
     "reply to reads": Target(hostile_reply, decode_multi_read, (ZooKeeperError,)),
