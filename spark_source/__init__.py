@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_source.messages.batch_offsets import BatchOffsets, batch_offsets
 from spark_source.messages.source_progress import source_progress
-from spark_source.offset_write import old_offsets
+from spark_source.offset_backups import old_offsets
 from spark_source.reasons import reason_of
 from spark_source.source import KafkaSegments, ZkMessages, ZkOffsets, register
 

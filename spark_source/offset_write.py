@@ -20,13 +20,12 @@ from legacy_consumer.admin.errors import BackupError, ChangeError
 from legacy_consumer.admin.group_members import RegisteredMember, read_members
 from legacy_consumer.admin.group_table import read_group_partitions
 from legacy_consumer.admin.group_writes import write_plans
-from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan, standing_of
 from legacy_consumer.admin.offset_writes import write_plan
 from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import ActiveGroupError, BrokersUnavailableError
 from spark_source.errors import OffsetWriteError
-from spark_source.offset_rows import GroupOffsets, OffsetRow, as_rows, check_batch, merge
+from spark_source.offset_rows import GroupOffsets, check_batch, merge
 from spark_source.options import LiveGroups, NullOffsets, OutsideLog, WriteOptions
 from spark_source.zookeeper import connected
 from zk_layout.errors import LegacyConsumerError, ZooKeeperError
@@ -203,13 +202,3 @@ def _written(change: OffsetChange) -> Standing:
 def _some(things: Sequence[object]) -> str:
     shown = ", ".join(map(str, things[:_SHOWN]))
     return shown if len(things) <= _SHOWN else f"{shown} and {len(things) - _SHOWN} more"
-
-
-def old_offsets(file: str | Path) -> list[OffsetRow]:
-    """The rows (group, topic, partition, offset) in a file of backupFolder, to be written back.
-
-    Where the offset is None there was none; nullOffsets=delete puts that back, too.
-    Raises: BadOffsetFileError, OSError.
-    """
-    path = Path(file)
-    return as_rows(read_offsets(path.read_text(encoding="utf-8"), path.name).groups)

@@ -1,7 +1,8 @@
 """The columns of zk_offsets: names, types, meaning, and how each is made from what was read. No I/O.
 
 A user's schema chooses among them by name. What it leaves out is not read either where that costs something: the log
-columns ask the brokers, those of members and leaders read more znodes.
+columns ask the brokers, those of members and leaders read more znodes. Spark imports the names into several Python
+workers for every query; what makes values is loaded where values are made.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING, TypeAlias
 
-from legacy_consumer.admin.group_table import GroupPartition
-from legacy_consumer.admin.groups import PartitionLag, partition_lag
-from legacy_consumer.admin.lag_verdict import judge
-from legacy_consumer.admin.lag_watch import sample_of
-from rebalance.group_strategy import owner_id
 from spark_source.arrow import ArrowColumn, ColumnType
 from spark_source.schemas import match_columns
 from zk_layout.model import PartitionState, TopicPartition
+
+if TYPE_CHECKING:
+    from legacy_consumer.admin.group_table import GroupPartition
+    from legacy_consumer.admin.groups import PartitionLag
 
 
 class Need(Enum):
@@ -49,7 +50,7 @@ class Facts:
     read_at_ms: int = 0
 
 
-Values = Callable[[Sequence[GroupPartition], Facts], Sequence[object]]
+Values: TypeAlias = "Callable[[Sequence[GroupPartition], Facts], Sequence[object]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,8 @@ def _log_ends(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
 
 def _looks(rows: Sequence[GroupPartition], facts: Facts) -> list[PartitionLag]:
     """As `groups describe` sees the rows."""
+    from legacy_consumer.admin.groups import partition_lag
+
     members: dict[str, dict[str, int]] = {}
     for group, consumer_id in facts.members:
         members.setdefault(group, {})[consumer_id] = 0
@@ -89,6 +92,9 @@ def _lags(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
 
 
 def _verdicts(rows: Sequence[GroupPartition], facts: Facts) -> list[str]:
+    from legacy_consumer.admin.lag_verdict import judge
+    from legacy_consumer.admin.lag_watch import sample_of
+
     return [
         judge(
             (sample_of(look, facts.read_at_ms),),
@@ -101,6 +107,8 @@ def _verdicts(rows: Sequence[GroupPartition], facts: Facts) -> list[str]:
 
 
 def _members(rows: Sequence[GroupPartition], facts: Facts) -> list[str | None]:
+    from rebalance.group_strategy import owner_id
+
     ids = [None if row.owner is None else owner_id(row.owner) for row in rows]
     return [
         consumer_id if consumer_id is not None and (row.group, consumer_id) in facts.members else None
