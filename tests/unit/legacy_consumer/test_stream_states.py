@@ -1,4 +1,7 @@
-"""One stream, used in every order by its user and its coordinator, against a model of what is in hand."""
+"""One stream and its commits, used in every order by users, coordinator and strangers, against a model.
+
+The offsets are in an in-memory ZooKeeper; whoever claims a partition goes on at what is committed there.
+"""
 
 import contextlib
 
@@ -8,15 +11,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from legacy_consumer import ConsumerTimeoutError, FetchError, NotAssignedError
+from legacy_consumer import ConsumerTimeoutError, FetchError, NotAssignedError, OffsetsNotCommittedError
 from legacy_consumer import stream as stream_module
-from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream, Pause
+from legacy_consumer.committer import CommitSettings, Committer
+from legacy_consumer.offsets import ZooKeeperOffsetStore
+from legacy_consumer.progress import Progress
+from legacy_consumer.stream import GatedStream, Pause, this_thread
 from tests.support.at_line import AtLine, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
-from zk_layout.model import TopicPartition
+from zk_layout.codecs import encode_topic
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment, TopicPartition
 
 TPS = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
 partitions = st.sampled_from(TPS)
@@ -38,6 +45,8 @@ class Model:
         self.ends = dict.fromkeys(TPS, 0)
         self.next = dict.fromkeys(TPS, 0)  # handed out next
         self.consumed = dict.fromkeys(TPS, 0)
+        self.done = {}  # what users committed by name
+        self.committed = dict.fromkeys(TPS)
         self.epochs = {}  # owned partitions
         self.live = set()
         self.hand = []
@@ -77,6 +86,11 @@ class Model:
     def go_from(self, tp, offset, epoch):
         self.epochs[tp] = epoch
         self.next[tp] = self.consumed[tp] = offset
+        self.done.pop(tp, None)
+
+    def commit(self, some):
+        for tp in self.epochs.keys() & some:
+            self.committed[tp] = max(self.consumed[tp], self.done.get(tp, 0))
 
 
 class AcknowledgedModel(Model):
@@ -121,12 +135,34 @@ class StreamMachine(RuleBasedStateMachine):
         super().__init__()
         self.model = AcknowledgedModel() if self.acknowledged else Model()
         self.kafka = FakeKafka()
-        self.fetcher = self.fetcher_class(self.kafka)
-        poll = self.fetcher.poll
-        self.fetcher.poll = lambda most, _: poll(most, 0)
         self.progress = Progress()
         self.leased = True
         self.drained = False
+        self.store = MemoryStore(MemoryZooKeeper())
+        self.store.start()
+        for topic in ("t", "u"):
+            znode = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
+            self.store.create(f"/brokers/topics/{topic}", znode, make_parents=True)
+        self.store.create("/consumers/g/ids/m", b"", make_parents=True)
+        self.offsets = ZooKeeperOffsetStore(self.store, "g")
+        self.committer = Committer(
+            CommitSettings("g", "m", False),
+            offsets=self.offsets,
+            progress=self.progress,
+            streams=lambda: [self.stream],
+            session_id=lambda: self.store.session_id,
+            adopt=lambda _: None,
+            on_unowned=lambda: None,
+        )
+        self.open_stream()
+        for tp in TPS:
+            self.produce(tp, 9)
+            self.claim(tp)
+
+    def open_stream(self):
+        self.fetcher = self.fetcher_class(self.kafka)
+        poll = self.fetcher.poll
+        self.fetcher.poll = lambda most, _: poll(most, 0)
         self.stream = GatedStream(
             fetcher=self.fetcher,
             progress=self.progress,
@@ -141,9 +177,6 @@ class StreamMachine(RuleBasedStateMachine):
             # there is nothing to acknowledge in Arrow's batches
             self.stream.arrow_batches = self.stream.batches
         self.loops = {}
-        for tp in TPS:
-            self.produce(tp, 9)
-            self.claim(tp)
 
     # The user
 
@@ -281,8 +314,31 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def commit(self):
-        self.stream.come_back()
+        """Its user says that it is done with what it has in hand."""
+        self.committer.commit_consumed(this_thread())
         self.model.come_back()
+        self.model.commit(TPS)
+
+    @rule(automatic=st.booleans())
+    def commit_from_another_thread(self, automatic):
+        if automatic:
+            self.committer.commit()
+        else:
+            self.committer.commit_consumed(object())
+        self.model.commit(TPS)
+
+    @rule(tp=partitions, unfenced=st.booleans(), data=st.data())
+    def commit_by_name(self, tp, unfenced, data):
+        offset = data.draw(st.integers(0, self.model.ends[tp]))
+        is_mine = tp in self.model.epochs
+        if is_mine or unfenced or offset >= (self.model.committed[tp] or 0):
+            self.committer.commit_offsets({tp: offset}, unfenced=unfenced)
+            self.model.committed[tp] = offset
+            if is_mine:
+                self.model.done[tp] = offset
+        else:
+            with pytest.raises(OffsetsNotCommittedError, match="is moved back"):
+                self.committer.commit_offsets({tp: offset})
 
     @rule()
     def let_go(self):
@@ -342,29 +398,36 @@ class StreamMachine(RuleBasedStateMachine):
 
     # The brokers, the coordinator
 
+    @staticmethod
+    def owner_path(tp):
+        return f"/consumers/g/owners/{tp.topic}/{tp.partition}"
+
     @rule(tp=partitions, count=sizes)
     def produce(self, tp, count):
         self.kafka.produce(tp, count)
         self.model.ends[tp] += count
 
+    def begin(self, tp, *, shut):
+        """The owner znode first, then the offset."""
+        self.store.create(self.owner_path(tp), b"m-0", make_parents=True)
+        committed = self.offsets.read([tp])[tp]
+        position = committed.offset or 0
+        epoch = self.progress.begin(tp, position, committed)
+        self.model.go_from(tp, self.model.committed[tp] or 0, epoch)
+        self.model.paused.discard(tp)
+        self.stream.begin({tp: position}, {tp: epoch}, shut=shut)
+
     @rule(tp=partitions)
     def claim(self, tp):
         if tp not in self.model.epochs:
-            position = self.model.consumed[tp]
-            self.model.epochs[tp] = self.progress.begin(tp, position, Committed(None, None))
-            self.model.next[tp] = position
+            self.begin(tp, shut=False)
             self.model.live.add(tp)
-            self.model.paused.discard(tp)
-            self.stream.begin({tp: position}, {tp: self.model.epochs[tp]})
 
     @rule(tp=partitions, paused=st.booleans(), data=st.data())
     def claim_with_a_listener(self, tp, paused, data):
         """A hook seeks, and perhaps pauses, before anything flows."""
         if tp not in self.model.epochs:
-            epoch = self.progress.begin(tp, self.model.consumed[tp], Committed(None, None))
-            self.stream.begin({tp: self.model.consumed[tp]}, {tp: epoch}, shut=True)
-            self.model.paused.discard(tp)
-            self.model.epochs[tp] = epoch
+            self.begin(tp, shut=True)
             self.seek(tp, data)
             if paused:
                 self.pause_some({tp})
@@ -382,21 +445,53 @@ class StreamMachine(RuleBasedStateMachine):
         self.model.live |= stopped
         self.stream.go_on(stopped)
 
-    @rule(tp=partitions)
-    def release(self, tp):
-        """In order, or when drain.timeout.ms is over: what is in hand then comes again."""
+    @rule(tp=partitions, lost=st.booleans())
+    def release(self, tp, lost):
+        """In order, when drain.timeout.ms is over, or lost: what is in hand then comes again."""
         if tp in self.model.epochs:
-            self.model.live.discard(tp)
-            self.stream.stop([tp])
-            self.stream.note_progress()
-            self.progress.forget([tp])
+            self.give_up({tp}, lost=lost)
+
+    def give_up(self, some, *, lost):
+        self.model.live -= some
+        self.stream.stop(some)
+        if not lost:
+            self.committer.commit_last(some, 5.0)
+            self.model.commit(some)
+        self.progress.forget(some)
+        for tp in some:
+            self.store.delete(self.owner_path(tp))
             del self.model.epochs[tp]
+
+    @rule(by=st.sampled_from(["its own thread", "another thread, in time", "another thread, too late"]))
+    def shut_down_and_join_again(self, by):
+        if by == "its own thread":
+            self.let_go()
+        owned = set(self.model.epochs)
+        self.model.live = set()
+        self.stream.stop(owned)
+        if by == "another thread, in time":
+            self.ask(lambda: next(self.stream.batches(1, timeout=0)))
+            assert self.acknowledged or not self.stream.undrained(owned)
+        self.give_up(owned, lost=False)
+        self.stream.end()
+        assert [*self.stream, *self.stream.batches()] == []
+        assert [message for loop in self.loops.values() for message in loop] == []
+        self.model.hand, self.model.paused = [], set()
+        self.model.is_paused, self.leased, self.model.flows = False, True, True
+        self.open_stream()
 
     @rule(tp=partitions, data=st.data())
     def adopt(self, tp, data):
+        """Somebody else has committed, and commit.conflict=adopt."""
         if tp in self.model.epochs:
             offset = data.draw(st.integers(0, self.model.ends[tp]))
-            self.stream.restart({tp: offset}, {tp: Committed(offset, 1)})
+            path = f"/consumers/g/offsets/{tp.topic}/{tp.partition}"
+            if self.store.exists(path):
+                self.store.set_data(path, b"%d" % offset)
+            else:
+                self.store.create(path, b"%d" % offset, make_parents=True)
+            self.stream.restart({tp: offset}, self.offsets.read([tp]))
+            self.model.committed[tp] = offset
             self.model.go_from(tp, offset, self.progress.get(tp).epoch)
 
     @rule()
@@ -420,6 +515,11 @@ class StreamMachine(RuleBasedStateMachine):
         self.stream.note_progress()
         for tp, known in self.progress.snapshot().items():
             assert known.consumed == self.model.consumed[tp]
+
+    @invariant()
+    def the_group_stands_where_its_user_and_its_coordinator_put_it(self):
+        """Its own member never moves it back but by a seek, or by name."""
+        assert {tp: seen.offset for tp, seen in self.offsets.read(TPS).items()} == self.model.committed
 
     @invariant()
     def the_position_is_what_comes_next(self):
