@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 QUICK_LANES = (("unit",), ("simulation",))
 """The tiers that need nothing."""
-LANES = (("contract", "integration"), ("interop", "chaos", "spark", "containers"))
+LANES = (("contract", "chaos", "integration"), ("interop", "spark", "containers"))
 NOTHING_SELECTED = 5
 """pytest's exit code where a -k or a -m leaves no test of a lane."""
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
