@@ -52,7 +52,8 @@ def read_led_groups(store: ZkStore, members: Sequence[RegisteredMember]) -> dict
     if not groups:
         return {}
     for one in members:
-        if not _follows(one):
+        # members leave out one whose registration nobody can read
+        if one.registration is not None and not _follows(one):
             others.setdefault(one.group, []).append(one.consumer_id)
     joined = store.get_children_many([members_path(group) for group in groups])
     paths = [path(group) for group in groups for path in (leader_path, round_path, generation_path)]

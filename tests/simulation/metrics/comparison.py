@@ -258,6 +258,14 @@ class Comparison:
         put(f"{EXPORTER}groups", int(bool(read.ids)), state="active")
         put(f"{EXPORTER}groups", int(not read.ids), state="idle")
         self._put_group(read, ends, rows, page, put)
+        if not read.is_forbidden:
+            is_led = scene.is_led and any(topics is not None for topics in read.ids.values())
+            put(f"{GROUP}coordination", 1, group="g", coordination="leader" if is_led else "classic")
+            if is_led:
+                put(f"{GROUP}generation", read.generation, group="g")
+                put(f"{GROUP}has_leader", read.leader is not None, group="g")
+                said = [key for key in page if key[0] == f"{GROUP}led_state"]
+                made.update({key: 1 if len(said) == 1 else "one of them" for key in said})
         return made
 
     def _put_group(self, read, ends, rows, page, put):

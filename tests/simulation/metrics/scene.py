@@ -80,8 +80,8 @@ class Look:
     ids: {registered member: the topics it subscribes to, None if nobody can read it}. owners: {partition: the id in its
     owner znode}. offsets: {partition: (what is committed, when, its zxid)}; of a topic that is gone as well. topics:
     {topic: (its partitions, the zxid of its creation)}. folders: topics for which the group has a folder. begins, ends:
-    of the logs. seen: the partitions whose broker answers the exporter. is_forbidden: the exporter may not read the
-    group, and the rest is empty.
+    of the logs. seen: the partitions whose broker answers the exporter. leader, generation: of a led
+    group. is_forbidden: the exporter may not read the group, and the rest is empty.
     """
 
     at: float
@@ -94,6 +94,8 @@ class Look:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     seen: frozenset[TopicPartition] = frozenset()
     brokers_answer: bool = True
+    leader: str | None = None
+    generation: int = 0
     is_forbidden: bool = False
 
     @property
@@ -432,6 +434,8 @@ class Scene:
             dict(self.brokers.ends),
             frozenset(tp for tp in self.brokers.ends if client.sees(tp)),
             not client.is_cut and len(self.brokers.dead | self.brokers.frozen) < BROKERS,
+            self.led_by(),
+            self.generation(),
         )
 
     def end(self):
