@@ -611,6 +611,9 @@ def test_what_an_acl_forbids_changes_nothing(kafka, cluster, store, stopped, tmp
 SECRET = ["--property", "zookeeper.auth.digest=alice:secret"]
 
 
+MEMBER_OF_OTHERS = b'{"version":1,"subscription":{"nothing":1},"pattern":"static","timestamp":"1"}'
+
+
 def test_what_an_operator_with_credentials_leaves_is_as_secured_as_the_group_was(kafka, cluster, tmp_path):
     """Every command that creates znodes, without zookeeper.set.acl."""
     alice = KazooClient(kafka.zookeeper_connect, auth_data=[("digest", "alice:secret")])
@@ -648,16 +651,29 @@ def test_what_an_operator_with_credentials_leaves_is_as_secured_as_the_group_was
         alice.set_acls(f"/consumers/{name}/ids", secured)
         run("offsets", "reset", name, "--topic", "orders", "--to-latest", *backup)
         assert opened(f"/consumers/{name}/ids") == set(), "a reset takes the folder away and puts it back"
+        alice.create(f"/consumers/{name}/ids/elsewhere", MEMBER_OF_OTHERS, ephemeral=True)
+        run("offsets", "reset", name, "--topic", "orders", "--to-earliest", "--live", *backup)
+        alice.delete(f"/consumers/{name}/ids/elsewhere")
+        check(name)
         run("offsets", "copy", name, copied, *backup)
         check(copied)
         for step in ("apply", "rollback", "apply", "finish"):
             run("migrate", step, copied, "--backup", str(tmp_path / f"{step}-{len(list(tmp_path.iterdir()))}"))
         check(copied)
-        before = set(tmp_path.iterdir())
-        run("groups", "delete", name, *backup)
-        (file,) = set(tmp_path.iterdir()) - before
-        run("offsets", "import", str(file), *backup)
-        check(name)
+        file = str(tmp_path / "end.json")
+        run("migrate", "finish", copied, "--delete", "--backup", file)
+        assert alice.exists(f"/consumers/{copied}") is None
+        run("offsets", "import", file, *backup)
+        check(copied)
+        only = ["groups", "prune", "--older-than", "1s", "--name", name]
+        for remove in (["groups", "delete", name], only):
+            before = set(tmp_path.iterdir())
+            eventually(lambda: name in run_program(*only, *SECRET, *cluster).out)
+            run(*remove, *backup)
+            assert alice.exists(f"/consumers/{name}") is None
+            (backed_up,) = set(tmp_path.iterdir()) - before
+            run("offsets", "import", str(backed_up), *backup)
+            check(name)
         assert doctor() == []
         alice.set_acls(f"/consumers/{name}/offsets/orders/1", OPEN_ACL_UNSAFE)
         assert doctor() == [name]
