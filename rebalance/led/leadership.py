@@ -151,7 +151,7 @@ class Leadership:
         for name, path, znode in zip(names, paths, self._store.get_data_many(paths, self._on_members), strict=True):
             if znode is None or not znode.stat.ephemeral_owner:
                 continue
-            joining = readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.version))
+            joining = readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.mzxid))
             if joining is not None and joining.session_id == znode.stat.ephemeral_owner:
                 joined[joining.member_id] = joining
         return joined
@@ -164,7 +164,7 @@ class Leadership:
             joining = joined.get(member_id)
             if joining is None:
                 continue
-            if joining.version == share.joined:
+            if joining.written == share.joined:
                 self._joined[member_id] = joining
                 protocols = joining.protocols
             else:
@@ -308,7 +308,7 @@ class Leadership:
         assignor = self._assignors.get(answer.protocol)
         given = divide(self._name, assignor, answer.protocol, told, cluster, previous)
         return {
-            member_id: encode_share(Share(joining.consumer_id, share.partitions, share.user_data, joining.version))
+            member_id: encode_share(Share(joining.consumer_id, share.partitions, share.user_data, joining.written))
             for member_id, share in given.items()
             for joining in (self._joined[member_id],)
         }

@@ -61,8 +61,8 @@ def generation_path(group: str) -> str:
 class Joining:
     """What a member tells.
 
-    session_id: the member's; under another one it is another member of the same name. version: of the znode that it was
-    read from; a member that joins again writes it again.
+    session_id: the member's; under another one it is another member of the same name. written: the transaction that
+    wrote the znode; a member that joins again writes it again. (A znode's version is 0 again after a member has left.)
     """
 
     consumer_id: str
@@ -70,7 +70,7 @@ class Joining:
     round: int
     rebalance_timeout_ms: int
     protocols: tuple[Protocol, ...]
-    version: int = 0
+    written: int = 0
 
     @property
     def member_id(self) -> str:
@@ -92,7 +92,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one member is given. joined: the version of the znode in which it told what it was given this for."""
+    """What one member is given. joined: the transaction that wrote what it told, for which it was given this."""
 
     consumer_id: str
     partitions: tuple[TopicPartition, ...] = ()
@@ -129,20 +129,17 @@ def encode_joining(joining: Joining) -> bytes:
     )
 
 
-def decode_joining(path: str, consumer_id: str, data: bytes | None, version: int = 0) -> Joining:
+def decode_joining(path: str, consumer_id: str, data: bytes | None, written: int = 0) -> Joining:
     """Raises: MalformedZnodeError, also if it offers no strategy."""
     document = _document(path, data)
-    try:
-        session_id = int(document.text("session"), 16)
-    except ValueError as error:
-        raise document.malformed("session", "the number of a session") from error
+    session_id = _hexadecimal(document, "session", "the number of a session")
     protocols = tuple(
         Protocol(offered.text("name"), _unb64(offered, "metadata")) for offered in document.children("protocols")
     )
     if not protocols:
         raise document.malformed("protocols", "a list of strategies")
     timeout_ms = max(1, document.integer("rebalance_timeout_ms"))
-    return Joining(consumer_id, session_id, document.integer("round"), timeout_ms, protocols, version)
+    return Joining(consumer_id, session_id, document.integer("round"), timeout_ms, protocols, written)
 
 
 def encode_round(asked: Round) -> bytes:
@@ -218,7 +215,7 @@ def encode_share(share: Share) -> bytes:
             "consumer": share.consumer_id,
             "partitions": _by_topic(share.partitions),
             "user_data": _b64(share.user_data),
-            "joined": share.joined,
+            "joined": f"{share.joined:x}",
         }
     )
 
@@ -233,7 +230,7 @@ def _share(document: JsonObject) -> Share:
         document.text("consumer"),
         _partitions(document, "partitions"),
         _unb64(document, "user_data"),
-        document.integer("joined"),
+        _hexadecimal(document, "joined", "the number of a transaction"),
     )
 
 
@@ -256,6 +253,14 @@ def _unb64(document: JsonObject, key: str) -> bytes:
         return base64.b64decode(document.text(key), validate=True)
     except ValueError as error:
         raise document.malformed(key, "base64") from error
+
+
+def _hexadecimal(document: JsonObject, key: str, what: str) -> int:
+    """ZooKeeper's own numbers have 64 bits, more than a Java int."""
+    try:
+        return int(document.text(key), 16)
+    except ValueError as error:
+        raise document.malformed(key, what) from error
 
 
 def _by_topic(partitions: tuple[TopicPartition, ...]) -> dict[str, list[int]]:

@@ -1,0 +1,115 @@
+"""What a new leader takes over from the last one's znodes, without threads."""
+
+from functools import partial
+
+import pytest
+
+from rebalance.assignors.seam import Cluster, Subscription
+from rebalance.assignors.strategies import make_assignors
+from rebalance.coordination.requests import Protocol
+from rebalance.led.leadership import Leadership
+from rebalance.led.records import (
+    Joining,
+    decode_generation,
+    decode_round,
+    encode_joining,
+    encode_subscription,
+    generation_path,
+    leader_path,
+    member_path,
+    round_path,
+)
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+
+COUNTS = {"t": 4, "u": 2}
+
+
+class World:
+    def __init__(self):
+        self.zookeeper = MemoryZooKeeper()
+        self.leaders, self.other = self.connect(), self.connect()
+
+    def connect(self):
+        store = MemoryStore(self.zookeeper)
+        store.start()
+        return store
+
+    def tell(self, store, name, topics, strategy="range"):
+        """A member joins, whatever it told before."""
+        path = member_path("g", name)
+        if store.exists(path) is not None:
+            store.delete(path)
+        told = (Protocol(strategy, encode_subscription(Subscription(topics))),)
+        asked = self.read(round_path, decode_round)
+        joining = Joining(name, store.session_id, 0 if asked is None else asked.number, 1000, told)
+        store.create(path, encode_joining(joining), ephemeral=True, make_parents=True)
+
+    def lead(self, name="a", strategy="range", store=None):
+        """A new leader, which has looked once; the last one's znode is gone."""
+        store = store or self.leaders
+        if store.exists(leader_path("g")) is not None:
+            store.delete(leader_path("g"))
+        assignors = {one.name: one for one in make_assignors(strategy, {})}
+        leadership = Leadership(
+            store, "g", name, assignors, store.session_id, initial_delay_ms=0, on_members=lambda _: None
+        )
+        leadership.begin(0)
+        self.look(leadership)
+        return leadership
+
+    def look(self, leadership):
+        leadership.look(COUNTS, partial(Cluster.of_counts, COUNTS), 0)
+
+    def read(self, path, decode):
+        store, path = self.leaders, path("g")
+        return None if store.exists(path) is None else decode(path, store.get_data(path).data)
+
+    def generation(self):
+        return self.read(generation_path, decode_generation)
+
+    def round(self):
+        return self.read(round_path, decode_round)
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.tell(world.leaders, "a", ("t", "u"))
+    world.tell(world.other, "b", ("t",))
+    world.lead()
+    return world
+
+
+def sizes(world):
+    return sorted(len(share.partitions) for share in world.generation().shares.values())
+
+
+def test_a_new_leader_goes_on_with_what_stands_if_nobody_has_changed(world):
+    before = world.generation()
+    assert sizes(world) == [2, 4]
+    world.lead()
+    assert (world.generation(), world.round().number) == (before, before.round)
+
+
+def test_a_member_that_left_and_joined_in_the_same_session_while_nobody_led_has_joined_anew(world):
+    before = world.generation()
+    # its znode is another one, of the same version and the same session
+    world.tell(world.other, "b", ("t", "u"))
+    world.lead()
+    assert world.round().number > before.round
+
+
+def test_a_leader_without_the_groups_strategy_keeps_all_shares(world, caplog):
+    before = world.generation()
+    leadership = world.lead("c", "failover", world.connect())
+    # a has changed, and both join the round that this leader asks for
+    world.tell(world.leaders, "a", ("t", "u"))
+    world.look(leadership)
+    world.tell(world.other, "b", ("t",))
+    world.look(leadership)
+    after = world.generation()
+    assert after.number > before.number
+    assert {id_: set(share.partitions) for id_, share in before.shares.items()} == {
+        id_: set(share.partitions) for id_, share in after.shares.items()
+    }
+    assert "keep their shares: assignor range failed: the member that leads does not have it" in caplog.text
