@@ -38,6 +38,11 @@ def main() -> int:
         action=argparse.BooleanOptionalAction,
         help="write some partitions in transactions, without JVM members (default: drawn from the seed)",
     )
+    parser.add_argument(
+        "--led",
+        action=argparse.BooleanOptionalAction,
+        help="a group that a member leads, without JVM members (default: drawn from the seed)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="draw who owned which partition when")
     parser.add_argument("--history", type=Path, metavar="FOLDER", help="keep the history and the members' logs there")
@@ -60,7 +65,7 @@ def main() -> int:
 
 
 def _run(given: argparse.Namespace, folder: Path) -> dict:
-    return run_chaos(folder, given.seed, given.minutes, say, given.fetcher, given.transactions)
+    return run_chaos(folder, given.seed, given.minutes, say, given.fetcher, given.transactions, given.led)
 
 
 def say(line: str) -> None:

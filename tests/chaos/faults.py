@@ -17,6 +17,7 @@ from legacy_consumer.embedded.waiting import wait_for
 from tests.chaos.stranger import Stranger, clear_up
 from tests.chaos.world import GROUP, SESSION_TIMEOUT_S, TOPIC, World, patiently
 from tests.support.jvm_member import between_looks
+from zk_layout.errors import ConnectionLostError
 from zk_layout.paths import OffsetPath
 
 BACKLOG = 1500
@@ -60,6 +61,32 @@ def join(world, gone):
     since = time.monotonic()
     world.note_fault("member joins", member.name, "end", number)
     world.await_flow(since)
+
+
+def group_leader_kill(world, random, strike):
+    """The leader of a led group dies: at rest, when it has asked for a round, or when it has written a generation."""
+    when = random.choice(("Stable", "PreparingRebalance", "a generation is written"))
+    leader = patiently(lambda: _a_leader(world))
+    newcomer = None
+    if when != "Stable":
+        before = patiently(world.coordination_znodes)
+        newcomer = world.join("python", instead_of=leader)
+        wanted = 0 if when == "PreparingRebalance" else 1
+        _look_for(lambda: patiently(world.coordination_znodes)[wanted] > before[wanted] or None)
+    strike(leader.name)
+    world.kill(leader)
+    if newcomer is not None:
+        # in place of the one that was killed
+        newcomer.process.wait_until(newcomer.is_ready, "joining")
+        return None
+    return lambda: join(world, leader)
+
+
+def _a_leader(world):
+    leader = world.group_leader()
+    if leader is None:
+        raise ConnectionLostError("nobody leads now")
+    return leader
 
 
 def member_leave(world, random, strike):
@@ -277,6 +304,7 @@ FAULTS = {
     fault.name: fault
     for fault in (
         Fault("member kill -9", "member", member_kill, 2),
+        Fault("leader of the group kill -9", "member", group_leader_kill, 4),
         Fault("member leaves", "member", member_leave),
         Fault("Python member frozen", "member", partial(member_freeze, kind="python"), 3),
         Fault("JVM member frozen", "member", partial(member_freeze, kind="jvm")),
@@ -312,7 +340,8 @@ SHORT = (
 
 
 OF_THE_JVM = frozenset({"JVM member frozen"})
-"""Faults that need such a member."""
+OF_LED_GROUPS = frozenset({"leader of the group kill -9"})
+"""Faults that need such a member, or such a group."""
 NEEDS_ZOOKEEPER = {"more partitions", "operator rewinds", "operator skips"}
 """Whose own write must not be lost half-way."""
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.chaos.checker import Rules, check
-from tests.chaos.faults import OF_THE_JVM, SHORT, drawn, strike_all
+from tests.chaos.faults import OF_LED_GROUPS, OF_THE_JVM, SHORT, drawn, strike_all
 from tests.chaos.history import load_history
 from tests.chaos.timeline import draw
 from tests.chaos.world import AUDIT_S, FETCHERS, SESSION_TIMEOUT_S, NoFlowError, Plan, World
@@ -26,18 +26,24 @@ def run_chaos(
     say=print,
     fetchers: str | None = None,
     transactions: bool | None = None,
+    led: bool | None = None,
 ) -> dict:
     """One run; figures with the violations found.
 
     minutes: faults drawn for so long; None: the short list, once. fetchers: one of FETCHERS; transactions: see Plan;
-    None: drawn from the seed.
+    led: whether a member leads the group; None: drawn from the seed.
     """
     chosen = random.Random(seed)
     plan = Plan(conflict=chosen.choice(["adopt", "keep"]), fetchers=chosen.choice(list(FETCHERS)))
     plan = replace(plan, codec=chosen.choice(["gzip", "snappy", "lz4"]), transactions=chosen.random() < 0.5)
     if transactions is not None:
         plan = replace(plan, transactions=transactions)
-    if plan.transactions:
+    # drawn by itself, so that seeds of classic groups are what they were
+    leading = random.Random(f"led {seed}")
+    strategies = ("range", "sticky", "cooperative-sticky", "cooperative-sticky")
+    if led or (led is None and leading.random() < 0.3):
+        plan = replace(plan, led=leading.choice(strategies))
+    if plan.transactions or plan.led is not None:
         plan = replace(plan, python=plan.python + plan.jvm, jvm=0)
     if fetchers is not None:
         plan = replace(plan, fetchers=fetchers)
@@ -48,7 +54,9 @@ def run_chaos(
         world.await_flow(time.monotonic())
         world.pause(WARM_UP_S)
         up = time.monotonic()
-        rounds = iter(SHORT) if minutes is None else drawn(chosen, without=OF_THE_JVM if plan.jvm == 0 else ())
+        without = (OF_THE_JVM if plan.jvm == 0 else frozenset()) | (OF_LED_GROUPS if plan.led is None else frozenset())
+        short = SHORT if plan.led is None else (*SHORT, *(tuple(OF_LED_GROUPS),) * 3)
+        rounds = iter(short) if minutes is None else drawn(chosen, without=without)
         try:
             for names in rounds:
                 say(f"{time.monotonic() - began:6.1f} s  {', '.join(names)}")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.errors import ServerStartError
+from rebalance.led.records import generation_path, leader_path, round_path
 from tests.chaos.history import HistoryFile, Tail
 from tests.chaos.observing import Observer
 from tests.chaos.producing import NumberingProducer
@@ -77,6 +78,7 @@ class Plan:
     conflict: commit.conflict of the Python members. fetchers: one of FETCHERS. rate: messages a second for each
     partition. codec: of the partitions that are compressed. transactions: some partitions are written in transactions;
     Kafka's Scala consumer cannot read these (its fetcher thread ends at a marker), so there are no JVM members then.
+    led: the strategy of a group that a member leads, without JVM members; None for a classic group.
     """
 
     partitions: int = 12
@@ -87,6 +89,7 @@ class Plan:
     fetchers: str = BOTH
     codec: str = "lz4"
     transactions: bool = False
+    led: str | None = None
 
 
 @dataclass
@@ -231,6 +234,8 @@ class World:
             "fetcher": fetcher,
             "isolation.level": isolation,
         }
+        if self.plan.led is not None:
+            properties |= {"group.coordination": "leader", "partition.assignment.strategy": self.plan.led}
         if "zookeeper" in through:
             properties["zookeeper.connect"] = self.servers.proxied_ensemble
         if "brokers" in through:
@@ -347,6 +352,17 @@ class World:
         path = ControllerPath().path
         data = patiently(lambda: self.observer.store.get_data(path).data)
         return decode_controller(path, data).broker_id
+
+    def group_leader(self):
+        """The member that leads the led group; None if there is none, or if it does not live any more."""
+        znode = patiently(lambda: self.observer.store.get_data_many([leader_path(GROUP)]))[0]
+        name = b"" if znode is None else znode.data or b""
+        return next((member for member in self.awake() if member.consumer_id.encode() == name), None)
+
+    def coordination_znodes(self):
+        """The versions of round and generation, which every rebalance writes one after the other."""
+        paths = [round_path(GROUP), generation_path(GROUP)]
+        return [-1 if znode is None else znode.stat.version for znode in self.observer.store.get_data_many(paths)]
 
     def await_full_replicas(self, timeout_s=FLOW_TIMEOUT_S):
         """Wait until repairs are done and all three brokers have everything: only then one more may fall."""
