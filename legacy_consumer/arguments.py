@@ -108,6 +108,13 @@ def check_function(function: object, what: str) -> None:
         raise TypeError(msg)
 
 
+def check_flag(flag: object, what: str) -> None:
+    """Raises: TypeError for anything but True and False."""
+    if not isinstance(flag, bool):
+        msg = f"{what} must be True or False, not {flag!r}"
+        raise TypeError(msg)
+
+
 def check_listener(listener: object) -> None:
     """Raises: ConfigError for an object without the hooks."""
     if all(callable(getattr(listener, hook, None)) for hook in _HOOKS_OF_JAVA):

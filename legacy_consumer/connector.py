@@ -20,6 +20,7 @@ from legacy_consumer.arguments import (
     check_config,
     check_count,
     check_filter,
+    check_flag,
     check_function,
     check_listener,
     check_message,
@@ -248,7 +249,7 @@ class ConsumerConnector:
 
         Returns: what became of each partition; what commit.conflict=adopt took of other clients is in its `foreign`.
         Raises: OffsetsNotCommittedError naming each partition that was not written, and why; the others are committed.
-        OffsetError for what is no offset; NoSuchTopicError, NoSuchPartitionError; ZooKeeperError; with
+        OffsetError, TypeError for wrong values; NoSuchTopicError, NoSuchPartitionError; ZooKeeperError; with
         offsets.storage=kafka CommitFailedError after all tries. NotJoinedError before the streams exist,
         ConsumerClosedError once the member has left; CallInProgressError in such a signal handler.
         """
@@ -256,6 +257,7 @@ class ConsumerConnector:
         if offsets is None:
             return self._delivery.committer.commit_consumed(this_thread())
         offsets = checked_offsets(offsets)
+        check_flag(unfenced, "unfenced")
         self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
         return self._delivery.committer.commit_offsets(offsets, unfenced=unfenced)
 
