@@ -143,6 +143,9 @@ class SmallWorld:
                 chore: 10_000 for chore in member.coordinator._upkeep._periods_ms if chore.value == "audit"
             }
             member.join()
+
+    def begin(self, group):
+        """From here on there are choices."""
         if group.settled:
             self.come_to_rest()
         self.is_over = False
@@ -372,6 +375,7 @@ def run(group, given, seen):
     choices = Choices(given)
     world = SmallWorld(group, choices)
     try:
+        world.begin(group)
         while True:
             if choices.is_beyond:
                 mark = world.fingerprint()
@@ -422,14 +426,15 @@ def main(arguments=None):
         for members in (2, 3)
         for settled in (True, False)
     ]
+    failed = False
     with multiprocessing.get_context("fork").Pool(chosen.processes) as pool:
         for told in pool.imap(_walk_quietly, groups):
             print(told, flush=True)
             for choices, text in told.failures.items():
+                failed = True
                 world, _, _ = run(told.group, choices, {})
                 print("\n".join([*world.history, f"broken: {text}"]), flush=True)
-                return 1
-    return 0
+    return int(failed)
 
 
 if __name__ == "__main__":

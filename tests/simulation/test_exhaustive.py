@@ -19,8 +19,9 @@ def test_every_order_of_events_of_a_small_group_keeps_every_promise(group, least
 
 def test_a_member_that_reads_nothing_again_is_found(monkeypatch):
     monkeypatch.setattr(GroupReader, "notice", lambda self, event: "nothing")
-    told = walk(Group(2, settled=False, faults=0, depth=1))
-    assert "not settled" in next(iter(told.failures.values()))
+    for settled in (False, True):
+        told = walk(Group(2, settled=settled, faults=0, depth=1))
+        assert "not settled" in next(iter(told.failures.values()))
 
 
 def test_the_same_choices_are_the_same_story():
@@ -33,6 +34,8 @@ def test_the_same_choices_are_the_same_story():
 def test_what_is_on_its_way_and_what_time_it_is_make_a_difference_and_nothing_else_does():
     group = Group(2, settled=True)
     one, other = SmallWorld(group, Choices()), SmallWorld(group, Choices())
+    one.begin(group)
+    other.begin(group)
     assert one.fingerprint() == other.fingerprint()
     one.operator.delete("/consumers/g/ids/g_a")
     assert one.fingerprint() != other.fingerprint()
