@@ -15,7 +15,8 @@ def native_obstacle() -> str | None:
     except Exception as error:  # noqa: BLE001 - a module for another machine fails in its own way
         found = f"cannot be imported ({error})"
     else:
-        if module.__version__ == VERSION:
+        version = getattr(module, "__version__", "a module without a version")
+        if version == VERSION:
             return None
-        found = f"is needed, not {module.__version__}"
+        found = f"is needed, not {version}"
     return f"legacy-consumer-native {VERSION} {found}: install it, or run make native in a clone"
