@@ -1,7 +1,8 @@
 """Which brokers are registered in ZooKeeper: /brokers/ids, read once and watched from then on.
 
-A broker that comes or goes causes no rebalance, as in Kafka's own consumers from 0.8 on. The fetchers are told: what
-waits for a leader or for a position looks again at once, and connections to a broker that left are given up.
+A broker that comes or goes causes no rebalance, as in Kafka's own consumers from 0.8 on. The fetchers are told. The
+columnar fetcher asks at once again for the leaders and positions that it waits for, and gives up its connections to a
+broker that left; librdkafka does so by itself, by its own timers.
 
 The store's callback only notes that the watch fired. A thread reads the list again and lives no longer than that takes,
 or until ZooKeeper answers.

@@ -42,8 +42,8 @@ class Logs:
 def finder_of():
     made = []
 
-    def make(logs):
-        made.append(PositionFinder(lambda: logs, reset_to=EARLIEST, backoff_s=0.001))
+    def make(logs, backoff_s=0.001):
+        made.append(PositionFinder(lambda: logs, reset_to=EARLIEST, backoff_s=backoff_s))
         return made[-1]
 
     yield make
@@ -85,6 +85,16 @@ def test_a_failure_that_does_not_pass_is_told_and_the_search_goes_on_with_whoeve
     assert caught.value is error
     assert found_by(finder) == {HERE: 3}
     assert not finder.is_busy
+
+
+def test_brokers_are_asked_for_a_position_again_at_once_when_brokers_change(finder_of):
+    logs = Logs(BrokersUnavailableError("no broker answered"))
+    finder = finder_of(logs, backoff_s=3600.0)
+    finder.search([Search(HERE, 1, EARLIEST)])
+    eventually(lambda: logs.questions == 1 and not logs.failures)
+    assert finder.is_busy
+    finder.look_now()
+    assert found_by(finder) == {HERE: 3}
 
 
 def test_a_failure_is_told_once_for_each_try(finder_of):
