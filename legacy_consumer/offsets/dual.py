@@ -64,6 +64,10 @@ class DualOffsetStore:
         result.failure = result.failure or in_kafka.failure
         return result
 
+    def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
+        """Either of the two: what is read is the greater one."""
+        return self._zookeeper.wrote(tp, stored) or self._kafka.wrote(tp, stored)
+
     def close(self) -> None:
         """Close both."""
         self._kafka.close()

@@ -86,6 +86,10 @@ class OffsetStore(Protocol):
         """
         ...
 
+    def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
+        """Whether a commit of this store that got no answer may have written what stands there."""
+        ...
+
     def close(self) -> None:
         """Free what it holds; twice is harmless."""
         ...

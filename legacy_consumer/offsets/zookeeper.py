@@ -260,13 +260,17 @@ class ZooKeeperOffsetStore:
                 # our own write, whose reply was lost
                 result.committed[tp] = now
                 self._unanswered.pop(tp, None)
-            elif (now.offset, now.version) in self._unanswered.get(tp, ()):
+            elif self.wrote(tp, now):
                 # our own too, of an earlier commit: this one goes on top of it
                 todo[tp] = Commit(todo[tp].offset, now)
                 continue
             else:
                 result.foreign[tp] = now
             del todo[tp]
+
+    def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
+        """By offset and version."""
+        return (stored.offset, stored.version) in self._unanswered.get(tp, ())
 
     def _write_op(self, tp: TopicPartition, commit: Commit) -> Op:
         data = encode_offset(commit.offset)

@@ -276,7 +276,7 @@ class ResetFollower:
             self._answer(Answer(request.request_id, AnswerState.READY, mine))
         elif self._answered != Answer(request.request_id, AnswerState.DONE, mine):
             # also of those that came to me in between: their offsets may be read before they were written
-            self._take_up(mine | self._held)
+            self._take_up(mine | self._held, is_applied=True)
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
     def _hold_no_longer(self, request_id: str) -> None:
@@ -297,20 +297,25 @@ class ResetFollower:
 
     def _let_flow(self) -> None:
         if self._held:
-            self._take_up(self._held)
+            self._take_up(self._held, is_applied=False)
         self._delivery.adopts_foreign_commits = self._adopted_before
         if self._answered is not None:
             self._withdraw()
 
-    def _take_up(self, partitions: Collection[TopicPartition]) -> None:
-        """Go on: from the committed offset where somebody else wrote it, else from where the partition was."""
+    def _take_up(self, partitions: Collection[TopicPartition], *, is_applied: bool) -> None:
+        """Go on: from the committed offset where somebody else wrote it, else from where the partition was.
+
+        is_applied: the operator has written the offsets. Otherwise what stands may also be an own commit's without an
+        answer, and users have gone on or sought since.
+        """
         going = [tp for tp in partitions if tp in self._owned]
         changed: dict[TopicPartition, Committed] = {}
         for tp, committed in self._offsets.read(going).items():
             known = self._progress.get(tp)
             # what nobody can read is no offset to go on from: the owner's next commit mends it
             before = committed if known is None or committed.problem is not None else known.committed
-            if (before.version, before.offset) != (committed.version, committed.offset):
+            is_own = not is_applied and self._offsets.wrote(tp, committed)
+            if (before.version, before.offset) != (committed.version, committed.offset) and not is_own:
                 changed[tp] = committed
         if changed:
             self._delivery.adopt(changed)

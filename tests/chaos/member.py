@@ -40,6 +40,9 @@ class RecordingOffsets:
         self._history.write("read", offsets=_pairs(found))
         return found
 
+    def wrote(self, tp, stored):
+        return self._inner.wrote(tp, stored)
+
     def commit(self, commits, *, consumer_id, session_id, timeout_s=None, unfenced=False):
         asked = {tp.partition: [commit.offset, commit.seen.version] for tp, commit in commits.items()}
         told = {"began": time.monotonic(), "session": session_id, "offsets": asked}

@@ -321,6 +321,8 @@ class Checker:
         if offset != life.next_offset:
             life.waiting.clear()
         life.waiting.add(offset)
+        if self.acknowledges:
+            life.done = min(life.waiting)
         if offset == life.reset:
             life.reset = None
         if offset == life.unadopted:

@@ -36,6 +36,10 @@ class Offsets:
     def __init__(self):
         self.committed = {tp: Committed(0, 0) for tp in TPS}
         self.error = None
+        self.unanswered = set()
+
+    def wrote(self, tp, stored):
+        return (tp, stored.offset) in self.unanswered
 
     def read(self, partitions):
         if self.error is not None:
@@ -186,6 +190,22 @@ def test_a_partition_that_was_stopped_before_it_began_flows_after_a_reset_once_i
     world.ask()
     world.call_off()
     assert world.delivery.flowing == set(TPS)
+
+
+@pytest.mark.parametrize("ending", ["called off", "applied"])
+def test_an_own_commit_without_an_answer_is_gone_on_from_only_if_the_operator_has_written(ending):
+    world = World()
+    world.begin(TPS)
+    world.ask()
+    for tp in TPS[:2]:
+        world.offsets.write(tp, 5)
+    world.offsets.unanswered.add((TPS[0], 5))
+    if ending == "applied":
+        world.apply()
+        assert world.delivery.adopted == {TPS[0]: 5, TPS[1]: 5}
+    else:
+        world.call_off()
+        assert world.delivery.adopted == {TPS[1]: 5}, "users may have gone on from there, or sought, since"
 
 
 def test_a_request_is_seen_before_anything_that_is_claimed_is_committed():
