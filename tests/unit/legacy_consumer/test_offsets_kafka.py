@@ -128,6 +128,8 @@ def test_a_commit_whose_answer_was_lost_is_not_taken_for_somebody_elses(rig):
     rig.channel.lost = 1
     assert rig.commit(rig.kafka, {P0: 7}, seen).failure is not None
     assert rig.in_kafka() == {P0: 7}
+    stands = rig.kafka.read([P0])[P0]
+    assert (rig.kafka.wrote(P0, stands), rig.kafka.wrote(P1, stands)) == (True, False)
     result = rig.commit(rig.kafka, {P0: 9}, seen)
     assert (result.foreign, result.failure) == ({}, None)
     assert rig.in_kafka() == {P0: 9}

@@ -104,8 +104,12 @@ def test_our_own_write_whose_reply_was_lost_is_not_taken_for_a_foreign_one(rig):
     rig.server.fault = lambda _session, kind: Fault.LOSE_REPLY if kind == "multi" else None
     assert isinstance(rig.commit({P0: (8, seen)}).failure, ConnectionLostError)
     rig.server.fault = None
+    stands = rig.offsets.read([P0])[P0]
+    assert rig.offsets.wrote(P0, stands)
+    assert not rig.offsets.wrote(P0, Committed(stands.offset, stands.version + 1))
     result = rig.commit({P0: (8, seen)})
     assert result.foreign == {}
+    assert not rig.offsets.wrote(P0, stands)
     assert result.committed == {P0: Committed(8, 1)}
 
 
