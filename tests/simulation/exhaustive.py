@@ -5,7 +5,7 @@ answers with every sequence of numbers there is, and turns back where it comes u
 with as many events to go. States are compared by a hash of all that the code can look at: znodes, sessions, watches,
 what is on its way, and the memory of each member.
 
-    python -m tests.simulation.exhaustive --depth 4
+    python -m tests.simulation.exhaustive --depth 3
 
 An event is: something reaches a member (in its order), a member takes a turn, time passes to the next alarm, the
 operator acts (once), a session ends. A request may be lost, or carried out and not answered, or answered late: then
@@ -48,7 +48,7 @@ class Group:
     members: int = 2
     settled: bool = True
     faults: int = 2
-    depth: int = 4
+    depth: int = 3
 
 
 @dataclass(slots=True)
@@ -417,7 +417,7 @@ def _walk_quietly(group):
 def main(arguments=None):
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.exhaustive", description=__doc__)
-    parser.add_argument("--depth", type=int, default=4, help="events (default %(default)s); three members one less")
+    parser.add_argument("--depth", type=int, default=3, help="events (default %(default)s); three members one less")
     parser.add_argument("--faults", type=int, default=2, help="at most so many (default %(default)s)")
     parser.add_argument("--processes", type=int, default=2)
     chosen = parser.parse_args(arguments)
