@@ -1,6 +1,6 @@
 """Who leads a partition and where that broker listens: by ZooKeeper, or by a broker while ZooKeeper is out of sight.
 
-    /brokers/ids                                 one request for the names
+    /brokers/ids                                 one request for the names; left out if all leaders were found last time
     /brokers/ids/<id>, .../partitions/<p>/state  one batched read for all
 
 ZooKeeper knows a new leader before the brokers do: the controller writes the state, then tells them.
@@ -11,7 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from legacy_consumer.config.broker_hosts import BrokerHosts
@@ -105,11 +106,13 @@ class LeaderReader:
         # replaced, never changed
         self._brokers: Mapping[int, BrokerAddress] = {}
         self._topics: frozenset[str] = frozenset()
+        self._ids: tuple[int, ...] = ()
+        """Brokers registered at the last look; empty if a leader was missing then, so that they are listed again."""
 
     def brokers(self) -> dict[int, BrokerAddress]:
         """Every broker that has a listener of ours. Raises: as read."""
-        names = self._broker_ids()
-        self._match({}, names, self._store.get_data_many([BrokerIdPath(broker_id).path for broker_id in names]))
+        ids = self._broker_ids()
+        self._match({}, ids, self._store.get_data_many([BrokerIdPath(broker_id).path for broker_id in ids]))
         return dict(self._brokers)
 
     def read(self, partitions: Collection[TopicPartition]) -> Leaders:
@@ -120,18 +123,34 @@ class LeaderReader:
         """
         wanted = list(partitions)
         try:
-            names = self._broker_ids()
-            if not names:
-                # asked again and again while there is none, so the states are spared
-                return match_leaders({}, {}, self._protocol)
-            paths = [BrokerIdPath(broker_id).path for broker_id in names]
-            paths += [PartitionStatePath(*tp).path for tp in wanted]
-            znodes = self._store.get_data_many(paths)
+            leaders = self._find(wanted)
         except ZooKeeperError as error:
             return self._ask_brokers(wanted, error)
-        leaders = self._match(dict(zip(wanted, znodes[len(names) :], strict=True)), names, znodes[: len(names)])
         self._topics |= {tp.topic for tp in leaders.addresses}
         return leaders
+
+    def _find(self, partitions: list[TopicPartition]) -> Leaders:
+        ids, self._ids = self._ids, ()
+        if ids:
+            with suppress(KafkaError):
+                leaders = self._look_at(partitions, ids)
+                if not leaders.missing:
+                    self._ids = ids
+                    return leaders
+        ids = tuple(self._broker_ids())
+        leaders = self._look_at(partitions, ids)
+        if not leaders.missing:
+            self._ids = ids
+        return leaders
+
+    def _look_at(self, partitions: list[TopicPartition], ids: Sequence[int]) -> Leaders:
+        if not ids:
+            # asked again and again while there is none, so the states are spared
+            return match_leaders({}, {}, self._protocol)
+        paths = [BrokerIdPath(broker_id).path for broker_id in ids]
+        paths += [PartitionStatePath(*tp).path for tp in partitions]
+        znodes = self._store.get_data_many(paths)
+        return self._match(dict(zip(partitions, znodes[len(ids) :], strict=True)), ids, znodes[: len(ids)])
 
     def _broker_ids(self) -> list[int]:
         parent = BrokerIdsPath().path
@@ -142,10 +161,10 @@ class LeaderReader:
         return sorted(one.broker_id for one in found if one is not None)
 
     def _match(
-        self, states: Mapping[TopicPartition, Znode | None], names: list[int], znodes: list[Znode | None]
+        self, states: Mapping[TopicPartition, Znode | None], ids: Sequence[int], znodes: list[Znode | None]
     ) -> Leaders:
         brokers: dict[int, Broker] = {}
-        for broker_id, znode in zip(names, znodes, strict=True):
+        for broker_id, znode in zip(ids, znodes, strict=True):
             if znode is None:
                 continue  # it went away meanwhile
             try:

@@ -1,0 +1,96 @@
+"""What a reader of leaders says, and what it asks ZooKeeper for it."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from legacy_consumer.errors import KafkaError
+from legacy_consumer.wire.leaders import LeaderReader
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
+from zk_layout.paths import BrokerIdPath, PartitionStatePath
+
+TPS = [TopicPartition("t", number) for number in range(3)]
+
+
+class Cluster:
+    def __init__(self):
+        self.server = MemoryZooKeeper()
+        self.store = MemoryStore(self.server)
+        self.store.start()
+        self.store.ensure_path("/brokers/ids")
+
+    def write(self, path, value):
+        data = json.dumps(value).encode()
+        if self.store.exists(path) is None:
+            self.store.create(path, data, make_parents=True)
+        else:
+            self.store.set_data(path, data)
+
+    def register(self, broker, port):
+        self.write(BrokerIdPath(broker).path, {"version": 1, "jmx_port": -1, "host": "127.0.0.1", "port": port})
+
+    def leave(self, broker):
+        if self.store.exists(BrokerIdPath(broker).path) is not None:
+            self.store.delete(BrokerIdPath(broker).path)
+
+    def lead(self, partition, broker):
+        state = {"version": 1, "controller_epoch": 1, "leader": broker, "leader_epoch": 0, "isr": [1]}
+        self.write(PartitionStatePath(*TPS[partition]).path, state)
+
+    def reader(self):
+        return LeaderReader(self.store, "PLAINTEXT", None, timeout_s=1)
+
+    def asked(self, reader, partitions=TPS):
+        before = self.server.requests.copy()
+        reader.read(partitions)
+        return dict(self.server.requests - before)
+
+
+brokers = st.integers(1, 3)
+changes = st.lists(
+    st.one_of(
+        st.tuples(st.just("register"), brokers, st.integers(9001, 9003)),
+        st.tuples(st.just("leave"), brokers),
+        st.tuples(st.just("lead"), st.integers(0, 2), st.integers(-1, 3)),
+        st.just(("read",)),
+    ),
+    max_size=25,
+)
+
+
+def answer(reader):
+    try:
+        return reader.read(TPS)
+    except KafkaError as error:
+        return str(error)
+
+
+@given(changes)
+@settings(max_examples=200)
+def test_whatever_changes_a_reader_says_what_a_new_one_says(changes):
+    cluster = Cluster()
+    reader = cluster.reader()
+    for name, *arguments in [*changes, ("read",)]:
+        if name == "read":
+            assert answer(reader) == answer(cluster.reader())
+        else:
+            getattr(cluster, name)(*arguments)
+
+
+def test_brokers_are_listed_only_if_a_leader_was_or_is_missing():
+    cluster = Cluster()
+    for broker in (1, 2):
+        cluster.register(broker, 9000 + broker)
+    for partition in range(3):
+        cluster.lead(partition, 1)
+    reader = cluster.reader()
+    assert cluster.asked(reader) == {"get_children": 1, "multi_read": 1}
+    assert cluster.asked(reader) == {"multi_read": 1}
+    cluster.lead(0, 3)
+    assert cluster.asked(reader) == {"get_children": 1, "multi_read": 2}
+    assert cluster.asked(reader) == {"get_children": 1, "multi_read": 1}
+    cluster.lead(0, 2)
+    assert cluster.asked(reader) == {"get_children": 1, "multi_read": 1}
+    assert cluster.asked(reader) == {"multi_read": 1}
