@@ -7,7 +7,7 @@ import click
 from legacy_consumer.cli.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "list": Place("legacy_consumer.cli.config_list", "list_command", "Every property: type, default, meaning."),
+    "list": Place("config_list", "list_command", "Every property: type, default, meaning."),
 }
 
 

@@ -7,16 +7,12 @@ import click
 from legacy_consumer.cli.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "list": Place("legacy_consumer.cli.groups_list", "list_command", "Name all groups, one on a line."),
-    "describe": Place("legacy_consumer.cli.groups_describe", "describe", "Show members, owners, offsets and lag."),
-    "members": Place(
-        "legacy_consumer.cli.groups_members", "members", "Show who is in a group, and who cannot be read."
-    ),
-    "verify": Place(
-        "legacy_consumer.cli.groups_verify", "verify", "Check that every partition has one owner, and the right one."
-    ),
-    "delete": Place("legacy_consumer.cli.groups_delete", "delete", "Remove groups, or a topic of theirs."),
-    "prune": Place("legacy_consumer.cli.groups_prune", "prune", "Remove groups that nobody has used for long."),
+    "list": Place("groups_list", "list_command", "Name all groups, one on a line."),
+    "describe": Place("groups_describe", "describe", "Show members, owners, offsets and lag."),
+    "members": Place("groups_members", "members", "Show who is in a group, and who cannot be read."),
+    "verify": Place("groups_verify", "verify", "Check that every partition has one owner, and the right one."),
+    "delete": Place("groups_delete", "delete", "Remove groups, or a topic of theirs."),
+    "prune": Place("groups_prune", "prune", "Remove groups that nobody has used for long."),
 }
 
 

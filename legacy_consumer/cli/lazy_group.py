@@ -13,7 +13,7 @@ from legacy_consumer.cli.help_texts import example_last
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command is written, and what it does in a few words."""
+    """In which module beside this one a command is written, its name there, and what it does in a few words."""
 
     module: str
     name: str
@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
         place = self._places.get(name)
         if place is None:
             return None
-        command = getattr(importlib.import_module(place.module), place.name)
+        command = getattr(importlib.import_module(f"legacy_consumer.cli.{place.module}"), place.name)
         assert isinstance(command, click.Command)
         # a lazy group has an example of its own, and sees to those of its commands when it is asked for one
         return command if isinstance(command, LazyGroup) else example_last(command)

@@ -7,7 +7,7 @@ import click
 from legacy_consumer.cli.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "dump": Place("legacy_consumer.cli.log_dump", "dump", "Show what a segment holds, up to where it is damaged."),
+    "dump": Place("log_dump", "dump", "Show what a segment holds, up to where it is damaged."),
 }
 
 

@@ -35,22 +35,20 @@ Example:
 
 
 _COMMANDS = {
-    "assign": Place("legacy_consumer.cli.assign", "assign", "What a group of these members would do, without servers."),
-    "brokers": Place("legacy_consumer.cli.brokers", "brokers", "Show the brokers that are registered."),
-    "config": Place("legacy_consumer.cli.config", "config", "Look up properties of consumers and of assignors."),
-    "consume": Place("legacy_consumer.cli.consume", "consume", "Join a group and print its messages."),
-    "doctor": Place("legacy_consumer.cli.doctor", "doctor", "Find what is wrong, and say what to do about it."),
-    "embedded": Place("legacy_consumer.cli.embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
-    "exporter": Place("legacy_consumer.cli.exporter", "exporter", "Serve all groups' lag to Prometheus."),
-    "groups": Place("legacy_consumer.cli.groups", "groups", "Look at groups, check them, delete them."),
-    "log": Place("legacy_consumer.cli.log", "log", "Look into log segments, without a broker."),
-    "migrate": Place("legacy_consumer.cli.migrate", "migrate", "Move a group's offsets into Kafka, and back."),
-    "node": Place("legacy_consumer.cli.node", "node", "Be one server of a real cluster, as in a container."),
-    "offsets": Place("legacy_consumer.cli.offsets", "offsets", "Reset, copy, save and restore groups' offsets."),
-    "quickstart": Place(
-        "legacy_consumer.cli.quickstart", "quickstart", "See a group at work, from nothing to a proof."
-    ),
-    "topics": Place("legacy_consumer.cli.topics", "topics", "Show the topics, and which groups read them."),
+    "assign": Place("assign", "assign", "What a group of these members would do, without servers."),
+    "brokers": Place("brokers", "brokers", "Show the brokers that are registered."),
+    "config": Place("config", "config", "Look up properties of consumers and of assignors."),
+    "consume": Place("consume", "consume", "Join a group and print its messages."),
+    "doctor": Place("doctor", "doctor", "Find what is wrong, and say what to do about it."),
+    "embedded": Place("embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
+    "exporter": Place("exporter", "exporter", "Serve all groups' lag to Prometheus."),
+    "groups": Place("groups", "groups", "Look at groups, check them, delete them."),
+    "log": Place("log", "log", "Look into log segments, without a broker."),
+    "migrate": Place("migrate", "migrate", "Move a group's offsets into Kafka, and back."),
+    "node": Place("node", "node", "Be one server of a real cluster, as in a container."),
+    "offsets": Place("offsets", "offsets", "Reset, copy, save and restore groups' offsets."),
+    "quickstart": Place("quickstart", "quickstart", "See a group at work, from nothing to a proof."),
+    "topics": Place("topics", "topics", "Show the topics, and which groups read them."),
 }
 
 

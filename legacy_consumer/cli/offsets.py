@@ -7,10 +7,10 @@ import click
 from legacy_consumer.cli.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "reset": Place("legacy_consumer.cli.offsets_reset", "reset", "Move a group to other offsets."),
-    "export": Place("legacy_consumer.cli.offsets_export", "export", "Write the offsets of groups into a file."),
-    "import": Place("legacy_consumer.cli.offsets_import", "import_command", "Put offsets from a file back."),
-    "copy": Place("legacy_consumer.cli.offsets_copy", "copy", "Give a group the offsets of another one."),
+    "reset": Place("offsets_reset", "reset", "Move a group to other offsets."),
+    "export": Place("offsets_export", "export", "Write the offsets of groups into a file."),
+    "import": Place("offsets_import", "import_command", "Put offsets from a file back."),
+    "copy": Place("offsets_copy", "copy", "Give a group the offsets of another one."),
 }
 
 
