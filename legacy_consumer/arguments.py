@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Mapping
-from typing import SupportsIndex
+from typing import SupportsIndex, cast
 
 from legacy_consumer.admin.topic_partitions import is_topic_name
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
@@ -62,12 +62,11 @@ def check_count(count: object, what: str) -> None:
 
 def _whole(number: object) -> int | None:
     """A whole number that a user gives, numpy's too; None for anything else."""
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex):
+    if isinstance(number, bool):
         return None
     try:
-        return operator.index(number)
+        return operator.index(cast(SupportsIndex, number))
     except TypeError:
-        # arrays have the method, and are no number
         return None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zk_layout.model import TopicPartition
@@ -108,7 +108,7 @@ class Progress:
                         self._counted[tp] = offset
                     else:
                         self._consumed[tp.topic] += max(0, offset - known.consumed)
-                    self._partitions[tp] = replace(known, consumed=offset)
+                    self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)
 
     def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
         """The offset znodes of these are so now."""
@@ -120,7 +120,7 @@ class Progress:
                     if before is not None and committed.offset is not None:
                         self._committed[tp.topic] += max(0, committed.offset - before)
                     self._counted[tp] = committed.offset
-                    self._partitions[tp] = replace(known, committed=committed)
+                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, known.done)
 
     def note_done(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
         """Users committed these by name, whatever of them was consumed by then."""
@@ -128,7 +128,7 @@ class Progress:
             for tp, offset in offsets.items():
                 known = self._partitions.get(tp)
                 if known is not None and known.epoch == epochs.get(tp):
-                    self._partitions[tp] = replace(known, done=offset)
+                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, known.committed, offset)
 
     def uncommitted(
         self, partitions: Collection[TopicPartition] | None = None, *, unchanged: bool = False
