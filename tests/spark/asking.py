@@ -1,18 +1,60 @@
 """Queries asked of one DataFrame, over and over, and what a fresh DataFrame gives to the same ones."""
 
 import random
-from collections.abc import Mapping, Sequence
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import TypeAlias
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_source.reasons import reason_of
+from zk_layout.errors import LegacyConsumerError
+
+Ask: TypeAlias = Callable[[], list]
+"""Asks one frame for its rows, or one plan of a reader for a list of rows of each task."""
 
 Literals = Mapping[str, Sequence[str]]
 """For each column, the key first, the values as SQL writes them with which a predicate may compare it."""
 
-ALL_ROWS = "SELECT * FROM {}"
+
+class Asked:
+    """All frames that a test has asked. Each of them answers once more, when what stands behind it has changed."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Callable[[], Ask], Ask]] = []
+        self._changes: dict[Callable[[], None], None] = {}
+
+    def __call__(self, load: Callable[[], Ask], change: Callable[[], None]) -> list:
+        """What a frame answers. load: makes a fresh one; change: what happens in the cluster before it is asked again,
+        once for all frames of the test.
+        """
+        ask = load()
+        rows = ask()
+        self._asked.append((load, ask))
+        self._changes[change] = None
+        return rows
+
+    def once_more(self) -> None:
+        """Change the cluster, ask each frame again, and compare with a fresh one."""
+        for change in self._changes:
+            change()
+        for load, ask in self._asked:
+            assert _outcome(ask) == _outcome(lambda load=load: load()()), "asked again, the frame has another answer"
+
+
+def _outcome(ask: Ask) -> list[str]:
+    """Rows whatever their order, and whichever tasks read them."""
+    try:
+        rows = [row for part in ask() for row in (part if isinstance(part, list) else [part])]
+        return sorted(map(repr, rows))
+    except (PySparkException, LegacyConsumerError) as error:
+        return [reason_of(error)]
 
 
 class Asking:
-    """Asks one frame, as a view, while what stands behind it changes."""
+    """Asks one frame, as a view, while what stands behind it changes. Another engine says what is right."""
 
     def __init__(self, spark: SparkSession, frame: DataFrame, literals: Literals, seed: int) -> None:
         self._spark = spark
@@ -21,30 +63,31 @@ class Asking:
         frame.createOrReplaceTempView("asked")
 
     def differences(self, fresh: DataFrame) -> list[str]:
-        """The queries to which the frame has another answer than a fresh one: a random predicate, all rows after it,
-        and one query that scans the frame in every way there is.
+        """The queries to which the frame has another answer than there is in the rows of a fresh one: a random
+        predicate, all rows after it, and one query that scans the frame in every way there is.
         """
-        rows = fresh.collect()
-        self._spark.createDataFrame(rows, fresh.schema).createOrReplaceTempView("expected")
-        found = []
-        for query in (f"{ALL_ROWS} WHERE {self._predicate()}", ALL_ROWS, self._every_scan()):
-            asked = self._answer(query.replace("{}", "asked"))
-            expected = _sorted(rows) if query == ALL_ROWS else self._answer(query.replace("{}", "expected"))
-            if asked != expected:
-                found.append(f"{query}: {len(asked)} rows instead of {len(expected)}")
+        with closing(sqlite3.connect(":memory:")) as rows:
+            rows.execute(f"CREATE TABLE asked ({', '.join(f'`{name}`' for name in fresh.columns)})")
+            rows.executemany(f"INSERT INTO asked VALUES ({', '.join('?' * len(fresh.columns))})", fresh.collect())
+            found = []
+            for query in (f"SELECT * FROM asked WHERE {self._predicate()}", "SELECT * FROM asked", self._every_scan()):
+                answer = sorted(map(tuple, self._spark.sql(query).collect()), key=repr)
+                expected = sorted(rows.execute(query), key=repr)
+                if answer != expected:
+                    found.append(f"{query}: {len(answer)} rows instead of {len(expected)}")
         return found
 
     def _every_scan(self) -> str:
         """A union of filters, a self-join, an anti-join and a subquery."""
         key = f"`{next(iter(self._literals))}`"
         some = [self._predicate() for _ in range(6)]
-        joined = f"SELECT partition FROM {{}} WHERE {some[3]}"
+        joined = f"SELECT partition FROM asked WHERE {some[3]}"
         scans = [
-            f"SELECT 'one', {key}, partition FROM {{}} WHERE {some[0]}",
-            f"SELECT 'other', {key}, partition FROM {{}} WHERE {some[1]}",
-            f"SELECT 'join', {key}, partition FROM {{}} JOIN ({joined}) USING (partition) WHERE {some[2]}",
-            f"SELECT 'anti', {key}, partition FROM {{}} WHERE {key} NOT IN (SELECT {key} FROM {{}} WHERE {some[4]})",
-            f"SELECT 'sub', {key}, partition FROM {{}} WHERE {key} = (SELECT max({key}) FROM {{}} WHERE {some[5]})",
+            f"SELECT 'one', {key}, partition FROM asked WHERE {some[0]}",
+            f"SELECT 'other', {key}, partition FROM asked WHERE {some[1]}",
+            f"SELECT 'join', {key}, partition FROM asked JOIN ({joined}) AS joined USING (partition) WHERE {some[2]}",
+            f"SELECT 'anti', {key}, partition FROM asked WHERE {key} NOT IN (SELECT {key} FROM asked WHERE {some[4]})",
+            f"SELECT 'sub', {key}, partition FROM asked WHERE {key} = (SELECT max({key}) FROM asked WHERE {some[5]})",
         ]
         return " UNION ALL ".join(scans)
 
@@ -53,10 +96,3 @@ class Asking:
         column = f"`{name}`"
         one, other = self._random.sample(self._literals[name], k=2)
         return self._random.choice([f"{column} = {one}", f"{column} IN ({one}, {other})", f"{column} <> {one}"])
-
-    def _answer(self, query: str) -> list[tuple[object, ...]]:
-        return _sorted(self._spark.sql(query).collect())
-
-
-def _sorted(rows: Sequence[Row]) -> list[tuple[object, ...]]:
-    return sorted((tuple(row) for row in rows), key=repr)

@@ -19,6 +19,8 @@ from zk_layout.store import ZkStore
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "data" / "golden"
+QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+"""For a JVM with little work in a short life."""
 
 
 def pytest_report_header():
@@ -44,7 +46,7 @@ def spark(tmp_path_factory):
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", f"-XX:+UseSerialGC -Djava.io.tmpdir={folder}")
+        .config("spark.driver.extraJavaOptions", f"{QUICK_JVM} -Djava.io.tmpdir={folder}")
         .config("spark.local.dir", str(folder))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
@@ -131,6 +133,16 @@ class Tree:
             if path != "/" and self.store.exists(path) is None:
                 self.put(path, value)
         return znodes
+
+
+@pytest.fixture
+def ask():
+    """ask(load, change): the rows of a frame, which is asked again after the test, when the cluster has changed."""
+    from tests.spark.asking import Asked
+
+    asked = Asked()
+    yield asked
+    asked.once_more()
 
 
 @pytest.fixture

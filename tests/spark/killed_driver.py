@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_source import register
+from tests.spark.conftest import QUICK_JVM
 
 HALF = "half-written"
 
@@ -38,7 +39,7 @@ def main() -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", f"-XX:+UseSerialGC -XX:-UsePerfData -Djava.io.tmpdir={folder}")
+        .config("spark.driver.extraJavaOptions", f"{QUICK_JVM} -Djava.io.tmpdir={folder}")
         .config("spark.local.dir", str(folder))
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

@@ -1,6 +1,6 @@
 """An application for spark-submit --py-files, whose Python finds this project in that file alone.
 
-    standalone_app.py FOLDER OPTIONS-AS-JSON
+    standalone_app.py FOLDER TOLD-AS-JSON
 
 Prints what each step came to as one line of JSON.
 """
@@ -14,18 +14,21 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_source
+from legacy_consumer.embedded.waiting import wait_for
+from spark_source.reasons import reason_of
 
 WAIT_S = 150
+EXECUTORS = 2
 SECRETS = {
     "zookeeper.auth.digest": "spark:digest-secret",
-    "sasl.password": "sasl-secret",
     "ssl.key.password": "key-secret",
     "sasl.oauthbearer.client.secret": "oauth-secret",
 }
-"""Without effect on these servers."""
+"""Only the first one has an effect on these servers."""
 
 
 def parent_of(pid: int) -> int:
@@ -50,48 +53,142 @@ def where_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"file": [spark_source.__file__]})
 
 
-def stream(spark: SparkSession, form: str, folder: Path, options: dict, work=lambda frame: frame) -> DataFrame:
-    """What a stream that ends with what is there has written."""
-    writer = work(spark.readStream.format(form).options(**options).load()).writeStream.format("parquet")
-    place = {"path": str(folder / form), "checkpointLocation": str(folder / f"{form}-checkpoint")}
-    query = writer.options(**place).trigger(availableNow=True).start()
-    assert query.awaitTermination(WAIT_S)
-    return spark.read.parquet(place["path"])
+def with_executor(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A column more: Python workers are children of one process for each executor."""
+    for batch in batches:
+        yield batch.append_column("executor", pa.array([os.getppid()] * batch.num_rows, pa.int64()))
+
+
+class Steps:
+    """What the application does, in this order."""
+
+    def __init__(self, spark: SparkSession, folder: Path, told: dict) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.group, self.topic, self.security = told["group"], told["topic"], told["security"]
+        self.malformed_group = told["malformed"]
+        self.cluster = {"zookeeper.connect": told["zookeeper"], "zookeeper.set.acl": "true", **SECRETS}
+        self.left = self.messages()
+
+    def messages(self, **options: str) -> DataFrame:
+        """Those that the group has not read, unless it is said otherwise."""
+        given = {**self.cluster, "topics": self.topic, "group.id": self.group, "fetcher": "librdkafka", **options}
+        return self.spark.read.format("zk_messages").options(**given).schema("partition int, offset bigint").load()
+
+    def groups(self, groups: str, **options: str) -> DataFrame:
+        return self.spark.read.format("zk_offsets").options(**self.cluster, groups=groups, **options).load()
+
+    def stream(self, form: str, work=lambda frame: frame, **options: str) -> DataFrame:
+        """What a stream that ends with what is there has written."""
+        reader = self.spark.readStream.format(form).options(**self.cluster, **options)
+        place = {"path": str(self.folder / form), "checkpointLocation": str(self.folder / f"{form}-checkpoint")}
+        writer = work(reader.load()).writeStream.format("parquet").options(**place)
+        assert writer.trigger(availableNow=True).start().awaitTermination(WAIT_S)
+        return self.spark.read.parquet(place["path"])
+
+    def places(self) -> list:
+        files = self.spark.range(4).mapInArrow(where_it_is, "file string").collect()
+        return sorted({spark_source.__file__, *(row["file"] for row in files)})
+
+    def executors_of_two_groups(self) -> int:
+        frame = self.groups(f"{self.group},{self.malformed_group}", numPartitions="2").select("partition")
+        rows = frame.mapInArrow(with_executor, "partition int, executor bigint").collect()
+        return len({row["executor"] for row in rows})
+
+    def read_with_tls(self) -> list:
+        return sorted_rows(self.messages(fetcher="auto", startingOffsets="earliest", **self.security["tls"]))
+
+    def read_with_sasl(self) -> list:
+        return sorted_rows(self.messages(startingOffsets="earliest", **self.security["sasl"]))
+
+    def not_read_before(self) -> list:
+        return sorted_rows(self.left)
+
+    def refused(self) -> list:
+        """What both formats say to a wrong password."""
+        wrong = {**self.security["sasl"], "sasl.password": "wrong"}
+        complaints = []
+        for frame in (self.messages(**wrong), self.groups(self.group, **wrong)):
+            try:
+                frame.collect()
+            except PySparkException as error:
+                complaints.append(f"{type(error).__name__}: {reason_of(error)}")
+        return complaints
+
+    def malformed(self) -> str:
+        context = self.spark.sparkContext
+        context.setJobGroup("malformed", "a task that cannot succeed")
+        try:
+            self.groups(self.malformed_group, mode="FAILFAST").collect()
+        except PySparkException as error:
+            [job] = context.statusTracker().getJobIdsForGroup("malformed")
+            stages = context.statusTracker().getJobInfo(job).stageIds
+            tries = sum(context.statusTracker().getStageInfo(stage).numFailedTasks for stage in stages)
+            return f"{tries} tries: {reason_of(error)}"
+        finally:
+            context.setJobGroup("", "")
+        return "not failed"
+
+    def streamed(self) -> list:
+        options = {"topics": self.topic, "group.id": self.group, "claimOwnership": "true", "maxOffsetsPerTrigger": "20"}
+        secured = {**self.security["tls"], "fetcher": "librdkafka"}
+        return sorted_rows(
+            self.stream(
+                "zk_messages",
+                lambda frame: frame.select("partition", "offset").mapInArrow(
+                    dying_once, "partition int, offset bigint"
+                ),
+                **options,
+                **secured,
+            )
+        )
+
+    def standing(self) -> list:
+        frame = self.stream("zk_offsets", groups=self.group)
+        return sorted_rows(frame.select("partition", "committed_offset", "lag"))
+
+    def not_read_after(self) -> list:
+        return sorted_rows(self.left)
+
+    def left_when_put_back(self) -> list:
+        """Of the frame of before, and of a fresh one."""
+        back = self.spark.range(2).selectExpr(
+            f"'{self.group}' as group", f"'{self.topic}' as topic", "cast(id as int) as partition", "id + 3 as offset",
+        )  # fmt: skip
+        back.write.format("zk_offsets").options(**self.cluster, backupFolder=str(self.folder)).mode("append").save()
+        return [sorted_rows(self.left), sorted_rows(self.messages())]
+
+
+STEPS = (
+    Steps.places,
+    Steps.executors_of_two_groups,
+    Steps.read_with_tls,
+    Steps.read_with_sasl,
+    Steps.not_read_before,
+    Steps.refused,
+    Steps.malformed,
+    Steps.streamed,
+    Steps.standing,
+    Steps.not_read_after,
+    Steps.left_when_put_back,
+)
+
+
+def sorted_rows(frame: DataFrame) -> list:
+    return sorted(tuple(row) for row in frame.collect())
 
 
 def main() -> None:
-    folder, options = Path(sys.argv[1]), json.loads(sys.argv[2])
-    cluster = {"zookeeper.connect": options["zookeeper.connect"], **SECRETS}
-    options.update(SECRETS)
+    folder, told = Path(sys.argv[1]), json.loads(sys.argv[2])
     spark = SparkSession.builder.getOrCreate()
     spark_source.register(spark)
     try:
-        places = spark.range(4).mapInArrow(where_it_is, "file string").collect()
-        given = spark.read.format("zk_messages").options(**options, startingOffsets="earliest").load()
-        read = given.select("partition", "offset").collect()
-        streamed = stream(
-            spark,
-            "zk_messages",
-            folder,
-            {**options, "claimOwnership": "true", "maxOffsetsPerTrigger": "20"},
-            lambda frame: frame.select("partition", "offset").mapInArrow(dying_once, "partition int, offset bigint"),
-        )
-        groups = {**cluster, "groups": options["group.id"]}
-        standing = stream(spark, "zk_offsets", folder, groups).select("partition", "committed_offset", "lag").collect()
-        back = spark.range(2).selectExpr(
-            f"'{options['group.id']}' as group", f"'{options['topics']}' as topic",
-            "cast(id as int) as partition", "id + 3 as offset",
-        )  # fmt: skip
-        back.write.format("zk_offsets").options(**cluster, backupFolder=str(folder)).mode("append").save()
-        told = {
-            "places": sorted({spark_source.__file__, *(row["file"] for row in places)}),
-            "read": sorted(tuple(row) for row in read),
-            "streamed": sorted(tuple(row) for row in streamed.collect()),
-            "standing": sorted(tuple(row) for row in standing),
-        }
+        registered = spark.sparkContext._jsc.sc().getExecutorMemoryStatus
+        wait_for(lambda: registered().size() == 1 + EXECUTORS, WAIT_S, lambda: AssertionError("no executors"))
+        steps = Steps(spark, folder, told)
+        print(json.dumps({step.__name__: step(steps) for step in STEPS}))
     finally:
         spark.stop()
-    print(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -46,8 +46,8 @@ def produce(kafka, topic, counts):
 
 @pytest.mark.kafka
 def test_one_frame_of_messages_answers_each_query_as_a_fresh_one_does(spark, kafka):
-    kafka.create_topic("again", partitions=3)
-    produce(kafka, "again", {0: 6, 1: 4})
+    kafka.create_topic("again", partitions=2)
+    produce(kafka, "again", {0: 6})
     options = {"zookeeper.connect": kafka.zookeeper_connect, "topics": "again"}
 
     def load():
@@ -57,7 +57,7 @@ def test_one_frame_of_messages_answers_each_query_as_a_fresh_one_does(spark, kaf
     literals = {"offset": [str(n) for n in (0, 2, 3, 5, 7)], "partition": ["0", "1", "2"]}
     asking = Asking(spark, load(), literals, SEED)
     assert asking.differences(load()) == []
-    produce(kafka, "again", {0: 2, 2: 3})
+    produce(kafka, "again", {0: 2, 1: 3})
     assert asking.differences(load()) == []
 
 

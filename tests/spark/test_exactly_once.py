@@ -25,6 +25,7 @@ def test_a_driver_killed_in_the_middle_of_a_batch_leaves_each_message_once_after
         "group.id": scene.group,
         "maxOffsetsPerTrigger": "10",
         "claimOwnership": "true",
+        "fetcher": "librdkafka",  # quick to load
     }
     command = [sys.executable, killed_driver.__file__, str(tmp_path), "2", json.dumps(options)]
     with (tmp_path / "driver.log").open("wb") as log:

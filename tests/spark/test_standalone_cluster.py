@@ -1,19 +1,23 @@
-"""A real standalone cluster, a master and two workers, to which an application brings this project by --py-files."""
+"""A real standalone cluster, a master and two workers, to which an application brings this project by --py-files.
+
+Its executors are processes of their own: both formats, batch and stream, with TLS, SASL and a guarded ZooKeeper.
+"""
 
 import json
 import os
 import subprocess
 import sys
-import uuid
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.librdkafka import Record
 from tests.spark import standalone_app
-from tests.spark.conftest import ROOT, Tree, store_of
+from tests.spark.conftest import QUICK_JVM, ROOT, Tree, store_of
 from tests.support import standalone_spark
+from tests.support.broker_cluster import PASSWORD, USER
+from zk_layout.errors import NotPermittedError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -48,23 +52,40 @@ def py_files(tmp_path):
 
 
 def test_what_py_files_brings_reads_streams_and_writes_while_a_worker_is_killed_and_no_secret_is_logged(
-    kafka, tmp_path, spark_home, other_python, py_files
+    cluster, tmp_path, spark_home, other_python, py_files
 ):
-    topic = f"t-{uuid.uuid4().hex[:8]}"
-    group = f"g-{topic}"
-    kafka.create_topic(topic, partitions=len(COUNTS))
-    records = [(None, b"x", partition) for partition, count in enumerate(COUNTS) for _ in range(count)]
-    produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
-    with store_of(kafka.zookeeper_connect) as store:
-        Tree(kafka.zookeeper_connect, store).commit(group, topic, 0, 0)
-    options = {"zookeeper.connect": kafka.zookeeper_connect, "topics": topic, "group.id": group}
+    topic = cluster.new_topic(len(COUNTS))
+    group, malformed = f"g-{topic}", f"malformed-{topic}"
+    cluster.produce(topic, [Record(None, b"x", partition) for partition, n in enumerate(COUNTS) for _ in range(n)])
+    connect = cluster.kafka.zookeeper_connect
+    with store_of(connect) as store:
+        Tree(connect, store).commit(group, topic, 0, 0)
+        Tree(connect, store).commit(malformed, topic, 0, "five")
+    told = {
+        "zookeeper": connect,
+        "topic": topic,
+        "group": group,
+        "malformed": malformed,
+        "security": {
+            "tls": {"security.protocol": "SSL", "ssl.ca.location": str(cluster.ca)},
+            "sasl": {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.plain.without.tls": "true",
+                "sasl.username": USER,
+                "sasl.password": PASSWORD,
+            },
+        },
+    }
     events = tmp_path / "events"
     events.mkdir()
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": QUICK_JVM,
         "spark.local.dir": str(tmp_path),
         "spark.pyspark.python": other_python,
         "spark.eventLog.enabled": "true",
@@ -79,7 +100,7 @@ def test_what_py_files_brings_reads_streams_and_writes_while_a_worker_is_killed_
     app.write_text(Path(standalone_app.__file__).read_text())
     with standalone_spark.StandaloneSpark(spark_home) as spark:
         done = subprocess.run(
-            [submit, "--master", spark.url, "--py-files", py_files, *conf, app, str(tmp_path), json.dumps(options)],
+            [submit, "--master", spark.url, "--py-files", py_files, *conf, app, str(tmp_path), json.dumps(told)],
             cwd=tmp_path,
             env={**os.environ, "SPARK_HOME": spark_home, "TMPDIR": str(tmp_path), "PYTHONPATH": ""},
             capture_output=True,
@@ -89,19 +110,28 @@ def test_what_py_files_brings_reads_streams_and_writes_while_a_worker_is_killed_
         alive = [worker.is_running for worker in spark.workers]
     said = [line for line in done.stderr.splitlines() if " INFO " not in line and not line.startswith("\tat ")]
     assert done.returncode == 0, "\n".join(said[-100:])
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert all("legacy_consumer.zip" in place for place in told["places"])
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert all("legacy_consumer.zip" in place for place in found["places"])
     log = "".join(path.read_text() for path in events.rglob("*") if path.is_file())
-    assert {form: log.count(form) > 5 for form in ("zk_messages", "zk_offsets")} == {
-        "zk_messages": True,
-        "zk_offsets": True,
-    }
-    assert [name for name, secret in standalone_app.SECRETS.items() if secret in log] == []
+    assert all(log.count(form) > 5 for form in ("zk_messages", "zk_offsets"))
+    assert [secret for secret in (*standalone_app.SECRETS.values(), PASSWORD) if secret in log] == []
     everything = [[partition, n] for partition, count in enumerate(COUNTS) for n in range(count)]
-    assert told["read"] == everything
-    assert told["streamed"] == everything
+    assert found["executors_of_two_groups"] == 2
+    assert found["read_with_tls"] == found["read_with_sasl"] == found["not_read_before"] == everything
+    for complaint in found["refused"]:
+        assert complaint.startswith("AnalysisException: ")
+        assert complaint.endswith("check security.protocol, sasl.* and ssl.*")
+    assert len(found["refused"]) == 2
+    assert found["malformed"].startswith(f"4 tries: /consumers/{malformed}/offsets/{topic}/0 holds b'five'")
+    assert found["streamed"] == everything
     assert sorted(alive) == [False, True]
-    assert told["standing"] == [[partition, count, 0] for partition, count in enumerate(COUNTS)]
-    with store_of(kafka.zookeeper_connect) as store:
-        path = f"/consumers/{group}/offsets/{topic}"
+    assert found["standing"] == [[partition, count, 0] for partition, count in enumerate(COUNTS)]
+    assert found["not_read_after"] == []
+    left = [row for row in everything if row[1] >= row[0] + 3]
+    assert found["left_when_put_back"] == [left, left]
+    path = f"/consumers/{group}/offsets/{topic}"
+    with store_of(connect) as store:
         assert [store.get_data(f"{path}/{partition}").data for partition in (0, 1)] == [b"3", b"4"]
+        # the stream was the first to write there
+        with pytest.raises(NotPermittedError):
+            store.set_data(f"{path}/1", b"0")
