@@ -438,7 +438,11 @@ class MemoryStore:
 
     def _get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
         full = self._full(path)
-        znode = _named(path, lambda: self._server.tree.read(full))
+        try:
+            znode = self._server.tree.read(full)
+        except NoNodeError:
+            # with the path that the caller used, not the one below the chroot
+            raise NoNodeError(path) from None
         self._watch(WatchOn.DATA, full, watcher)
         return znode
 
@@ -454,7 +458,10 @@ class MemoryStore:
 
     def _list_children(self, path: str, watcher: Watcher | None) -> Children:
         full = self._full(path)
-        children = _named(path, lambda: self._server.tree.children(full))
+        try:
+            children = self._server.tree.children(full)
+        except NoNodeError:
+            raise NoNodeError(path) from None
         self._watch(WatchOn.CHILDREN, full, watcher)
         return children
 
@@ -551,7 +558,7 @@ class MemoryStore:
     def _write(self, ops: Sequence[Op], session_id: int | None = None) -> list[Stat | None]:
         if session_id is not None and session_id != self.server_session_id:
             raise SessionExpiredError(_other_session(session_id))
-        rooted = [replace(op, path=self._full(op.path)) for op in ops]
+        rooted = [self._rooted(op) for op in ops]
         try:
             stats, changes = self._server.tree.write(rooted, self.server_session_id)
         except MultiFailedError as failed:
@@ -571,6 +578,10 @@ class MemoryStore:
             msg = f"{path!r} is no absolute path"
             raise ValueError(msg)
         return (self._chroot + path.rstrip("/")) or "/"
+
+    def _rooted(self, op: Op) -> Op:
+        full = self._full(op.path)
+        return op if full == op.path else replace(op, path=full)
 
     def _request(self, kind: str, carry_out: Callable[[], Result]) -> Result:
         if self._closed:
@@ -596,14 +607,6 @@ def _or_none(read: Callable[[str], Result], path: str) -> Result | None:
         return read(path)
     except NoNodeError:
         return None
-
-
-def _named(path: str, read: Callable[[], Result]) -> Result:
-    """Errors carry the path that the caller used, not the one below the chroot."""
-    try:
-        return read()
-    except NoNodeError:
-        raise NoNodeError(path) from None
 
 
 def _renamed(error: ZooKeeperError, path: str) -> ZooKeeperError:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from zk_layout.errors import (
     BadVersionError,
@@ -33,8 +34,8 @@ class Change:
     kind: WatchKind
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
+    # a tuple, for every write of a simulation makes some anew
     data: bytes | None
     czxid: int
     mzxid: int
@@ -137,8 +138,8 @@ class MemoryTree:
             case SetOp(path, data, version):
                 node = self._at_version(path, version)
                 self._undo.append((path, node))
-                self._nodes[path] = replace(
-                    node, data=data, version=node.version + 1, mzxid=self.zxid, mtime_ms=self._wall_ms()
+                self._nodes[path] = node._replace(
+                    data=data, version=node.version + 1, mzxid=self.zxid, mtime_ms=self._wall_ms()
                 )
                 changes.append(Change(WatchOn.DATA, path, WatchKind.CHANGED))
                 return self._stat(path)
@@ -193,7 +194,7 @@ class MemoryTree:
     def _count_change(self, parent_path: str) -> None:
         parent = self._nodes[parent_path]
         self._undo.append((parent_path, parent))
-        self._nodes[parent_path] = replace(parent, child_changes=parent.child_changes + 1)
+        self._nodes[parent_path] = parent._replace(child_changes=parent.child_changes + 1)
 
 
 def _split(path: str) -> tuple[str, str]:
