@@ -282,6 +282,9 @@ class ZooKeeperOffsetStore:
         for topic in sorted({tp.topic for tp in todo}):
             try:
                 self._store.ensure_path(TopicOffsetsPath(self._group, topic).path)
+            except NoNodeError:
+                # somebody deletes the group's folders meanwhile: the next round makes them again
+                continue
             except LegacyConsumerError as error:
                 if error.retriable:
                     raise

@@ -63,7 +63,7 @@ class Life:
     waiting: set[int] = field(default_factory=set)
     """With delivery.rule=acknowledged: what was handed out and is not acknowledged."""
     unanswered: set[int] = field(default_factory=set)
-    """What its commits may have said that got no answer: nobody can tell such a write from another one of the same."""
+    """What its commits may say that have got no answer: nobody can tell such a write from another one of the same."""
     sought: int | None = None
     """The lowest offset that its users asked for: a commit may go back as far."""
     ended: float | None = None
@@ -348,6 +348,9 @@ class Checker:
         if user != life.user or actor.blips != life.blips:
             # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing
             return
+        if actor.busy and life.done is not None:
+            # a commit that is under way says what was done when it began
+            life.unanswered.add(life.done)
         life.done = min(life.waiting, default=life.next_offset) if self.acknowledges else offset + 1
         # what comes back while the coordinator is at work, or after drain.timeout.ms, may be too late for its commit
         if not actor.busy and actor.phase in (Phase.STABLE, Phase.DRAINING):

@@ -75,6 +75,26 @@ def test_an_offset_znode_that_vanished_is_foreign(rig):
     assert rig.commit({P0: (8, seen)}).foreign == {P0: NEW}
 
 
+@pytest.mark.parametrize("request_number", range(1, 8))
+def test_folders_that_somebody_deletes_in_the_midst_of_a_first_commit_are_made_again(rig, request_number):
+    requests = iter(range(1, 100))
+
+    def delete_folders(*_):
+        if next(requests) == request_number:
+            rig.server.fault = None
+            for path in ("/consumers/g/offsets/t", "/consumers/g/offsets"):
+                if operator.exists(path):
+                    operator.delete(path)
+
+    operator = MemoryStore(rig.server)
+    operator.start()
+    rig.server.fault = delete_folders
+    result = rig.commit({P0: (7, NEW), P1: (0, NEW)})
+    assert next(requests) > request_number, "the folders were deleted"
+    assert (result.refused, result.failure) == ({}, None)
+    assert (rig.stored(P0), rig.stored(P1)) == (b"7", b"0")
+
+
 def test_a_member_without_its_registration_commits_nothing(rig):
     rig.zk.delete("/consumers/g/ids/g_a")
     result = rig.commit({P0: (7, NEW)})
