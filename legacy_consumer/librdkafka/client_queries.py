@@ -43,6 +43,7 @@ class QueryHandle(Client):
         self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         own = {name: value for name, value in settings.items() if name != _ISOLATION}
         self._admin = open_handle(AdminClient, own, {"error_cb": self.on_error})
+        self._is_connected = False
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int], timeout_s: float
@@ -54,8 +55,12 @@ class QueryHandle(Client):
         Raises: BrokersUnavailableError if no broker answers in time.
         """
         deadline = time.monotonic() + timeout_s
-        found = self._list_offsets(times, timeout_s)
         refused: dict[str, str] = {}
+        if times and not self._is_connected:
+            # asked for leaders before any broker is connected, librdkafka may ask again only after 1 s, or after 3
+            self._refused_topics([next(iter(times)).topic], deadline, timeout_s)
+            self._is_connected = True
+        found = self._list_offsets(times, _left_s(deadline))
         lost = {tp.topic for tp, one in found.items() if not isinstance(one, int) and one.code() == _Code._NOENT}
         if lost:
             # no leader at all: it has lost every broker, which a question of another kind connects to again, or the
