@@ -27,6 +27,10 @@ def pytest_report_header():
     return f"pyspark {importlib.metadata.version('pyspark')}"
 
 
+WITHOUT_REUSE = "--conf spark.python.worker.reuse=false pyspark-shell"
+"""As PYSPARK_SUBMIT_ARGS: each task has a Python worker of its own."""
+
+
 def child_environment(**variables: str) -> dict[str, str]:
     """Of a program that imports this project, and the pyspark that this run uses, which PYTHONPATH may have named."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]

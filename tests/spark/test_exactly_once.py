@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.spark import killed_driver
-from tests.spark.conftest import child_environment
+from tests.spark.conftest import WITHOUT_REUSE, child_environment
 from tests.spark.stream_scene import WAIT_S, numbers
 from tests.support.waiting import eventually
 
@@ -32,7 +32,7 @@ def test_a_driver_killed_in_the_middle_of_a_batch_leaves_each_message_once_after
         driver = subprocess.Popen(
             command,
             cwd=tmp_path,
-            env=child_environment(TMPDIR=str(tmp_path)),
+            env=child_environment(TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=WITHOUT_REUSE),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

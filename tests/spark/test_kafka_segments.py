@@ -44,7 +44,7 @@ def copied(kafka, tmp_path_factory):
     return folder
 
 
-def test_rows_are_those_that_the_messages_source_reads_of_the_broker(spark, kafka, copied):
+def test_rows_are_those_that_the_messages_source_reads_of_the_broker(spark, kafka, copied, ask):
     stored = spark.read.format("kafka_segments").option("includeHeaders", "true").load(str(copied))
     given = {"zookeeper.connect": kafka.zookeeper_connect, "topics": ",".join(FORMATS), "includeHeaders": "true"}
     fetched = spark.read.format("zk_messages").options(**given).load()
@@ -52,6 +52,9 @@ def test_rows_are_those_that_the_messages_source_reads_of_the_broker(spark, kafk
     order = ["topic", "partition", "offset"]
     rows = stored.orderBy(order).collect()
     assert rows == fetched.orderBy(order).collect()
+    newest = max((copied / "format-0-0").glob("*.log"))
+    again = ask(lambda: spark.read.format("kafka_segments").load(str(copied)).collect, lambda: newest.write_bytes(b""))
+    assert len(again) == len(rows)
     assert len(rows) == 3 * 1200
     files = len(list(copied.rglob("*.log")))
     assert files > 6

@@ -13,7 +13,7 @@ import pytest
 from legacy_consumer.librdkafka import produce_all
 from spark_source import batch_offsets
 from tests.spark import test_spark_examples
-from tests.spark.conftest import ROOT, child_environment
+from tests.spark.conftest import ROOT, WITHOUT_REUSE, child_environment
 from tests.support.waiting import eventually
 
 EXAMPLES = ROOT / "examples"
@@ -91,7 +91,7 @@ def test_a_load_whose_task_fails_and_whose_driver_is_killed_has_each_message_onc
     # the fetcher that is quick to load
     options = {"zookeeper.connect": kafka.zookeeper_connect, "topics": topic, "fetcher": "librdkafka"}
     table, half = tmp_path / "table", tmp_path / "half-written"
-    environment = child_environment(TMPDIR=str(tmp_path))
+    environment = child_environment(TMPDIR=str(tmp_path), PYSPARK_SUBMIT_ARGS=WITHOUT_REUSE)
     with (tmp_path / "driver.log").open("wb") as log:
         driver = subprocess.Popen(
             [sys.executable, KILLED_LOAD, tmp_path, half, json.dumps(options)],

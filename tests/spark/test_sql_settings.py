@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 
 from legacy_consumer.librdkafka import Record, produce_all
 from spark_source.reasons import reason_of
+from tests.spark.asking import Asked
 from tests.spark.conftest import Tree, store_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]  # the first to ask starts Spark, the servers and the decoder
@@ -41,30 +42,43 @@ def told(kafka):
     """Messages of one partition, offsets of a group in it; what each format has to give, times in ms."""
     topic = f"t-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(topic, partitions=1)
-    records = [Record(b"k", b"%d" % n, 0, START_MS + n) for n in range(COUNT)]
-    produce_all(topic, records, {"bootstrap.servers": kafka.bootstrap_servers})
     with store_of(kafka.zookeeper_connect) as store:
         tree = Tree(kafka.zookeeper_connect, store)
         tree.commit(topic, topic, 0, 1)
         written_ms = store.get_data(f"/consumers/{topic}/offsets/{topic}/0").stat.mtime_ms
-    return Told(kafka.zookeeper_connect, topic, written_ms)
+    told = Told(kafka, topic, written_ms)
+    for _ in range(COUNT):
+        told.grow()
+    return told
 
 
 class Told:
-    def __init__(self, connect, topic, written_ms):
+    def __init__(self, kafka, topic, written_ms):
+        self.kafka = kafka
         self.topic = topic
+        self.written_ms = written_ms
+        self.count = 0
+        connect = {"zookeeper.connect": kafka.zookeeper_connect}
         self.options = {
-            "zk_messages": {"zookeeper.connect": connect, "topics": topic, "includeHeaders": "true"},
-            "zk_offsets": {"zookeeper.connect": connect, "groups": topic},
+            "zk_messages": {**connect, "topics": topic, "includeHeaders": "true"},
+            "zk_offsets": {**connect, "groups": topic},
         }
         self.columns = {
             "zk_messages": ["cast(value as string)", "topic", "offset", "unix_millis(timestamp)", "headers"],
             "zk_offsets": ["group", "topic", "committed_offset", "unix_millis(commit_time)", "lag"],
         }
-        self.rows = {
-            "zk_messages": [(str(n), topic, n, START_MS + n, None) for n in range(COUNT)],
-            "zk_offsets": [(topic, topic, 1, written_ms, COUNT - 1)],
+
+    @property
+    def rows(self):
+        return {
+            "zk_messages": [(str(n), self.topic, n, START_MS + n, None) for n in range(self.count)],
+            "zk_offsets": [(self.topic, self.topic, 1, self.written_ms, self.count - 1)],
         }
+
+    def grow(self):
+        record = Record(b"k", b"%d" % self.count, 0, START_MS + self.count)
+        produce_all(self.topic, [record], {"bootstrap.servers": self.kafka.bootstrap_servers})
+        self.count += 1
 
 
 @contextmanager
@@ -81,10 +95,15 @@ def changed(spark, settings):
 
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_no_setting_of_sql_changes_what_is_read(spark, told, kind):
+    asked = Asked()
     with changed(spark, SETTINGS[kind]):
         for form, options in told.options.items():
-            frame = spark.read.format(form).options(**options).load().selectExpr(*told.columns[form])
-            assert sorted(tuple(row) for row in frame.collect()) == told.rows[form]
+
+            def load(form=form, options=options):
+                return spark.read.format(form).options(**options).load().selectExpr(*told.columns[form]).collect
+
+            assert sorted(tuple(row) for row in asked(load, told.grow)) == told.rows[form]
+        asked.once_more()
 
 
 def test_a_stream_reads_the_same_with_all_settings_changed_at_once(spark, told, tmp_path):

@@ -1,6 +1,7 @@
 import logging
 import threading
 import time
+import uuid
 
 import pytest
 from kazoo.client import KazooClient
@@ -8,25 +9,45 @@ from kazoo.security import Permissions, make_acl
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.types import StringType, StructField, StructType
 
+from legacy_consumer.librdkafka import produce_all
 from spark_source.batch import GroupsPartition, ZkOffsetsReader
 from spark_source.errors import MissingGroupsError
 from spark_source.offsets import COLUMNS, request_columns
 from spark_source.options import parse_options
 from spark_source.ranges import GroupRange
 from spark_source.reasons import reason_of
+from tests.spark.conftest import Tree, store_of
 from tests.support.waiting import eventually
 from zk_layout.errors import ConnectTimeoutError, NotPermittedError
 
 NO_LOG_COLUMNS = "group string, topic string, partition int, committed_offset bigint, owner string, error string"
 
 
-def read(spark, tree, schema=NO_LOG_COLUMNS, **options):
+def frame_of(spark, tree, schema=NO_LOG_COLUMNS, **options):
     reader = spark.read.format("zk_offsets").options(**{"zookeeper.connect": tree.connect, **options})
     return (reader.schema(schema) if schema else reader).load()
 
 
-def keys(frame):
-    return sorted((row["group"], row["topic"], row["partition"]) for row in frame.collect())
+@pytest.fixture
+def read(spark, tree, ask):
+    """The rows of a frame, which is asked again when groups have come and gone on."""
+    group = f"later-{uuid.uuid4().hex[:8]}"
+
+    def change():
+        for own in {*tree.store.get_children("/consumers"), group} - {"locked"}:
+            tree.commit(own, group, 0, 1)
+
+    def rows(schema=NO_LOG_COLUMNS, where="true", **options):
+        def load():
+            return frame_of(spark, tree, schema, **options).where(where).drop("read_at").collect
+
+        return ask(load, change)
+
+    return rows
+
+
+def keys(rows):
+    return sorted((row["group"], row["topic"], row["partition"]) for row in rows)
 
 
 def lock(tree, path):
@@ -64,7 +85,7 @@ def groups_with_one_locked(tree):
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
-def test_what_real_groups_left_is_read_as_it_was_recorded(spark, tree, version):
+def test_what_real_groups_left_is_read_as_it_was_recorded(read, tree, version):
     recorded = {}
     for znode in tree.load_golden(version):
         match znode["path"].split("/"):
@@ -72,7 +93,7 @@ def test_what_real_groups_left_is_read_as_it_was_recorded(spark, tree, version):
                 recorded.setdefault((group, topic, int(partition)), {})["offset"] = int(znode["value"])
             case ["", "consumers", group, "owners", topic, partition]:
                 recorded.setdefault((group, topic, int(partition)), {})["owner"] = znode["value"]
-    rows = read(spark, tree).collect()
+    rows = read()
     assert len(recorded) > 10
     assert {
         (row["group"], row["topic"], row["partition"]): (row["committed_offset"], row["owner"], row["error"])
@@ -80,12 +101,12 @@ def test_what_real_groups_left_is_read_as_it_was_recorded(spark, tree, version):
     } == {key: (found.get("offset"), found.get("owner"), None) for key, found in recorded.items()}
 
 
-def test_an_owner_is_shown_as_whoever_wrote_it(spark, tree):
+def test_an_owner_is_shown_as_whoever_wrote_it(read, tree):
     tree.own("g", "t", 0, "g_host-1416392398000-1a2b3c4d-0")
     tree.own("g", "t", 1, "host:9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
     tree.own("g", "t", 2, b"\xff")
     tree.commit("g", "t", 3, 7)
-    rows = {row["partition"]: row for row in read(spark, tree).collect()}
+    rows = {row["partition"]: row for row in read()}
     assert [rows[n]["owner"] for n in range(4)] == [
         "g_host-1416392398000-1a2b3c4d-0",
         "host:9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d",
@@ -97,46 +118,46 @@ def test_an_owner_is_shown_as_whoever_wrote_it(spark, tree):
     assert [rows[n]["committed_offset"] for n in range(4)] == [None, None, None, 7]
 
 
-def test_a_malformed_znode_is_an_error_in_its_row_and_not_of_the_job(spark, tree):
+def test_a_malformed_znode_is_an_error_in_its_row_and_not_of_the_job(read, tree):
     tree.commit("g", "t", 0, 5)
     tree.commit("g", "t", 1, "five")
     tree.put("/consumers/g/offsets/t/2", b"")
     tree.commit("g", "t", 3, -1)
-    rows = {row["partition"]: row for row in read(spark, tree).collect()}
+    rows = {row["partition"]: row for row in read()}
     assert [rows[n]["committed_offset"] for n in range(4)] == [5, None, None, None]
     assert rows[1]["error"].startswith("/consumers/g/offsets/t/1 holds b'five': ")
     assert rows[2]["error"].startswith("/consumers/g/offsets/t/2 holds b'': ")
     assert rows[0]["error"] is rows[3]["error"] is None
 
 
-def test_all_columns_come_without_a_schema_and_log_columns_are_null_without_brokers(spark, tree):
+def test_all_columns_come_without_a_schema_and_log_columns_are_null_without_brokers(spark, tree, read):
     tree.commit("g", "t", 0, 5)
-    frame = read(spark, tree, None)
-    assert [(f.name, f.dataType.simpleString()) for f in frame.schema] == [(c.name, c.type.value) for c in COLUMNS]
-    [row] = frame.collect()
+    schema = frame_of(spark, tree, None).schema
+    assert [(f.name, f.dataType.simpleString()) for f in schema] == [(c.name, c.type.value) for c in COLUMNS]
+    [row] = read(None)
     assert (row["committed_offset"], row["log_start"], row["log_end"], row["lag"]) == (5, None, None, None)
 
 
 @pytest.mark.kafka
-def test_lag_is_counted_against_the_brokers_logs(spark, kafka):
-    from legacy_consumer.librdkafka import produce_all
-    from tests.spark.conftest import Tree, store_of
+def test_lag_is_counted_against_the_brokers_logs(spark, kafka, ask):
+    def produce():
+        records = [(None, b"x", 0)] * 30 + [(None, b"x", 1)] * 10
+        produce_all("lagged", records, {"bootstrap.servers": kafka.bootstrap_servers})
 
     kafka.create_topic("lagged", partitions=2)
-    records = [(None, b"x", 0)] * 30 + [(None, b"x", 1)] * 10
-    produce_all("lagged", records, {"bootstrap.servers": kafka.bootstrap_servers})
+    produce()
     with store_of(kafka.zookeeper_connect) as store:
         tree = Tree(kafka.zookeeper_connect, store)
         tree.commit("lagging", "lagged", 0, 12)
         tree.own("lagging", "lagged", 1, "lagging_host-1-0")
         tree.commit("lagging", "deleted", 0, 3)
-    columns = "topic string, partition int, log_start bigint, log_end bigint, lag bigint"
-    frame = read(spark, tree, columns, groups="lagging")
-    assert sorted(tuple(row) for row in frame.where("topic = 'lagged'").collect()) == [
+        columns = "topic string, partition int, log_start bigint, log_end bigint, lag bigint"
+        rows = ask(lambda: frame_of(spark, tree, columns, groups="lagging").collect, produce)
+    assert sorted(map(tuple, rows)) == [
+        ("deleted", 0, None, None, None),
         ("lagged", 0, 0, 30, 18),
         ("lagged", 1, 0, 10, None),
     ]
-    assert [tuple(row) for row in frame.where("topic = 'deleted'").collect()] == [("deleted", 0, None, None, None)]
 
 
 # --- what is not read
@@ -150,24 +171,24 @@ def test_lag_is_counted_against_the_brokers_logs(spark, kafka):
         ({"groups": "nobody"}, set()),
     ],
 )
-def test_options_choose_groups_and_the_others_are_not_read(spark, groups_with_one_locked, options, expected):
-    assert {key[0] for key in keys(read(spark, groups_with_one_locked, **options))} == expected
+def test_options_choose_groups_and_the_others_are_not_read(read, groups_with_one_locked, options, expected):
+    assert {key[0] for key in keys(read(**options))} == expected
 
 
-def test_reading_the_locked_group_would_have_failed(spark, groups_with_one_locked):
+def test_reading_the_locked_group_would_have_failed(read, groups_with_one_locked):
     with pytest.raises(PythonException) as caught:
-        read(spark, groups_with_one_locked).collect()
+        read()
     assert reason_of(caught.value) == str(NotPermittedError("/consumers/locked/offsets"))
 
 
-def test_topics_that_are_not_chosen_are_not_read(spark, tree):
+def test_topics_that_are_not_chosen_are_not_read(read, tree):
     for topic in ("open", "shut"):
         tree.commit("g", topic, 0, 1)
     lock(tree, "/consumers/g/offsets/shut")
-    assert keys(read(spark, tree, topics="o*")) == [("g", "open", 0)]
+    assert keys(read(topics="o*")) == [("g", "open", 0)]
 
 
-def test_brokers_are_not_asked_for_columns_that_do_not_need_them(spark, tree):
+def test_brokers_are_not_asked_for_columns_that_do_not_need_them(read, tree):
     tree.commit("g", "t", 0, 5)
     # brokers that offer no PLAINTEXT listener: to ask them is an error
     tree.put(
@@ -175,16 +196,16 @@ def test_brokers_are_not_asked_for_columns_that_do_not_need_them(spark, tree):
         '{"listener_security_protocol_map":{"SSL":"SSL"},"endpoints":["SSL://127.0.0.1:9"],"jmx_port":-1,'
         '"host":null,"timestamp":"1","port":-1,"version":4}',
     )
-    assert keys(read(spark, tree)) == [("g", "t", 0)]
+    assert keys(read()) == [("g", "t", 0)]
     with pytest.raises(AnalysisException) as caught:
-        read(spark, tree, "lag bigint").collect()
+        read("lag bigint")
     assert "no broker offers a PLAINTEXT listener, only SSL" in reason_of(caught.value)
 
 
-def test_a_schema_chooses_columns_in_its_own_order_and_spelling(spark, tree):
+def test_a_schema_chooses_columns_in_its_own_order_and_spelling(read, tree):
     tree.commit("g", "t", 0, 5)
-    frame = read(spark, tree, "Committed_Offset bigint, GROUP string")
-    assert [row.asDict() for row in frame.where("group = 'g'").collect()] == [{"Committed_Offset": 5, "GROUP": "g"}]
+    rows = read("Committed_Offset bigint, GROUP string", where="group = 'g'")
+    assert [row.asDict() for row in rows] == [{"Committed_Offset": 5, "GROUP": "g"}]
 
 
 def test_secrets_are_hidden_in_plans(spark, tree):
@@ -198,19 +219,20 @@ def test_secrets_are_hidden_in_plans(spark, tree):
 # --- how it is divided
 
 
-def test_groups_are_divided_among_tasks(spark, tree):
+def test_groups_are_divided_among_tasks(spark, tree, read):
     for number in range(7):
         tree.commit(f"g{number}", "t", 0, number)
-    frame = read(spark, tree, numPartitions="3")
+    frame = frame_of(spark, tree, numPartitions="3")
     assert frame.rdd.getNumPartitions() == 3
     assert sorted(frame.rdd.glom().map(len).collect()) == [2, 2, 3]
-    assert keys(frame) == [(f"g{number}", "t", 0) for number in range(7)]
-    assert read(spark, tree).rdd.getNumPartitions() == 1
+    assert keys(read(numPartitions="3")) == [(f"g{number}", "t", 0) for number in range(7)]
+    assert frame_of(spark, tree).rdd.getNumPartitions() == 1
 
 
-def test_no_groups_at_all_are_an_empty_frame(spark, tree):
-    assert read(spark, tree).collect() == []
-    assert read(spark, tree, None).count() == 0
+def test_no_groups_at_all_are_an_empty_frame(read, tree):
+    tree.store.ensure_path("/consumers")
+    assert read() == []
+    assert read(None) == []
 
 
 # --- what is refused, and how it reads
@@ -234,7 +256,7 @@ def test_where_zookeeper_is_must_be_said_at_load(spark):
 def test_a_column_that_there_is_not_is_refused_when_planned(spark, tree):
     schema = StructType([StructField("group", StringType()), StructField("offset", StringType())])
     with pytest.raises(AnalysisException) as caught:
-        read(spark, tree, schema).collect()
+        frame_of(spark, tree, schema).collect()
     assert reason_of(caught.value).startswith("column offset: there is no such column, only group, topic")
 
 
@@ -248,11 +270,11 @@ def test_a_silent_zookeeper_is_one_line_within_its_timeout(spark, unused_port):
     assert time.monotonic() - started < 30
 
 
-def test_groups_that_do_not_exist_are_no_rows_or_an_error_as_asked(spark, tree):
+def test_groups_that_do_not_exist_are_no_rows_or_an_error_as_asked(read, tree):
     tree.commit("g", "t", 0, 5)
-    assert keys(read(spark, tree, groups="g,nobody,x*")) == [("g", "t", 0)]
+    assert keys(read(groups="g,nobody,x*")) == [("g", "t", 0)]
     with pytest.raises(AnalysisException) as caught:
-        read(spark, tree, groups="g,nobody,x*", missingGroups="fail").collect()
+        read(groups="g,nobody,x*", missingGroups="fail")
     assert reason_of(caught.value).startswith("no such group under /consumers: nobody, x*; ")
 
 

@@ -217,11 +217,16 @@ def test_a_stream_takes_a_snapshot_for_each_run_or_only_what_changed(spark, tree
     assert taken[0][1] in ([(0, 5), (1, 8)], [(0, 5), (1, 7)])
 
 
-def test_members_leaders_and_versions_stand_beside_the_offsets(spark, tree):
+def test_members_leaders_and_versions_stand_beside_the_offsets(spark, tree, ask):
     tree.load_golden("1.1.1")
     columns = [c for c in COLUMNS if c.name not in {"log_start", "log_end", "lag", "lag_verdict"}]
     schema = ", ".join(f"{column.name} {column.type.value}" for column in columns)
-    rows = spark.read.format("zk_offsets").option("zookeeper.connect", tree.connect).schema(schema).load().collect()
+
+    def load():
+        frame = spark.read.format("zk_offsets").option("zookeeper.connect", tree.connect).schema(schema).load()
+        return frame.drop("read_at").collect
+
+    rows = ask(load, lambda: tree.commit("later", "t", 0, 5))
     assert [row for row in rows if row["leader"] is not None and row["in_sync_replicas"]]
     assert all(row["offset_version"] == 0 for row in rows if row["committed_offset"] is not None)
     members = {(row["member"], row["subscription"]) for row in rows if row["member"] is not None}
