@@ -25,7 +25,7 @@ from rebalance.led.records import (
     round_path,
 )
 from zk_layout.errors import MalformedZnodeError, MultiFailedError, NodeExistsError
-from zk_layout.store import CreateOp, Op, SetOp, ZkStore, multi_size
+from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ class Journal:
         self.round = asked
 
     def write_generation(self, generation: Generation) -> None:
-        """With the round as it stands, so that a leader that was replaced writes neither.
+        """If the round is this leader's still, so that one that was replaced writes neither.
 
         Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors.
         """
         ops: list[Op] = [
-            SetOp(round_path(self._group), encode_round(self.round), self._round_version),
+            CheckOp(round_path(self._group), self._round_version),
             SetOp(generation_path(self._group), encode_generation(generation), self._generation_version),
         ]
         size, most = sum(map(multi_size, ops)), self._store.max_multi_bytes
@@ -87,7 +87,6 @@ class Journal:
                 f"may have {most}: use fewer members or topics in one group"
             )
         self._write(ops)
-        self._round_version += 1
         self._generation_version += 1
         self.generation = generation
 

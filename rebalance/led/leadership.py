@@ -41,8 +41,9 @@ from rebalance.led.records import (
     member_path,
     members_path,
 )
+from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import NoNodeError
-from zk_layout.store import Watcher, ZkStore
+from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -53,26 +54,25 @@ _FOR_EVER_MS = 1 << 53
 class Leadership:
     """One member's time as the leader. Used by the coordinator's thread alone.
 
-    on_members: watches the list of members, and each member's znode.
+    watched: that member's; the list of members and each member's znode are watched there.
     """
 
     def __init__(
         self,
         store: ZkStore,
+        watched: WatchedZnodes,
         group: str,
         consumer_id: str,
         assignors: Mapping[str, Assignor],
         session_id: int,
         *,
         initial_delay_ms: int,
-        on_members: Watcher,
     ) -> None:
-        self._store = store
+        self._watched = watched
         self._group = group
         self._name = consumer_id
         self._assignors = assignors
         self._journal = Journal(store, group, consumer_id, session_id)
-        self._on_members = on_members
         settings = Settings(
             group_max_session_timeout_ms=_FOR_EVER_MS,
             group_initial_rebalance_delay_ms=initial_delay_ms,
@@ -81,6 +81,8 @@ class Leadership:
         self._suffix = ""
         self._coordinator = Coordinator(lambda: self._suffix, settings)
         self._replies = itertools.count(1)
+        self._decoded: dict[str, tuple[Znode, Joining | None]] = {}
+        """{path: the member's znode, and what it says if it can be read}."""
         self._joined: dict[str, Joining] = {}
         """{member id: what it told last}."""
         self._rounds: dict[str, int] = {}
@@ -143,15 +145,19 @@ class Leadership:
     def _read_members(self) -> dict[str, Joining]:
         """{member id: what it tells}, of those that can be read."""
         try:
-            names = self._store.get_children(members_path(self._group), self._on_members)
+            names = self._watched.children(members_path(self._group))
         except NoNodeError:
-            return {}
+            names = ()
         paths = [member_path(self._group, name) for name in names]
+        before, self._decoded = self._decoded, {}
         joined: dict[str, Joining] = {}
-        for name, path, znode in zip(names, paths, self._store.get_data_many(paths, self._on_members), strict=True):
+        for name, path, znode in zip(names, paths, self._watched.read(paths), strict=True):
             if znode is None or not znode.stat.ephemeral_owner:
                 continue
-            joining = readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.mzxid))
+            known, joining = before.get(path, (None, None))
+            if znode is not known:
+                joining = readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.mzxid))
+            self._decoded[path] = znode, joining
             if joining is not None and joining.session_id == znode.stat.ephemeral_owner:
                 joined[joining.member_id] = joining
         return joined

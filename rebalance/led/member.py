@@ -1,8 +1,9 @@
 """What each member of a led group does: it joins each round, reads each generation, and leads if nobody does.
 
-A member writes one znode and reads a few for each change, whatever the size of the group. What a generation gives to it
-is claimed under /owners as in every group, and what it takes is released there: an owner znode is the barrier between
-the old owner and the new one, and all tools see the group as they see a classic one.
+For each change a member writes its own znode once and reads `round` and `generation` once each, whatever the size of
+the group: what it watches it reads only after the watch has fired. What a generation gives to it is claimed under
+/owners as in every group, and what it takes is released there: an owner znode is the barrier between the old owner and
+the new one, and all tools see the group as they see a classic one.
 
 With an eager strategy a member gives up everything before it joins. With a cooperative one it keeps what it has; what
 the generation takes from it, it gives up and joins again, and then the next generation gives that to its new owner.
@@ -42,12 +43,19 @@ from rebalance.led.records import (
     round_path,
 )
 from rebalance.led.standing import LedState, Standing
+from rebalance.led.watched import WatchedZnodes
 from rebalance.machine import Phase
 from rebalance.mailbox import Errand
 from rebalance.snapshot import Assignment, GroupSnapshot
-from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError, NoNodeError
+from zk_layout.errors import (
+    BadVersionError,
+    LegacyConsumerError,
+    MalformedZnodeError,
+    NodeExistsError,
+    NoNodeError,
+)
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.store import WatchEvent, WatchKind, ZkStore, Znode
+from zk_layout.store import Stat, ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -107,12 +115,19 @@ class LedMember:
         self._paths = (
             round_path(group), generation_path(group), leader_path(group), member_path(group, consumer_id),
         )  # fmt: skip
+        self._watched = WatchedZnodes(store, self._post_look)
         self._snapshot: GroupSnapshot | None = None
         self._session_id = 0
         self._round = Round()
         self._generation = NO_GENERATION
+        self._given: Znode | None = None
+        """Where the generation was read."""
         self._joined: Joining | None = None
         self._told = Subscription(())
+        self._own_stat: Stat | None = None
+        """Of the znode that this member wrote, as it knows it."""
+        self._doubts_own = True
+        """Whether that has to be read: nobody else writes it, and a watch would fire at each write of its own."""
         self._leadership: Leadership | None = None
         self._given_up_for: int | None = None
         """The round before which this member gives up all that it owns."""
@@ -163,7 +178,7 @@ class LedMember:
         Raises: RebalanceError if this member is refused, AssignorFailedError if an assignor of its own fails.
         """
         self._snapshot = snapshot
-        self._post(Errand(self.look))
+        self._post_look()
         others = sorted(name for name, told in snapshot.members.items() if told.coordination != LED)
         if bool(others) != self._is_classic:
             self._is_classic = bool(others)
@@ -204,11 +219,9 @@ class LedMember:
             return False
         return member_id == self._member_id and not (self._is_eager and self._is_joining)
 
-    # Events, on threads of the store.
-
-    def _on_change(self, event: WatchEvent) -> None:
-        if event.kind is not WatchKind.LOST:
-            self._post(Errand(self.look))
+    def _post_look(self) -> None:
+        """From any thread: a watch fired."""
+        self._post(Errand(self.look))
 
     # What is done about them, on the coordinator's thread.
 
@@ -218,20 +231,22 @@ class LedMember:
             self._look()
         except DeposedError as error:
             logger.info("%s: does not lead group %s: %s", self._consumer_id, self._group, error)
-            self._leadership = self._leader = None
-            self._sees = False
-            self._later(Errand(self.look), _SOON_MS)
+            self._look_anew(_SOON_MS)
         except LegacyConsumerError as error:
             level = logging.WARNING if isinstance(error, RebalanceError) else logging.INFO
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
-            self._leadership = self._leader = None
-            self._sees = False
-            self._later(Errand(self.look), _AGAIN_MS)
+            self._look_anew(_AGAIN_MS)
         except Exception:
-            # what a leader knows half is worse than what it reads anew
-            self._leadership = None
-            self._later(Errand(self.look), _AGAIN_MS)
+            self._look_anew(_AGAIN_MS)
             raise
+
+    def _look_anew(self, delay_ms: int) -> None:
+        """What a leader knows half is worse than what it reads anew."""
+        self._leadership = self._leader = None
+        self._sees = False
+        self._watched.forget()
+        self._doubts_own = True
+        self._later(Errand(self.look), delay_ms)
 
     def leave(self) -> bool:
         """Take back what this member has told, and lead no longer; the session may go on. Whether that went well."""
@@ -253,8 +268,9 @@ class LedMember:
         if session_id != self._session_id:
             self._session_id = session_id
             self._joined = self._leadership = self._given_up_for = None
+            self._doubts_own = True
             self._due = (0, frozenset())
-        asked, given, leader, own = self._store.get_data_many(self._paths, self._on_change)
+        asked, given, leader = self._watched.read(self._paths[:3])
         if self._is_classic:
             self._stop_leading(leader)
             return
@@ -266,8 +282,8 @@ class LedMember:
                 raise DeposedError(f"somebody else writes: {error}") from error
             # who leads next writes it anew
             logger.warning("%s: goes by what stood there before: %s", self._consumer_id, error)
-        if own is None or own.stat.ephemeral_owner != session_id:
-            self._joined = None
+        if self._doubts_own:
+            self._read_own()
         if self._must_join():
             if self._is_eager and self._owned():
                 # the reconciler gives all up, and comes back here when it has
@@ -275,7 +291,7 @@ class LedMember:
                     self._given_up_for = self._round.number
                     self._post(Triggered(f"round {self._round.number}"))
             else:
-                self._join(own)
+                self._join()
         if self._why_out() is None:
             self._is_told_out = False
         elif not self._owned() and not self._is_told_out:
@@ -283,6 +299,15 @@ class LedMember:
             self._post(Triggered("it takes no part in the group"))
         self._lead(leader)
         self._sees = True
+
+    def _read_own(self) -> None:
+        (own,) = self._watched.read(self._paths[3:])
+        is_mine = own is not None and own.stat.ephemeral_owner == self._session_id
+        if own is None or not is_mine or own.stat != self._own_stat:
+            self._joined = None
+        self._own_stat = None if own is None else own.stat
+        # of my former session, or of another member of my name: it goes with its session
+        self._doubts_own = own is not None and not is_mine
 
     def _read_round(self, znode: Znode | None) -> None:
         before = self._round.refused.get(self._consumer_id)
@@ -293,11 +318,17 @@ class LedMember:
             self._joined = replace(self._joined, round=max(self._joined.round, self._round.number))
 
     def _read_generation(self, znode: Znode | None) -> None:
+        if znode == self._given:
+            return
         given = NO_GENERATION if znode is None else decode_generation(self._paths[1], znode.data)
+        self._given = znode
         if given == self._generation:
             return
         self._generation = given
         share = given.shares.get(self._member_id)
+        if share is None and self._joined is not None and self._joined.round <= given.round:
+            # the leader could not find or read what this member told
+            self._doubts_own = True
         if share is not None:
             self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
             if not set(share.partitions) - self._owned().keys():
@@ -333,7 +364,7 @@ class LedMember:
         assert self._snapshot is not None
         return topics_of(self._consumer_id, self._snapshot)
 
-    def _join(self, own: Znode | None) -> None:
+    def _join(self) -> None:
         topics = self._topics()
         if not topics and self._snapshot is not None and self._consumer_id not in self._snapshot.members:
             return
@@ -357,7 +388,7 @@ class LedMember:
                     f"its strategies are {len(data)} bytes, and a znode may have {most}"
                 )
         except RebalanceError as error:
-            self._stay_out(own, error)
+            self._stay_out(error)
             return
         if self._failure is not None:
             logger.warning("%s: joins group %s again: its assignors work", self._consumer_id, self._group)
@@ -365,31 +396,44 @@ class LedMember:
         if self._is_eager and self._given_up_for != self._round.number:
             self._tell_nothing_revoked()
             self._given_up_for = self._round.number
-        path = self._paths[3]
-        if own is None:
-            self._store.ensure_path(members_path(self._group))
-            try:
-                self._store.create(path, data, ephemeral=True)
-            except NodeExistsError:
+        try:
+            if not self._write_own(data):
                 self._later(Errand(self.look), _AGAIN_MS)
                 return
-        elif own.stat.ephemeral_owner != self._session_id:
-            # of my former session, or of another member of my name: it goes with its session
-            self._later(Errand(self.look), _AGAIN_MS)
+        except (NoNodeError, BadVersionError) as error:
+            logger.warning("%s: somebody else changed what it told group %s: %s", self._consumer_id, self._group, error)
+            self._doubts_own = True
+            self._post_look()
             return
-        else:
-            self._store.set_data(path, data, own.stat.version)
         self._joined, self._told = joining, told
 
-    def _stay_out(self, own: Znode | None, error: RebalanceError) -> None:
+    def _write_own(self, data: bytes) -> bool:
+        """False: it is of my former session, or of another member of my name. Raises: ZooKeeper's errors."""
+        path, own = self._paths[3], self._own_stat
+        if own is not None and own.ephemeral_owner != self._session_id:
+            return False
+        if own is not None:
+            self._own_stat = self._store.set_data(path, data, own.version)
+            return True
+        self._store.ensure_path(members_path(self._group))
+        try:
+            self._own_stat = self._store.create(path, data, ephemeral=True)
+        except NodeExistsError:
+            self._doubts_own = True
+            return False
+        return True
+
+    def _stay_out(self, error: RebalanceError) -> None:
         """Leave the others to themselves, say why once, and try again: the next call may go well."""
         if self._failure is None:
             logger.error("%s: takes no part in group %s: %s", self._consumer_id, self._group, error)
             self._post(Triggered("it cannot join"))
         self._failure = error
         self._joined = None
-        if own is not None and own.stat.ephemeral_owner == self._session_id:
-            self._store.delete(self._paths[3], own.stat.version)
+        own, self._own_stat = self._own_stat, None
+        self._doubts_own = True
+        if own is not None and own.ephemeral_owner == self._session_id:
+            self._store.delete(self._paths[3], own.version)
         self._later(Errand(self.look), _AGAIN_MS)
 
     def _may_lead(self) -> bool:
@@ -397,7 +441,7 @@ class LedMember:
         if self._why_out() is None:
             return True
         try:
-            names = self._store.get_children(members_path(self._group), self._on_change)
+            names = self._watched.children(members_path(self._group))
         except NoNodeError:
             return True
         return self._round.refused.keys() >= set(names)
@@ -411,12 +455,12 @@ class LedMember:
             self._store.ensure_path(coordination_path(self._group))
             self._leadership = Leadership(
                 self._store,
+                self._watched,
                 self._group,
                 self._consumer_id,
                 {assignor.name: assignor for assignor in self._assignors},
                 self._session_id,
                 initial_delay_ms=self._initial_delay_ms,
-                on_members=self._on_change,
             )
             self._leadership.begin(self._now_ms())
             self._leader = self._consumer_id
@@ -425,7 +469,7 @@ class LedMember:
         elif self._leadership is None:
             # elected in a request whose reply was lost: nobody knows what it wrote
             self._store.delete(self._paths[2], leader.stat.version)
-            self._post(Errand(self.look))
+            self._post_look()
         if self._leadership is None:
             return
         before = self._now_ms()

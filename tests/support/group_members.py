@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from rebalance.assignors import ASSIGNORS
+from rebalance.assignors.strategies import make_assignors
 from rebalance.coordinator import Coordinator
+from rebalance.led.member import LED, LedMember
 from rebalance.machine import Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
@@ -94,19 +96,43 @@ class Member:
         gather_ms=0,
         absence_ms=0,
         backoff_ms=2000,
+        led=None,
     ):
         self.consumer_id = f"{GROUP}_{name}"
         self.store = MemoryStore(server)
         self.store.start()
         self.delivery = RecordingDelivery()
         self.clock = clock
-        registration = ConsumerRegistration(pattern, tuple(subscription.items()), clock.wall_ms())
+        coordination = "classic" if led is None else LED
+        registration = ConsumerRegistration(
+            pattern, tuple(subscription.items()), clock.wall_ms(), coordination=coordination
+        )
+        ownership = Ownership(self.store, GROUP, self.consumer_id)
+
+        def classic(group):
+            return ASSIGNORS[strategy](group, "1.0")
+
+        self.led = None
+        if led is not None:
+            self.led = LedMember(
+                self.store,
+                GROUP,
+                self.consumer_id,
+                make_assignors(led, {}),
+                classic=classic,
+                session_id=lambda: self.coordinator.session_id,
+                owned=lambda: ownership.owned,
+                post=lambda mail: self.coordinator.post(mail),  # noqa: PLW0108
+                later=lambda errand, delay_ms: self.coordinator.post_later(errand, delay_ms),  # noqa: PLW0108
+                clock=clock,
+                rebalance_timeout_ms=5000,
+            )
         self.coordinator = Coordinator(
             store=self.store,
             registrar=Registrar(self.store, GROUP, self.consumer_id, registration),
-            ownership=Ownership(self.store, GROUP, self.consumer_id),
+            ownership=ownership,
             delivery=self.delivery,
-            assign=lambda group: ASSIGNORS[strategy](group, "1.0"),
+            assign=classic if self.led is None else self.led.assign,
             exclude_internal_topics=True,
             policy=Policy(
                 4, backoff_ms, suspicion_ms=1500, drain_timeout_ms=3000, gather_ms=gather_ms, absence_ms=absence_ms

@@ -19,6 +19,7 @@ from rebalance.led.records import (
     member_path,
     round_path,
 )
+from rebalance.led.watched import WatchedZnodes
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 COUNTS = {"t": 4, "u": 2}
@@ -50,9 +51,8 @@ class World:
         if store.exists(leader_path("g")) is not None:
             store.delete(leader_path("g"))
         assignors = {one.name: one for one in make_assignors(strategy, {})}
-        leadership = Leadership(
-            store, "g", name, assignors, store.session_id, initial_delay_ms=0, on_members=lambda _: None
-        )
+        watched = WatchedZnodes(store, lambda: None)
+        leadership = Leadership(store, watched, "g", name, assignors, store.session_id, initial_delay_ms=0)
         leadership.begin(0)
         self.look(leadership)
         return leadership

@@ -1,0 +1,106 @@
+"""What one more member costs each member of a led group, in requests: no threads, no time."""
+
+from collections import Counter
+
+import pytest
+
+from rebalance.led.records import generation_path, leader_path, member_path, round_path
+from tests.support.group_members import GROUP, Group
+
+SIZES = (4, 16, 64)
+GENERATIONS = {"range": 1, "cooperative-sticky": 2}
+"""That one more member leads to. A cooperative group has a second one, in which the newcomer gets what was given up."""
+
+
+class Led:
+    """A led group at rest, and what its members read and write from now on."""
+
+    def __init__(self, strategy, size):
+        self.group = Group({"t": 2 * (size + 1)})
+        self.strategy = strategy
+        for number in range(size):
+            self.group.join(f"m{number:02}", {"t": 1}, led=strategy)
+        self.settle()
+        self.members = list(self.group.members)
+        self.kinds = {member: Counter() for member in self.members}
+        self.read = {member: Counter() for member in self.members}
+        by_session = {member.store.session_id: member for member in self.members}
+        self.group.server.fault = lambda session_id, kind: (
+            self.kinds[by_session[session_id]].update([kind]) if session_id in by_session else None
+        )
+        for member in self.members:
+            self._note_reads(member)
+
+    def settle(self):
+        self.group.settle()
+        self.group.pass_time(0.25)
+
+    def _note_reads(self, member):
+        read, noted = member.store.get_data_many, self.read[member]
+
+        def noting(paths, watcher=None):
+            noted.update(paths)
+            return read(paths, watcher)
+
+        member.store.get_data_many = noting
+
+    @property
+    def leader(self):
+        name = self.group.admin.get_data(leader_path(GROUP)).data.decode()
+        return next(member for member in self.members if member.consumer_id == name)
+
+
+@pytest.fixture(scope="module", params=GENERATIONS)
+def changes(request):
+    """Each size of group after one more member has joined."""
+    groups = []
+    for size in SIZES:
+        led = Led(request.param, size)
+        led.group.join("zz", {"t": 1}, led=request.param)
+        led.settle()
+        assert [len(member.owned) for member in led.group.members] == [2] * (size + 1)
+        groups.append(led)
+    return groups
+
+
+def test_a_member_writes_its_znode_once_and_reads_round_and_generation_once_in_a_group_of_any_size(changes):
+    for led in changes:
+        times = GENERATIONS[led.strategy]
+        for member in led.members:
+            mine = led.read[member]
+            if member is not led.leader:
+                assert {path: count for path, count in mine.items() if "/coordination/" in path} == {
+                    round_path(GROUP): times,
+                    generation_path(GROUP): times,
+                }
+            assert led.kinds[member]["set_data"] == times, "its own znode"
+
+
+def test_what_a_change_costs_a_member_does_not_grow_with_the_group(changes):
+    def dearest(led):
+        """The most that any member but the leader asked, by kind of request."""
+        most = Counter()
+        for member in led.members:
+            if member is not led.leader:
+                most |= led.kinds[member]
+        return most
+
+    small, middle, large = map(dearest, changes)
+    assert small == middle == large
+    assert large["get_children"] == 1, "the list of registrations"
+
+
+def test_a_leader_reads_what_each_member_has_written_once(changes):
+    for led in changes:
+        read = led.read[led.leader]
+        for member in led.group.members:
+            assert read[member_path(GROUP, member.consumer_id)] <= 2 * GENERATIONS[led.strategy]
+        assert led.kinds[led.leader]["get_children"] <= 2, "the registrations, and the members"
+
+
+def test_a_led_group_at_rest_asks_nothing_but_whether_its_owner_znodes_stand():
+    led = Led("cooperative-sticky", 4)
+    led.group.pass_time(30)
+    for member in led.members:
+        assert not [path for path in led.read[member] if "/coordination/" in path]
+        assert not led.kinds[member]["set_data"] + led.kinds[member]["create"]
