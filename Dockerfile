@@ -1,8 +1,9 @@
 # One image for every part of a deployment: ZooKeeper node, Kafka broker, consumer, exporter, Spark job, by command.
 #
-#   docker build -t legacy-consumer .
+#   make image          builds the native decoder where cargo is, then: docker build -t legacy-consumer .
 #   docker run --rm legacy-consumer --help
 #
+# Without a wheel of the decoder in build/native/wheels, librdkafka fetches in the containers.
 # Everything that a command needs is inside, Kafka's jars too: a container starts without a network.
 # More Kafka versions: docker build --build-arg KAFKA_VERSIONS="0.8.2.2 1.1.1" .
 
@@ -32,7 +33,10 @@ RUN for version in $KAFKA_VERSIONS; do \
     done
 COPY spark_source spark_source
 COPY pyproject.toml README.md LICENSE ./
-RUN /opt/legacy-consumer/bin/pip install --no-cache-dir --no-deps --prefix /opt/package .
+# A pattern that matches nothing is no error as long as something else is copied.
+COPY pyproject.toml build/native/wheels/*.whl /wheels/
+RUN rm /wheels/pyproject.toml \
+ && /opt/legacy-consumer/bin/pip install --no-cache-dir --no-deps --prefix /opt/package . $(find /wheels -name '*.whl')
 
 FROM base
 COPY --from=build /opt/legacy-consumer /opt/legacy-consumer
@@ -43,17 +47,13 @@ COPY deploy/docker/healthy /usr/local/bin/healthy
 RUN echo /opt/package/lib/python3.11/site-packages >/opt/legacy-consumer/lib/python3.11/site-packages/package.pth \
  && ln -s /opt/package/bin/legacy-consumer /usr/local/bin/legacy-consumer \
  && useradd --uid 10001 --create-home --home-dir /var/lib/consumer consumer \
- && install -d -o consumer -g consumer /data /opt/compiled
+ && install -d -o consumer -g consumer /data
 ENV PATH=/opt/legacy-consumer/bin:$PATH \
     PYSPARK_PYTHON=/opt/legacy-consumer/bin/python \
     LEGACY_CONSUMER_JARS=/opt/kafka-jars \
-    NUMBA_CACHE_DIR=/opt/compiled \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1
 USER 10001
-# The record decoder is compiled here and not by every container that starts; for another kind of processor it is
-# compiled again, at the first use.
-RUN python -c "from legacy_consumer.wire.records import warm_up; warm_up()"
 WORKDIR /var/lib/consumer
 VOLUME /data
 # tini passes SIGTERM on and reaps; the commands themselves end in order on it.

@@ -1,5 +1,5 @@
 # Each target makes the environment .venv by itself and needs nothing but Python 3.10+, Java 17+ and pip's package index.
-# native/ is built as well where Rust is installed, 1.87 or newer, for fetcher=native.
+# native/ is built as well where Rust is installed, 1.87 or newer: without it librdkafka fetches.
 #
 #   make quickstart                          the main job, end to end, on real flights
 #   make quickstart QUICKSTART_ARGS=--json   the same as data
@@ -47,7 +47,7 @@ endef
 
 .NOTPARALLEL:
 .PRECIOUS: build/pyspark-%
-.PHONY: help environment .venv quickstart native native-check wheels test test-long check pythons lint style types format bench bench-all pins sbom simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down clean
+.PHONY: help environment .venv quickstart native native-check wheels test test-long check pythons lint style types format bench bench-all pins sbom simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down image clean
 .ONESHELL:
 
 help: ## this list
@@ -84,14 +84,15 @@ build/wheel-tools: Makefile
 	$@/bin/pip install --quiet --disable-pip-version-check maturin==1.16.0 ziglang==0.15.2
 
 # The native decoder, where there is a compiler for it; half a minute, and again only when native/ changes.
-.venv/.native: $(native_sources) | .venv/.dev
+.venv/.native: $(native_sources) | .venv/.quickstart
 	@if ! command -v cargo >/dev/null; then
-	  echo "cargo is not installed, so native/ is not built: install Rust (rustup), then run make again" >&2; exit 0
+	  echo "cargo is not installed, so native/ is not built and librdkafka fetches: install Rust (rustup), then run make again" >&2
+	  exit 0
 	fi
 	rm -rf build/native/wheels
 	{ $(MAKE) --no-print-directory build/native-tools && \
 	  build/native-tools/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out build/native/wheels; } >&2 \
-	  || { echo "native/ could not be built, see above; nothing else needs it (Rust 1.87 or newer does)" >&2; exit $${CI:+1}; }
+	  || { echo "native/ could not be built, see above: librdkafka fetches (Rust 1.87 or newer builds it)" >&2; exit $${CI:+1}; }
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/native/wheels/*.whl >&2
 	touch $@
 
@@ -120,7 +121,7 @@ wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64,
 	build/wheel-check/bin/python -c 'import legacy_consumer_native as it; it.decode(b"", 0), print(it.__name__, it.__version__, "is installed and decodes")'
 	ls dist/legacy_consumer_native-*
 
-quickstart: .venv/.quickstart ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)
+quickstart: .venv/.quickstart .venv/.native ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)
 	@exec $(bin)/legacy-consumer quickstart $(QUICKSTART_ARGS)
 
 # Another pyspark than the installed one, beside the environment: PYTHONPATH puts it first, in Spark's workers, too.
@@ -162,10 +163,10 @@ format: .venv/.dev ## rewrite the code in the project's format, mend what can be
 	@$(bin)/ruff check --fix --exit-zero --quiet .
 	$(bin)/ruff format .
 
-bench: .venv/.dev ## the headline benchmarks, each against its peer (BENCH_ARGS=name for one); says how long it takes
+bench: .venv/.dev .venv/.native ## the headline benchmarks, each against its peer (BENCH_ARGS=name for one); says how long it takes
 	@exec $(bin)/python -m benchmarks $(BENCH_ARGS)
 
-bench-all: .venv/.dev ## every benchmark, about an hour
+bench-all: .venv/.dev .venv/.native ## every benchmark, about an hour
 	@exec $(bin)/python -m benchmarks --all $(BENCH_ARGS)
 
 build/pins-tools: Makefile
@@ -194,25 +195,28 @@ sbom: build/pins-tools ## the wheel, and a bill of materials of what it is deplo
 simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000, or EXHAUSTIVE=1: every order)
 	@exec $(bin)/python -m $(if $(EXHAUSTIVE),tests.simulation.exhaustive,tests.simulation --seeds $(SEEDS)) --processes 2
 
-mutants: .venv/.dev ## the code broken on purpose: do the simulation and the tests of the message path notice?
+mutants: .venv/.dev .venv/.native ## the code broken on purpose: do the simulation and the tests of the message path notice?
 	@$(bin)/python -m tests.simulation.mutants
 	@exec $(bin)/python -m tests.unit.legacy_consumer.wire.mutants
 
-fuzz: .venv/.dev ## hostile bytes for everything that decodes what others write (MINUTES=10)
+fuzz: .venv/.dev .venv/.native ## hostile bytes for everything that decodes what others write (MINUTES=10)
 	@exec $(bin)/python -m tests.fuzzing --minutes $(MINUTES)
 
-chaos: .venv/.dev ## a group on real servers and everything that can go wrong (CHAOS_ARGS='--seed 7 --minutes 30')
+chaos: .venv/.dev .venv/.native ## a group on real servers and everything that can go wrong (CHAOS_ARGS='--seed 7 --minutes 30')
 	@mkdir -p build
 	exec $(bin)/python -m tests.chaos $(CHAOS_ARGS)
 
-long-lived: .venv/.dev ## half an hour of joins and leaves in one process: is anything left of them?
+long-lived: .venv/.dev .venv/.native ## half an hour of joins and leaves in one process: is anything left of them?
 	@mkdir -p build
 	exec $(bin)/python -m tests.chaos.long_lived $(LONG_LIVED_ARGS)
 
-compose-up: ## a cluster in containers: 3 ZooKeepers, 3 brokers, producer, consumers (CONSUMERS=1), exporter
+image: .venv/.native ## the container image, legacy-consumer:latest; with the native decoder where cargo is
+	@exec docker build --tag legacy-consumer .
+
+compose-up: .venv/.native ## a cluster in containers: 3 ZooKeepers, 3 brokers, producer, consumers (CONSUMERS=1), exporter
 	@exec python3 deploy/compose.py up --consumers $(CONSUMERS)
 
-compose-demo: ## the same, scaled from one consumer to four and back, one killed, shown, and taken down
+compose-demo: .venv/.native ## the same, scaled from one consumer to four and back, one killed, shown, and taken down
 	@exec python3 deploy/compose.py demo
 
 compose-down: ## end that cluster and remove its volumes

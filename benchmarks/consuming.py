@@ -136,17 +136,14 @@ class Ours:
     """ConsumerConnector and KafkaStream as they come, without tuning."""
 
     way: Literal["arrow", "batches", "iterate"]
-    fetcher: Literal["auto", "columnar", "native"] = "auto"
 
     def __str__(self) -> str:
-        return f"ours, {self.way}" if self.fetcher == "auto" else f"ours, {self.way}, fetcher={self.fetcher}"
+        return f"ours, {self.way}"
 
     def measure(self, stage: ConsumingStage) -> Figures:
         """Messages a second and the highest resident memory."""
         return _figures(
-            stage.python(
-                "consume_ours", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages), self.way, self.fetcher
-            )
+            stage.python("consume_ours", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages), self.way)
         )
 
 

@@ -124,22 +124,6 @@ _CONSUMING = (
         "consume_arrow_format1_vs_scala", "format 1, Kafka 0.10.2.2 on both sides", _ARROW, _SCALA,
         scene=FORMAT_1_MESSAGES,
     ),
-    _consuming(
-        "consume_arrow_native_vs_columnar", "arrow_batches(), the native decoder against the compiled loops",
-        Ours("arrow", "native"), Ours("arrow", "columnar"),
-    ),
-    _consuming(
-        "consume_arrow_snappy_native_vs_columnar", "the same, compressed with snappy",
-        Ours("arrow", "native"), Ours("arrow", "columnar"), scene=SNAPPY_MESSAGES,
-    ),
-    _consuming(
-        "consume_arrow_format0_native_vs_columnar", "the same, format 0",
-        Ours("arrow", "native"), Ours("arrow", "columnar"), scene=FORMAT_0_MESSAGES,
-    ),
-    _consuming(
-        "iterate_native_vs_columnar", "for message in stream, the native decoder against the compiled loops",
-        Ours("iterate", "native"), Ours("iterate", "columnar"),
-    ),
 )  # fmt: skip
 
 _COMMIT: Comparison[GroupStage] = Comparison(

@@ -1,6 +1,6 @@
 """Messages as Arrow record batches: straight from columns, or put together from message objects.
 
-Names, types and order of the columns are those of legacy_consumer.wire.records.arrow, whatever fetched the messages.
+Names, types and order of the columns are the same, whatever fetched the messages.
 From objects, keys and values are joined and their lengths summed up, which is about ten times faster than to let Arrow
 look at each object.
 """

@@ -675,9 +675,6 @@ class ConsumerConnector:
                 self._streams.by_key = {key: self._make_stream(coordinator) for key in streams}
             if self._ending:
                 self.end_streams()
-            for stream in self._streams.all():
-                # before the first claim: a partition that is owned while the decoder compiles stands still
-                stream.prepare()
             coordinator.start()
             self._follower.start()
             self._await_first_share(coordinator)

@@ -98,13 +98,6 @@ class Fetcher(Protocol):
         """Stop fetching these; unknown ones are ignored."""
         ...
 
-    def prepare(self) -> None:
-        """Load what has to be loaded before the first message: at once, or some seconds at the first use on a machine.
-
-        Whoever bounds the wait for messages begins to count behind this.
-        """
-        ...
-
     def poll(self, max_messages: int, timeout_s: float) -> FetchedBatch | None:
         """Up to max_messages, or None when none came within timeout_s. Only from the consuming thread.
 

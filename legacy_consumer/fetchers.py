@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 COLUMNAR = "columnar"
-NATIVE = "native"
 LIBRDKAFKA = "librdkafka"
 
-_MODULES = ("numba", "numpy", "pyarrow", "cramjam", "crc32c")
+_DECODER = "legacy_consumer_native"
+DECODER_VERSION = "0.1.0"
+"""That of native/Cargo.toml. Another one may decode otherwise."""
+_MODULES = (_DECODER, "numpy", "pyarrow")
 """What the extra `fast` brings."""
+_INSTALL = "install legacy-consumer[fast], or run make native in a clone"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SECURITY_COVERED = {
     "ssl.ca.location",
@@ -60,53 +63,54 @@ def missing_modules() -> tuple[str, ...]:
     return tuple(name for name in _MODULES if importlib.util.find_spec(name) is None)
 
 
+def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
+    """Why nothing can be decoded here, and what to install. missing: as missing_modules says, for tests."""
+    absent = missing_modules() if missing is None else missing
+    if absent:
+        return f"{', '.join(absent)} cannot be imported: {_INSTALL}"
+    return _loading_trouble()
+
+
 @cache
 def _loading_trouble() -> str | None:
-    """Why the columnar fetcher cannot be loaded although all that it needs is installed; said once in the log."""
+    """Why the columnar fetcher cannot be loaded although all that it needs is there; said once in the log."""
     try:
-        importlib.import_module("legacy_consumer.wire")
-    except Exception as error:  # noqa: BLE001 - numba raises SystemError and others where it does not fit to Python or numpy
-        logger.warning("the columnar fetcher cannot be loaded, librdkafka is left: %r", error)
-        return f"the extra `fast` is installed and cannot be loaded: {error!r}"
-    return None
+        version = getattr(importlib.import_module(_DECODER), "__version__", "a module without a version")
+        if version == DECODER_VERSION:
+            importlib.import_module("legacy_consumer.wire")
+            return None
+        trouble = f"legacy-consumer-native {DECODER_VERSION} is needed, not {version}: {_INSTALL}"
+    except Exception as error:  # noqa: BLE001 - a module for another machine fails in its own way
+        trouble = f"the extra `fast` is installed and cannot be loaded ({error!r}): {_INSTALL}"
+    logger.warning("librdkafka fetches: %s", trouble)
+    return trouble
 
 
 def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = None) -> FetcherChoice:
     """Decide, by the configuration, what is installed, and whether it can be loaded.
 
     missing: as missing_modules says, for tests.
-    Raises: ConfigError if fetcher=columnar or fetcher=native is wanted and cannot be.
+    Raises: ConfigError if fetcher=columnar is wanted and cannot be.
     """
     if config.fetcher == LIBRDKAFKA:
         return FetcherChoice(LIBRDKAFKA, "fetcher=librdkafka is configured")
-    obstacle = _obstacle(config, missing_modules() if missing is None else missing) or _loading_trouble()
-    if config.fetcher == NATIVE:
-        obstacle = obstacle or _native_obstacle()
-    if config.fetcher in (COLUMNAR, NATIVE):
+    obstacle = _obstacle(config) or decoder_obstacle(missing)
+    if config.fetcher == COLUMNAR:
         if obstacle is not None:
             raise ConfigError("fetcher", config.fetcher, f"cannot be had: {obstacle}; set fetcher=auto or librdkafka")
-        return FetcherChoice(COLUMNAR, f"fetcher={config.fetcher} is configured")
+        return FetcherChoice(COLUMNAR, "fetcher=columnar is configured")
     if obstacle is not None:
         return FetcherChoice(LIBRDKAFKA, obstacle)
     return FetcherChoice(COLUMNAR, "it covers all that is configured")
 
 
-def _native_obstacle() -> str | None:
-    """Why the native decoder cannot be used."""
-    from legacy_consumer.wire.native_module import native_obstacle
-
-    return native_obstacle()
-
-
 def speaks_for_itself(config: ConsumerConfig) -> bool:
     """Whether connections of our own can be opened to these brokers, whichever fetcher is configured."""
-    return not missing_modules() and _security_obstacle(config) is None and _loading_trouble() is None
+    return _security_obstacle(config) is None and decoder_obstacle() is None
 
 
-def _obstacle(config: ClusterConfig, missing: tuple[str, ...]) -> str | None:
-    """Why librdkafka has to fetch."""
-    if missing:
-        return f"{', '.join(missing)} cannot be imported: install legacy-consumer[fast]"
+def _obstacle(config: ClusterConfig) -> str | None:
+    """Why librdkafka has to fetch, by the configuration."""
     if config.rdkafka:
         return f"rdkafka.{config.rdkafka[0][0]} is set, which only librdkafka hears"
     return _security_obstacle(config)

@@ -269,7 +269,6 @@ class SimpleConsumer:
         self, offsets: Mapping[TopicPartition, int], max_messages: int, timeout: float
     ) -> dict[TopicPartition, Sequence[Message] | LegacyConsumerError]:
         errors = self._begin(offsets)
-        self._fetcher.prepare()
         deadline = time.monotonic() + timeout
         messages: Mapping[TopicPartition, Sequence[Message]] = {}
         while not messages and len(errors) < len(offsets):

@@ -219,10 +219,6 @@ class GatedStream:
 
     # For the coordinator and whoever commits, from any thread.
 
-    def prepare(self) -> None:
-        """Load what fetching needs: some seconds at the first use on a machine."""
-        self._fetcher.prepare()
-
     def begin(
         self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, shut: bool = False
     ) -> None:
@@ -516,7 +512,6 @@ class GatedStream:
         hand = self._take(most, whole=whole, as_columns=as_columns)
         if hand is not None:
             return hand
-        self._fetcher.prepare()
         began = self._clock.monotonic()
         limit = self._patience(timeout)
         slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit)

@@ -179,13 +179,12 @@ class KafkaSegments(DataSource):
 
     def reader(self, schema: StructType) -> KafkaSegmentsReader:
         """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
-        from legacy_consumer.fetchers import missing_modules
+        from legacy_consumer.fetchers import decoder_obstacle
         from spark_source.segments.reader import KafkaSegmentsReader
 
         options = parse_segment_options(self.options)
-        if missing := missing_modules():
-            reason = f"cannot import {', '.join(missing)}: install legacy-consumer[fast] on driver and executors"
-            raise ConfigError("format", SEGMENTS_FORMAT, reason)
+        if obstacle := decoder_obstacle():
+            raise ConfigError("format", SEGMENTS_FORMAT, f"{obstacle}, on driver and executors")
         return KafkaSegmentsReader(options, request_message_columns(_fields(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002

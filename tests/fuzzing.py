@@ -4,7 +4,7 @@ Others write znodes, requests and answers of a reset, what led groups keep, reco
 ZooKeeper's replies, offset files, properties and the wildcards of registrations. A decoder may refuse an input with the
 errors that its row in TARGETS names, within two seconds of processor time. Anything else is a finding: it is printed,
 and kept under build/fuzz. An input that once showed a defect belongs into KEPT, so that `make test` tries it for ever.
-The record decoders have a fuzzer of their own (tests/support/record_fuzz.py).
+The native decoder of records has a test of hostile bytes of its own: `make native-check HOSTILE_SECONDS=600`.
 """
 
 from __future__ import annotations

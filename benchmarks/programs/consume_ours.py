@@ -1,4 +1,4 @@
-"""Consume a topic as any user would: consume_ours.py ZOOKEEPER TOPIC MESSAGES arrow|batches|iterate FETCHER"""
+"""Consume a topic as any user would: consume_ours.py ZOOKEEPER TOPIC MESSAGES arrow|batches|iterate"""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import sys
 import time
 from pathlib import Path
+
+import pyarrow.compute as pc
 
 from legacy_consumer import ConsumerConnector, KafkaStream
 
@@ -46,8 +48,7 @@ def as_arrow(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
     for batch in stream.arrow_batches():
         began = began or time.perf_counter()
         count += batch.num_rows
-        offsets = batch.column("value").buffers()[1]
-        size += int.from_bytes(offsets[4 * batch.num_rows : 4 * batch.num_rows + 4], "little")
+        size += pc.sum(pc.binary_length(batch.column("value"))).as_py() or 0
         if count >= wanted:
             break
     return count, size, began
@@ -61,13 +62,12 @@ def peak_mb() -> float:
 
 def main() -> None:
     """Print the figures as one line of JSON."""
-    zookeeper, topic, wanted, way, fetcher = sys.argv[1:]
+    zookeeper, topic, wanted, way = sys.argv[1:]
     consume = {"arrow": as_arrow, "batches": by_batches, "iterate": one_by_one}[way]
     with ConsumerConnector(
         zookeeper_connect=zookeeper,
         group_id=f"benchmark-{os.getpid()}",
         auto_offset_reset="smallest",
-        fetcher=fetcher,
     ) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         count, _, began = consume(stream, int(wanted))

@@ -16,9 +16,8 @@ from legacy_consumer import ConsumerConfig, TopicPartition
 from legacy_consumer.wire.factory import BrokerDoor
 from legacy_consumer.wire.link import BrokerLink
 from legacy_consumer.wire.protocol.fetch import FetchPartition
-from legacy_consumer.wire.records import warm_up
+from legacy_consumer.wire.records import glance
 from legacy_consumer.wire.settings import FetchSettings
-from legacy_consumer.wire.shallow import glance
 from zk_layout.codecs import decode_topic
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.paths import TopicPath
@@ -41,7 +40,6 @@ def main() -> None:
     positions = dict.fromkeys(
         (TopicPartition(topic, number) for number in decode_topic(path, store.get_data(path).data).partitions), 0
     )
-    warm_up()
     door = BrokerDoor(config, store)
     (address,) = set(door.leaders.read(positions).addresses.values())
     link = BrokerLink(address, settings, lambda address: door.begin_opening(address, lambda: None))
@@ -62,7 +60,7 @@ def main() -> None:
         began = began or time.perf_counter()
         for tp, answer in response.partitions.items():
             if answer.records:
-                position = glance(answer.records, positions[tp]).next_offset
+                position = glance(answer.records, positions[tp])[0]
                 count += position - positions[tp]
                 positions[tp] = position
     ended = time.perf_counter()

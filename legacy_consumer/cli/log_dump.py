@@ -11,7 +11,7 @@ import click
 
 from legacy_consumer.cli.message_lines import json_lines
 from legacy_consumer.errors import CorruptSegmentError
-from legacy_consumer.fetchers import missing_modules
+from legacy_consumer.fetchers import decoder_obstacle
 from legacy_consumer.plain_text import printable
 from legacy_consumer.segment_files import opened_segment, partition_of, segments_of
 from zk_layout.model import TopicPartition
@@ -46,8 +46,8 @@ def dump(ctx: click.Context, places: Sequence[Path], deep: bool, as_json: bool) 
 
     Exit code 0: all is sound. 1: a segment is damaged, or cannot be read.
     """
-    if missing := missing_modules():
-        raise click.ClickException(f"{', '.join(missing)} cannot be imported: install legacy-consumer[fast]")
+    if obstacle := decoder_obstacle():
+        raise click.ClickException(obstacle)
     sound = True
     for place in places:
         for path in segments_of(place):

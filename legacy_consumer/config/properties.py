@@ -204,9 +204,8 @@ _FETCH = (
     _word(
         "fetcher",
         "auto",
-        ("auto", "columnar", "native", "librdkafka"),
-        "what fetches messages; auto = columnar where the extra `fast` is installed and it covers what is configured; "
-        "native = columnar, with the decoder of legacy-consumer-native",
+        ("auto", "columnar", "librdkafka"),
+        "what fetches messages; auto = columnar where the extra `fast` is installed and it covers what is configured",
     ),
 )
 _ZOOKEEPER = (

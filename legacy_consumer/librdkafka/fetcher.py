@@ -76,9 +76,6 @@ class LibrdkafkaFetcher:
         """End a poll that waits, soon. Takes no lock."""
         self._woken = True
 
-    def prepare(self) -> None:
-        """Nothing has to be loaded."""
-
     def poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
 

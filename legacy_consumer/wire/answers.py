@@ -12,9 +12,8 @@ from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.wire.protocol.fetch import FetchedPartition
-from legacy_consumer.wire.records import AbortedTransaction
+from legacy_consumer.wire.records import AbortedTransaction, glance
 from legacy_consumer.wire.settings import FetchSettings
-from legacy_consumer.wire.shallow import glance
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -93,19 +92,21 @@ class _Taking:
     def records(
         self, tp: TopicPartition, state: PartitionState, offset: int, answer: FetchedPartition, records: memoryview
     ) -> None:
-        seen = glance(records, offset)
-        if seen.incomplete_bytes:
-            self._enlarge(tp, state, offset, seen.incomplete_bytes)
+        # by the heads of the batches alone, so that the next request is sent before anything is decoded; if they lie,
+        # decoding finds out, and the fetcher goes back to where it did
+        next_offset, incomplete_bytes = glance(records, offset)
+        if incomplete_bytes:
+            self._enlarge(tp, state, offset, incomplete_bytes)
             return
         aborted = tuple(AbortedTransaction(*one) for one in answer.aborted)
         self.found.records.append(RecordSet(tp, state.life, offset, records, aborted))
         state.larger_bytes = 0
-        if seen.next_offset == offset:
+        if next_offset == offset:
             # nothing that could be read; decoding says why, and until then there is no sense in asking again
             state.not_before = self._later
             self.found.complaints.append((tp, f"nothing to be had at offset {offset} of {len(records)} bytes"))
             return
-        state.position = seen.next_offset
+        state.position = next_offset
         self.found.well.append(tp)
 
     def _enlarge(self, tp: TopicPartition, state: PartitionState, offset: int, needed: int) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from legacy_consumer.wire.records import AbortedTransaction, Run
+from legacy_consumer.wire.records import AbortedTransaction, Columns
 from zk_layout.model import TopicPartition
 
 
@@ -22,23 +22,18 @@ class RecordSet:
 
 
 class Backlog:
-    """First in, first out. is_live says whether a life of a partition still stands: what does not is dropped.
-
-    look_ahead is told what waits to be decoded, in order, whenever that has changed.
-    """
+    """First in, first out. is_live says whether a life of a partition still stands: what does not is dropped."""
 
     def __init__(
         self,
-        decode: Callable[[RecordSet, int], Run],
+        decode: Callable[[RecordSet, int], Columns],
         is_live: Callable[[TopicPartition, int], bool],
-        look_ahead: Callable[[Iterable[RecordSet]], None] = lambda _: None,
     ) -> None:
         self._decode = decode
         self._is_live = is_live
-        self._look_ahead = look_ahead
         self._waiting: deque[RecordSet] = deque()
         self._current: RecordSet | None = None
-        self._columns: Run | None = None
+        self._columns: Columns | None = None
         self._at = 0
         self._size = 0
 
@@ -56,14 +51,13 @@ class Backlog:
         """Put behind the others."""
         self._waiting.append(records)
         self._size += len(records.records)
-        self._look_ahead(self._waiting)
 
-    def take(self, most: int, enough: int | None = None) -> list[Run]:
+    def take(self, most: int, enough: int | None = None) -> list[Columns]:
         """Up to so many records, and no more record sets than it takes for `enough` of them.
 
         Raises: what decoding raises, with nothing taken; see drop_first.
         """
-        runs: list[Run] = []
+        runs: list[Columns] = []
         room = most
         least = 0 if enough is None else max(most - enough, 0)
         while room > least:
@@ -98,7 +92,6 @@ class Backlog:
         """Take out the record set that could not be decoded."""
         records = self._waiting.popleft()
         self._size -= len(records.records)
-        self._look_ahead(self._waiting)
         return records
 
     def clear(self) -> None:
@@ -106,7 +99,6 @@ class Backlog:
         self._waiting.clear()
         self._current = self._columns = None
         self._size = 0
-        self._look_ahead(self._waiting)
 
     def _decode_next(self) -> None:
         records = self._waiting[0]
@@ -116,7 +108,6 @@ class Backlog:
         columns = self._decode(records, records.position)
         if columns.has_more and columns.next_offset > records.position:
             self._waiting[0] = replace(records, position=columns.next_offset)
-            self._look_ahead(self._waiting)
         else:
             self.drop_first()
         self._columns, self._current, self._at = columns, records, 0

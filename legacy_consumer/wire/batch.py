@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast, overload
 from legacy_consumer.arrow_batches import COLUMNS, ColumnSequence
 from legacy_consumer.fetcher import Message
 from legacy_consumer.portions import Portion, all_of
-from legacy_consumer.wire.records import Run
+from legacy_consumer.wire.records import Columns
 from legacy_consumer.wire.records.messages import Rows
 from zk_layout.model import TopicPartition
 
@@ -23,33 +23,19 @@ _MOST_RUNS = 100
 """Of one record batch: each may be of another topic, and topics are numbered by int8."""
 
 
-class Wish:
-    """What a user makes of batches, as he was last seen to: the next ones can be made ready for that."""
-
-    __slots__ = ("joined_values", "objects")
-
-    def __init__(self) -> None:
-        self.objects = False
-        """Whether he takes messages, not columns."""
-        self.joined_values = False
-        """Whether he takes columns, the values among them."""
-
-
 class ColumnarBatch(ColumnSequence):
     """Implements FetchedBatch over columns. A batch without any tells that positions moved: see next_offsets."""
 
-    __slots__ = ("_count", "_next_offsets", "_rows", "_runs", "_wish")
+    __slots__ = ("_count", "_next_offsets", "_rows", "_runs")
 
     def __init__(
         self,
-        runs: Sequence[Run],
+        runs: Sequence[Columns],
         next_offsets: Mapping[TopicPartition, int] | None = None,
-        wish: Wish | None = None,
     ) -> None:
         self._runs = runs
         # asked for several times on its way to the user
         self._count = sum(map(len, runs))
-        self._wish = wish or Wish()
         self._next_offsets = next_offsets
         self._rows: list[Rows] | None = None
 
@@ -76,7 +62,6 @@ class ColumnarBatch(ColumnSequence):
 
     def portions(self, start: int, stop: int) -> Sequence[Portion]:
         """Some of the messages, each made as it is asked for; each portion of one run."""
-        self._wish.objects, self._wish.joined_values = True, False
         if self._rows is None:
             self._rows = [Rows(run) for run in self._runs]
         places = self._places(start, stop)
@@ -105,12 +90,12 @@ class ColumnarBatch(ColumnSequence):
         """The same of some of the messages."""
         # not Columns.next_offset, which goes over what follows the last message, too
         return {
-            self._runs[number].topic_partition: int(self._runs[number].offsets[end - 1]) + 1
+            self._runs[number].topic_partition: self._runs[number].offset(end - 1) + 1
             for number, _, end in self._places(start, stop)
         }
 
     @property
-    def runs(self) -> Sequence[Run]:
+    def runs(self) -> Sequence[Columns]:
         """The columns; a partition may have several runs."""
         return self._runs
 
@@ -128,28 +113,22 @@ class ColumnarBatch(ColumnSequence):
         if start == 0 and stop == self._count:
             return self
         places = self._places(start, stop)
-        return ColumnarBatch([self._runs[number].slice(begin, end) for number, begin, end in places], wish=self._wish)
+        return ColumnarBatch([self._runs[number].slice(begin, end) for number, begin, end in places])
 
     def messages(self) -> Sequence[Message]:
         """The messages, in order, made anew with each call."""
-        self._wish.objects, self._wish.joined_values = True, False
         if len(self._runs) == 1:
             return cast("Sequence[Message]", self._runs[0].messages())
         return cast("Sequence[Message]", [message for run in self._runs for message in run.messages()])
 
     def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
         """One record batch; of several runs it is a copy."""
-        self.expect_arrow(columns)
         if len(self._runs) == 1:
             return self._runs[0].to_arrow(columns)
         import pyarrow as pa
 
         table = pa.Table.from_batches([run.to_arrow(columns) for run in self._runs])
         return table.unify_dictionaries().combine_chunks().to_batches()[0]
-
-    def expect_arrow(self, columns: Collection[str]) -> None:
-        """For who makes record batches of the runs himself: the next ones are made ready for that."""
-        self._wish.objects, self._wish.joined_values = False, "value" in columns
 
     def without(self, partitions: Collection[TopicPartition]) -> ColumnarBatch:
         """The batch less these partitions; the same object if it has none of them."""
@@ -158,4 +137,4 @@ class ColumnarBatch(ColumnSequence):
             return self
         kept = [run for run in self._runs if run.topic_partition not in unwanted]
         next_offsets = {tp: at for tp, at in self.next_offsets.items() if tp not in unwanted}
-        return ColumnarBatch(kept, next_offsets, self._wish)
+        return ColumnarBatch(kept, next_offsets)

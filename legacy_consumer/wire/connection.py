@@ -1,8 +1,7 @@
 """One connection to one broker: at most one request is under way, its response goes into a buffer of its own.
 
 The socket never blocks: whoever has several connections waits for all of them at once, and calls receive() of those
-that can be read. ask() is for whoever has nothing else to do meanwhile. A response may be given to a receiver, which
-receives it elsewhere; receive() has it when it is whole.
+that can be read. ask() is for whoever has nothing else to do meanwhile.
 """
 
 from __future__ import annotations
@@ -20,18 +19,12 @@ import numpy as np
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.wire.protocol.api_versions import Versions
 from legacy_consumer.wire.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
-from legacy_consumer.wire.receiving import Receiver, Reception
 
 logger = logging.getLogger(__name__)
 
 SMALL_ANSWER_BYTES = 16 * 1024 * 1024
 """More than any answer but to a fetch has: 100,000 partitions in metadata."""
 _AT_ONCE = 4 * 1024 * 1024
-_LEAST_AHEAD_BYTES = 64 * 1024
-_MORE = 8
-"""A buffer for the next response is larger than the last one was, by this part of it."""
-_WASTE = 4
-"""A response is copied out of a buffer that is so many times larger: columns would keep all of it."""
 
 
 def _buffer(size: int) -> memoryview:
@@ -80,10 +73,6 @@ class Connection:
         self._client_id = client_id
         self._correlation_id = 0
         self._awaited: _Awaited | None = None
-        self._receiver: Receiver | None = None
-        self._reception: Reception | None = None
-        self._seen_bytes = 0
-        self._usual_bytes = _LEAST_AHEAD_BYTES
         sock.setblocking(False)
 
     def fileno(self) -> int:
@@ -98,14 +87,7 @@ class Connection:
     @property
     def waiting_since(self) -> float:
         """When the request was sent, or its response's last byte came, by time.monotonic(); 0 if none is under way."""
-        awaited, reception = self._awaited, self._reception
-        if awaited is None:
-            return 0.0
-        if reception is not None and (reception.received > self._seen_bytes or not reception.is_under_way):
-            # when it came nobody knows, only that it was not there at the last look
-            self._seen_bytes = reception.received
-            awaited.sent_at = time.monotonic()
-        return awaited.sent_at
+        return 0.0 if self._awaited is None else self._awaited.sent_at
 
     def send(self, api: Api, body: bytes, *, largest_bytes: int, timeout_s: float) -> None:
         """Send a request, in the version that is spoken with this broker. largest_bytes: of its response."""
@@ -118,81 +100,21 @@ class Connection:
         self.send_bytes(frame_request(api, version, self._correlation_id, self._client_id, body), timeout_s)
         self._awaited = _Awaited(api, self._correlation_id, largest_bytes, time.monotonic(), bytearray(HEAD_BYTES))
 
-    @property
-    def ahead_bytes(self) -> int:
-        """How large the buffer would be that receive_ahead() takes."""
-        return self._usual_bytes + self._usual_bytes // _MORE
-
-    def receive_ahead(self, receiver: Receiver) -> None:
-        """Let the response under way be received elsewhere, if that can be."""
-        if isinstance(self._socket, ssl.SSLSocket) or self._awaited is None or self._reception is not None:
-            return
-        self._reception = receiver.begin(self._socket, _buffer(self.ahead_bytes))
-        self._receiver, self._seen_bytes = receiver, 0
-
-    @property
-    def is_received_elsewhere(self) -> bool:
-        """Whether the socket is not to be touched, nor waited for: the receiver's bell rings."""
-        return self._reception is not None
-
-    @property
-    def has_received(self) -> bool:
-        """Whether the receiver is done with it, so that receive() goes on."""
-        return self._reception is not None and not self._reception.is_under_way
-
     def receive(self) -> memoryview | None:
         """Take what has come; the body of the response once it is whole, else None. Never waits."""
         awaited = self._awaited
         assert awaited is not None
-        was_elsewhere = self._reception is not None
-        if self._reception is not None:
-            if self._reception.is_under_way:
-                return None
-            self._take_back(awaited, self._reception)
         if awaited.body is None:
             if not self._fill(awaited, memoryview(awaited.head)):
                 return None
             size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api.name)
-            self._usual_bytes = max(size, _LEAST_AHEAD_BYTES)
             awaited.body = _buffer(size)
             awaited.filled = 0
         body = awaited.body
         if not self._fill(awaited, body):
-            if was_elsewhere and awaited.filled == 0 and self._receiver is not None:
-                # the buffer was too small for it
-                self._reception = self._receiver.begin(self._socket, body, bytes(awaited.head))
-                self._seen_bytes = 0
             return None
         self._awaited = None
         return body
-
-    def _take_back(self, awaited: _Awaited, reception: Reception) -> None:
-        """Go on where the receiver stands."""
-        room = reception.room
-        taken = reception.end()
-        self._reception = None
-        if taken is None:
-            self._abandon()
-            raise self.lost(None)
-        head, filled = taken
-        awaited.head[: len(head)] = head
-        awaited.filled = len(head)
-        if len(head) < HEAD_BYTES:
-            return
-        size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api.name)
-        if size > len(room):
-            return
-        self._usual_bytes = max(size, _LEAST_AHEAD_BYTES)
-        body = room[:size]
-        if size * _WASTE < len(room):
-            body = _buffer(size)
-            body[:filled] = room[:filled]
-        awaited.body, awaited.filled = body, filled
-
-    def _abandon(self) -> None:
-        """Leave the descriptor open, so that nobody else gets its number: somebody may still read from it."""
-        with contextlib.suppress(OSError):
-            self._socket.detach()
 
     def ask(self, api: Api, body: bytes, timeout_s: float, *, version: int | None = None) -> memoryview:
         """Send a request and wait for its response."""
@@ -230,9 +152,6 @@ class Connection:
         """Hang up; twice is harmless, and from another thread it ends what waits."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        reception, self._reception = self._reception, None
-        if reception is not None and reception.end() is None:
-            self._abandon()
         self._socket.close()
 
     def lost(self, error: OSError | None) -> BrokersUnavailableError:

@@ -19,7 +19,6 @@ from legacy_consumer.wire.fetcher import ColumnarFetcher
 from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader
 from legacy_consumer.wire.log_offsets import ColumnarLogOffsets
 from legacy_consumer.wire.opening import Opening, open_connection
-from legacy_consumer.wire.records import warm_up
 from legacy_consumer.wire.security import Security, security_of
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.store import ZkStore
@@ -103,8 +102,6 @@ class ColumnarFetchers:
         self._log_offsets = _log_offsets(self._door, read_committed=self._settings.read_committed)
         self._lock = threading.Lock()
         self._fetchers: list[ColumnarFetcher] = []
-        # loading the compiled code takes some tenths of a second, compiling it longer: meanwhile the member joins
-        threading.Thread(target=warm_up, name="warm-up-decoder", daemon=True).start()
 
     def check_access(self) -> None:
         """See whether the brokers would let us in; brokers that are down are no failure.

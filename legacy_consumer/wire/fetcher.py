@@ -16,32 +16,29 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
 
 from legacy_consumer.errors import FetchError, KafkaError
 from legacy_consumer.positions import PositionFinder, Search, StandingStill
 from legacy_consumer.wire.answers import have_failed_again, take_answers
-from legacy_consumer.wire.backlog import Backlog
-from legacy_consumer.wire.batch import SMALL_RUN, ColumnarBatch, Wish
+from legacy_consumer.wire.backlog import Backlog, RecordSet
+from legacy_consumer.wire.batch import SMALL_RUN, ColumnarBatch
 from legacy_consumer.wire.connection import BrokerAddress
-from legacy_consumer.wire.decoder import Decoder
 from legacy_consumer.wire.leaders import LeaderFinder
 from legacy_consumer.wire.link import Asked
 from legacy_consumer.wire.links import LOW_BACKLOG_BYTES, BrokerLinks
 from legacy_consumer.wire.opening import Opening
 from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol.fetch import FetchResponse
-from legacy_consumer.wire.records import Run, warm_up
+from legacy_consumer.wire.records import MAX_BATCH_BYTES, Columns, decode_records
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.model import TopicPartition
-
-if TYPE_CHECKING:
-    from legacy_consumer.wire.native import NativeDecoder
 
 logger = logging.getLogger(__name__)
 
 _SERVICE_S = 0.05
 """So often sockets and searches are looked after while there is enough to hand out."""
+_SERVICE_LOW_S = 0.001
+"""The same while little is left: what has come is taken in, so that the next response can be asked for."""
 _SEARCH_SLICE_S = 0.005
 """While positions are being looked for: they take a round trip."""
 _LONG_SEARCH_SLICE_S = 0.05
@@ -74,14 +71,12 @@ class ColumnarFetcher:
         self._states: dict[TopicPartition, PartitionState] = {}
         self._known_leaders: dict[TopicPartition, BrokerAddress] = {}
         self._life = 0
-        self._wish = Wish()
-        self._decoder = _decoder(settings, self._wish)
-        self._backlog = Backlog(self._decoder.decode, self._is_live, self._decoder.look_ahead)
+        self._backlog = Backlog(self._decode, self._is_live)
         self._moves: dict[TopicPartition, int] = {}
         self._errors: list[KafkaError] = []
         self._standing_still = StandingStill(settings.backoff_s)
         self._complaints: set[tuple[object, str]] = set()
-        self._next_service = 0.0
+        self._serviced_at = float("-inf")
         self._searching_since = 0.0
         self._links = BrokerLinks(
             settings,
@@ -131,10 +126,6 @@ class ColumnarFetcher:
         self._leaders.look_now()
         self._finder.look_now()
         self._links.ring()
-
-    def prepare(self) -> None:
-        """Compile or load the decoder, unless that is done."""
-        warm_up()
 
     def position(self, tp: TopicPartition) -> int | None:
         """The offset behind all of the partition that was taken, and behind what holds no messages for the user.
@@ -191,8 +182,8 @@ class ColumnarFetcher:
 
     def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
         now = time.monotonic()
-        backlog, links = self._backlog, self._links
-        if now >= self._next_service or backlog.is_empty or (links.has_news() and backlog.nbytes < LOW_BACKLOG_BYTES):
+        is_low = self._backlog.nbytes < LOW_BACKLOG_BYTES
+        if self._backlog.is_empty or now >= self._serviced_at + (_SERVICE_LOW_S if is_low else _SERVICE_S):
             self._service(now, 0.0)
         while True:
             if self._moves:
@@ -203,7 +194,7 @@ class ColumnarFetcher:
             self._standing_still.tell()
             runs = self._take(max_messages)
             if runs:
-                return ColumnarBatch(runs, wish=self._wish)
+                return ColumnarBatch(runs)
             if self._errors:
                 continue
             now = time.monotonic()
@@ -212,15 +203,25 @@ class ColumnarFetcher:
                 return None
             self._service(now, min(left, self._patience(now)))
 
-    def _take(self, max_messages: int) -> list[Run]:
+    def _take(self, max_messages: int) -> list[Columns]:
         try:
-            # columns are handed out a record set at a time, and between two of them there is time to ask for more
-            return self._backlog.take(max_messages, None if self._wish.objects else SMALL_RUN)
+            # a record set at a time, as far as they are large: between two of them there is time to ask for more
+            return self._backlog.take(max_messages, SMALL_RUN)
         except FetchError as error:  # CorruptRecordsError, as a rule
             spoilt = self._backlog.drop_first()
             self._place(spoilt.partition, spoilt.position, pause=True)
             self._errors.append(error)
             return []
+
+    def _decode(self, records: RecordSet, position: int) -> Columns:
+        return decode_records(
+            records.records,
+            records.partition,
+            position,
+            aborted=records.aborted,
+            read_committed=self._settings.read_committed,
+            max_batch_bytes=max(MAX_BATCH_BYTES, self._settings.largest_bytes),
+        )
 
     def _patience(self, now: float) -> float:
         """How long to wait for sockets before something else is to be looked after."""
@@ -237,7 +238,7 @@ class ColumnarFetcher:
 
     def _service(self, now: float, wait_s: float) -> None:
         """Look after searches, connections and sockets; wait up to wait_s for the latter."""
-        self._next_service = now + _SERVICE_S
+        self._serviced_at = now
         self._note_found(now)
         if self._gone:
             with self._lock:
@@ -348,12 +349,3 @@ class ColumnarFetcher:
         with self._freeing:  # who closes and who was polling may both come here
             self._links.close()
             self._backlog.clear()
-            self._decoder.close()
-
-
-def _decoder(settings: FetchSettings, wish: Wish) -> Decoder | NativeDecoder:
-    if settings.native:
-        from legacy_consumer.wire.native import NativeDecoder  # it may not be installed
-
-        return NativeDecoder(read_committed=settings.read_committed, most_batch_bytes=settings.largest_bytes)
-    return Decoder(wish, read_committed=settings.read_committed, most_batch_bytes=settings.largest_bytes)

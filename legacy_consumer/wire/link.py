@@ -42,8 +42,6 @@ class BrokerLink:
         """When it was connected to last, or began to be."""
         self.has_answered = False
         """Whether a response has come over this connection."""
-        self.brings_messages = True
-        """Whether the last response had any, as far as is known."""
         self.lost_sessions = 0
         """In a row."""
         self._settings = settings
@@ -52,8 +50,6 @@ class BrokerLink:
         self._sessions = FetchSessions()
         self.connection: Connection | None = None
         self._suspected_until = 0.0
-        self.is_watched = False
-        """Whether the polling thread waits for the socket itself."""
         self.asked: Asked = {}
         """What the request under way asks for."""
 
@@ -151,7 +147,6 @@ class BrokerLink:
         if response.error == 0:
             self.lost_sessions = 0
             self._sessions.answered(response.session_id)
-            self.brings_messages = any(one.records for one in response.partitions.values())
         if response.throttle_ms > 0:
             self.ready_at = time.monotonic() + min(response.throttle_ms / 1000, _LONGEST_THROTTLE_S)
         return response

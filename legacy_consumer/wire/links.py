@@ -1,15 +1,13 @@
 """A fetcher's connections, one to each broker that leads some of its partitions: opened, asked, received from, left.
 
 A broker is asked for all its partitions at once, as soon as no other request is under way to it: right behind a
-response, before that is decoded, so that it works meanwhile. What it sends is received on another processor, by a loop
-that needs no Python (receiving), or by the polling thread where that cannot be: TLS, or a backlog that leaves no room
-for it. Connections are opened on threads of their own, so that no broker waits for another one's trouble.
+response, before that is decoded, so that it works meanwhile. Connections are opened on threads of their own, so that no
+broker waits for another one's trouble.
 
 Where a partition goes on and who leads it stands in states that the fetcher keeps. What comes, and what goes wrong, the
 fetcher is told at once. Nothing waits but service(), for all sockets and for a bell, which other threads ring.
 
-Bounded: one response a broker under way, and no more is received while settings.backlog_bytes wait to be handed out, or
-are being received into.
+Bounded: one response a broker under way, and no more is received while settings.backlog_bytes wait to be handed out.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
 from legacy_consumer.wire.protocol.fetch import FetchResponse
-from legacy_consumer.wire.receiving import Receiver
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.model import TopicPartition
 
@@ -86,8 +83,6 @@ class BrokerLinks:
         self._bell_out.setblocking(False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._bell_in, selectors.EVENT_READ, None)
-        self._receiver = Receiver(self._bell_out)
-        self._seen_news = 0
         self._links: dict[BrokerAddress, BrokerLink] = {}
         self._next_overdue_look = 0.0
 
@@ -95,10 +90,6 @@ class BrokerLinks:
         """Let a service that waits look about; from any thread."""
         with contextlib.suppress(OSError):  # full, so it rings already; or closed
             self._bell_out.send(b"\0")
-
-    def has_news(self) -> bool:
-        """Whether the receiver is done with something that was not looked at."""
-        return self._receiver.news != self._seen_news
 
     def pauses(self, now: float) -> Iterator[float]:
         """In how many seconds brokers may be asked that are left alone for now."""
@@ -111,8 +102,6 @@ class BrokerLinks:
         self._note_opened(now)
         if not self._all_are_asked():  # they mostly are, and this is looked at several times for each response
             self._ask(now)
-        if self._receive_from_elsewhere():
-            wait_s = 0.0
         for key, _ in self._selector.select(wait_s):
             link: BrokerLink | None = key.data
             if link is None:
@@ -126,8 +115,6 @@ class BrokerLinks:
                     self._lose(link, f"broker {link.address.broker_id} at {link.address} does not answer", now)
             elif self._backlog.nbytes < self._settings.backlog_bytes:
                 self._receive(link)
-        if wait_s > 0:
-            self._receive_from_elsewhere()
         now = time.monotonic()
         if now >= self._next_overdue_look:
             self._drop_overdue(now)
@@ -148,11 +135,9 @@ class BrokerLinks:
         links, self._links = self._links, {}
         for link in links.values():
             link.close(wait=True)
-        is_quiet = self._receiver.close()
         self._selector.close()
-        if is_quiet:
-            self._bell_in.close()
-            self._bell_out.close()
+        self._bell_in.close()
+        self._bell_out.close()
 
     # Asking
 
@@ -169,7 +154,7 @@ class BrokerLinks:
                 self._lose(link, str(error), now)
             else:
                 if connection is not None:
-                    self._watch(link)
+                    self._selector.register(connection, selectors.EVENT_READ, link)
 
     def _ask(self, now: float) -> None:
         """Send a request to every broker that none is under way to."""
@@ -207,13 +192,6 @@ class BrokerLinks:
         except (BrokersUnavailableError, MalformedResponseError) as error:
             self._lose(link, str(error), time.monotonic())
             return
-        connection, backlog_bytes = link.connection, self._settings.backlog_bytes
-        assert connection is not None
-        has_room = self._backlog.nbytes + self._receiver.under_way_bytes + connection.ahead_bytes <= backlog_bytes
-        # an empty response is received here: the receiver's thread does not wake for it
-        if has_room and link.brings_messages:
-            connection.receive_ahead(self._receiver)
-        self._watch(link)
 
     def _send_next(self, link: BrokerLink) -> None:
         """Right behind a response, so that the broker works while it is decoded."""
@@ -229,41 +207,6 @@ class BrokerLinks:
             self._send(link, ready)
 
     # Receiving
-
-    def _watch(self, link: BrokerLink) -> None:
-        """Wait for the socket where nobody else does."""
-        assert link.connection is not None
-        is_ours = not link.connection.is_received_elsewhere
-        if is_ours != link.is_watched:
-            link.is_watched = is_ours
-            if is_ours:
-                self._selector.register(link.connection, selectors.EVENT_READ, link)
-            else:
-                self._selector.unregister(link.connection)
-
-    def _unwatch(self, link: BrokerLink) -> None:
-        if link.is_watched:
-            assert link.connection is not None
-            self._selector.unregister(link.connection)
-            link.is_watched = False
-
-    def _receive_from_elsewhere(self) -> bool:
-        """Take in what the receiver is done with, as long as little waits; whether there was anything.
-
-        What is there already waits as well where it is, and memory that is used again soon is in the caches.
-        """
-        if not self.has_news():
-            return False
-        self._seen_news = self._receiver.news
-        for address, link in list(self._links.items()):
-            if link.connection is not None and link.connection.has_received:
-                if self._backlog.nbytes >= min(LOW_BACKLOG_BYTES, self._settings.backlog_bytes):
-                    self._seen_news = -1  # look again
-                    break
-                self._receive(link)
-                if self._links.get(address) is link:
-                    self._links[address] = self._links.pop(address)  # behind the others, next time
-        return True
 
     def _receive(self, link: BrokerLink) -> None:
         try:
@@ -283,8 +226,6 @@ class BrokerLinks:
                     self._handle_response_error(link, response.error)
                 if link.is_idle:
                     self._send_next(link)
-            if link.connection is not None:
-                self._watch(link)
 
     def _handle_response_error(self, link: BrokerLink, code: int) -> None:
         match remedy(code):
@@ -305,7 +246,8 @@ class BrokerLinks:
 
         That one can be opened is no proof that requests are answered over it.
         """
-        self._unwatch(link)
+        if link.connection is not None:
+            self._selector.unregister(link.connection)
         link.close()
         link.ready_at = max(now, link.ready_at, link.opened_at + self._settings.backoff_s)
         return link.ready_at - now

@@ -14,12 +14,8 @@ from mmap import mmap
 from struct import Struct
 from typing import TypeAlias
 
-import crc32c
-
 from legacy_consumer.errors import CorruptSegmentError, FetchError
-from legacy_consumer.wire.records import ColumnMessage, Columns, decode_records
-from legacy_consumer.wire.records.headers import read_varint
-from legacy_consumer.wire.records.messages import messages_of
+from legacy_consumer.wire.records import ColumnMessage, Columns, crc32c, decode_records
 from zk_layout.model import TopicPartition
 
 Bytes: TypeAlias = bytes | mmap
@@ -109,14 +105,14 @@ def read_entries(data: Bytes, name: str) -> Iterator[Entry]:
         at, last_offset = at + entry.size, entry.last_offset
 
 
-def read_columns(data: Bytes, partition: TopicPartition, name: str, *, with_headers: bool) -> Iterator[Columns]:
+def read_columns(data: Bytes, partition: TopicPartition, name: str) -> Iterator[Columns]:
     """The records, in order, those of aborted transactions too.
 
     Raises: CorruptSegmentError where an entry or its records are not sound; what lies before has been given then.
     """
     position = 0
     for entries in _pieces(data, name):
-        yield from _decode_entries(data, entries, position, partition, name, with_headers=with_headers)
+        yield from _decode_entries(data, entries, position, partition, name)
         position = entries[-1].last_offset + 1
 
 
@@ -140,13 +136,13 @@ def _pieces(data: Bytes, name: str) -> Iterator[list[Entry]]:
 
 
 def _decode_entries(
-    data: Bytes, entries: list[Entry], position: int, partition: TopicPartition, name: str, *, with_headers: bool
+    data: Bytes, entries: list[Entry], position: int, partition: TopicPartition, name: str
 ) -> Iterator[Columns]:
     """position: the offset behind the entry before these. Of a compressed message the first offset is not known."""
     piece = data[entries[0].position : entries[-1].position + entries[-1].size]
     while position <= entries[-1].last_offset:
         try:
-            columns = decode_records(piece, partition, position, with_headers=with_headers, max_batch_bytes=_MOST_BYTES)
+            columns = decode_records(piece, partition, position, max_batch_bytes=_MOST_BYTES)
         except FetchError as error:
             wrong = next(number for number, entry in enumerate(entries) if position <= entry.last_offset)
             last_offset = entries[wrong - 1].last_offset if wrong else position - 1
@@ -162,11 +158,9 @@ def read_records(data: Bytes, entry: Entry, partition: TopicPartition, name: str
     """The records of an entry, none of a control batch. Raises: CorruptSegmentError."""
     piece = data[entry.position : entry.position + entry.size]
     try:
-        return messages_of(
-            decode_records(
-                piece, partition, 0, with_headers=True, max_batch_bytes=_MOST_BYTES, max_decompressed_bytes=_MOST_BYTES
-            )
-        )
+        return decode_records(
+            piece, partition, 0, max_batch_bytes=_MOST_BYTES, max_decompressed_bytes=_MOST_BYTES
+        ).messages()
     except FetchError as error:
         raise CorruptSegmentError(name, entry.position, error.reason) from error
 
@@ -175,13 +169,20 @@ def read_marker(data: Bytes, entry: Entry) -> str:
     """What a control batch says: ABORT or COMMIT."""
     record = data[entry.position + _BATCH.size : entry.position + entry.size]
     try:
-        _, at = read_varint(record, 0)
+        at = _after_varint(record, 0)
         at += 1  # the record's attributes
         for _ in range(3):  # time, offset, size of the key
-            _, at = read_varint(record, at)
-    except ValueError:
+            at = _after_varint(record, at)
+    except IndexError:
         return "UNKNOWN"
     return _MARKERS.get(int.from_bytes(record[at + 2 : at + 4], "big"), "UNKNOWN")
+
+
+def _after_varint(data: bytes, at: int) -> int:
+    """Where a number ends, whose bytes but the last have their highest bit set. Raises: IndexError."""
+    while data[at] >= 0x80:
+        at += 1
+    return at + 1
 
 
 def _read_entry(data: Bytes, at: int) -> Entry:
@@ -200,7 +201,7 @@ def _read_entry(data: Bytes, at: int) -> Entry:
         raise ValueError(f"an offset that cannot be: {offset}")
     entry = _batch(data, at, size) if magic == 2 else _message(data, at, size)
     # everything behind the CRC, which is in another place in format 2
-    found = crc32c.crc32c(data[at + 21 : at + size]) if magic == 2 else zlib.crc32(data[at + 16 : at + size])
+    found = crc32c(data[at + 21 : at + size]) if magic == 2 else zlib.crc32(data[at + 16 : at + size])
     if found != entry.crc:
         raise ValueError(f"its CRC is {entry.crc}, and that of its bytes {found}")
     if entry.last_offset < entry.base_offset:

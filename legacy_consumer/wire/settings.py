@@ -26,7 +26,7 @@ class FetchSettings:
     partition_bytes: of each partition in a response; few_partitions_bytes: the same where they are so few that
     response_bytes have room for it; response_bytes: of a response. All are what is asked for: the first batch of
     messages is sent whole, whatever its size, from 0.10.1 on. largest_bytes: of one batch, or one response: larger ones
-    are an error. native: whether legacy-consumer-native decodes.
+    are an error.
     backlog_bytes: with so much received and not handed out no more is received.
     """
 
@@ -39,7 +39,6 @@ class FetchSettings:
     receive_buffer_bytes: int
     backoff_s: float
     read_committed: bool
-    native: bool = False
     response_bytes: int = _RESPONSE_BYTES
     least_partition_bytes: int = _LEAST_PARTITION_BYTES
     largest_bytes: int = _LARGEST_BYTES
@@ -59,7 +58,6 @@ class FetchSettings:
             receive_buffer_bytes=config.socket_receive_buffer_bytes,
             backoff_s=config.refresh_leader_backoff_ms / 1000,
             read_committed=config.isolation_level == "read_committed",
-            native=config.fetcher == "native",
             response_bytes=max(_RESPONSE_BYTES, size),
             least_partition_bytes=min(_LEAST_PARTITION_BYTES, size),
             largest_bytes=max(_LARGEST_BYTES, size + _OVERHEAD_BYTES),

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from legacy_consumer.wire.records import Run
+from legacy_consumer.wire.records import Columns
 from spark_source.arrow import ARROW_TYPES, ColumnType, message_times
 from spark_source.messages.columns import WantedColumn
 
 
-def batch_of_columns(run: Run, columns: Sequence[WantedColumn], schema: pa.Schema) -> pa.RecordBatch:
+def batch_of_columns(run: Columns, columns: Sequence[WantedColumn], schema: pa.Schema) -> pa.RecordBatch:
     """schema: that of the columns."""
     made = run.to_arrow([column.source for column in columns if column.source not in {"topic", "timestamp"}])
     arrays = []

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.wire import open_fetcher, open_log_offsets
-from legacy_consumer.wire.records import Run
+from legacy_consumer.wire.records import Columns
 from spark_source.arrow import arrow_schema
 from spark_source.messages.column_batches import batch_of_columns
 from spark_source.messages.columns import WantedColumn
@@ -46,7 +46,6 @@ def read_columnar(
     """
     tp = wanted.partition
     schema = arrow_schema([column.arrow for column in columns])
-    sources = {column.source for column in columns}
     larger = replace(config, fetch_message_max_bytes=max(_FETCH_BYTES, config.fetch_message_max_bytes or 0))
     position = wanted.start
     with ExitStack() as until_read:
@@ -55,7 +54,6 @@ def read_columnar(
         fetcher = open_fetcher(larger, new_store(), log_offsets)
         until_read.callback(fetcher.close)
         fetcher.assign({tp: wanted.start})
-        fetcher.prepare()
         deadline = time.monotonic() + timeout_s
         while position < wanted.end:
             batch = fetcher.poll(_AT_ONCE, _SLICE_S)
@@ -66,7 +64,6 @@ def read_columnar(
                     break
                 continue
             deadline = time.monotonic() + min(_SILENCE_S, timeout_s)
-            batch.expect_arrow(sources)
             for run in batch.runs:
                 # over what stands behind the last message, too
                 position = max(position, run.next_offset)
@@ -77,7 +74,7 @@ def read_columnar(
         yield from read_rest(OffsetRange(tp, position, wanted.end))
 
 
-def _until(run: Run, end: int) -> Run:
+def _until(run: Columns, end: int) -> Columns:
     if not len(run) or run.offsets[-1] < end:
         return run
     return run.slice(0, int(np.searchsorted(run.offsets, end)))

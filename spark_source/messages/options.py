@@ -166,7 +166,7 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
     if config.reset_to is None:
         what = "leaves a query no place to begin: use smallest or largest, or name each offset in startingOffsets"
         raise ConfigError("auto.offset.reset", "none", what)
-    if config.fetcher in ("columnar", "native"):
+    if config.fetcher == "columnar":
         from legacy_consumer.fetchers import choose_fetcher  # takes a moment to load
 
         choose_fetcher(config)  # refuses what can never work

@@ -60,10 +60,9 @@ class KafkaSegmentsReader(DataSourceReader):
 
         assert isinstance(partition, SegmentPartition)
         schema = arrow_schema([column.arrow for column in self._columns])
-        with_headers = any(column.source == "headers" for column in self._columns)
         with opened_segment(Path(partition.path)) as data:
             try:
-                for run in read_columns(data, partition.partition, partition.path, with_headers=with_headers):
+                for run in read_columns(data, partition.partition, partition.path):
                     yield batch_of_columns(run, self._columns, schema)
             except CorruptSegmentError as error:
                 if self._options.damaged is DamagedSegments.FAIL:

@@ -112,46 +112,33 @@ def test_it_holds_what_is_pinned_with_hashes_and_nothing_else(image):
         if one.marker is None or one.marker.evaluate({"python_full_version": "3.11.2", "python_version": "3.11"})
     }
     assert {
-        name: version for name, version in held.items() if name not in {"pip", "setuptools", "legacy-consumer"}
+        name: version
+        for name, version in held.items()
+        if name not in {"pip", "setuptools", "legacy-consumer", "legacy-consumer-native"}
     } == wanted
 
 
-_WARM_UP = (
-    "import logging; logging.basicConfig(level=logging.INFO);"
-    "from legacy_consumer.wire.records import warm_up; warm_up()"
-)
+_CAN_DECODE = "from legacy_consumer.fetchers import decoder_obstacle; print(decoder_obstacle())"
 
 
-def test_a_consumer_does_not_compile_what_the_image_holds(image):
-    told = docker("run", "--rm", "--network", "none", "--entrypoint", "python", image, "-c", _WARM_UP)
-    assert told.returncode == 0, told.stderr
-    assert told.stderr == ""
-
-
-def test_a_consumer_of_the_compose_file_does_not_compile_either(image):
+def test_a_consumer_of_the_compose_file_has_the_native_decoder(image):
     confined = confinement("consumer")
-    (compiled,) = confined["volumes"]
+    assert "volumes" not in confined
     (tmp, options), *_ = confined["tmpfs"].items()
     told = docker(
-        "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--volume", compiled,
-        "--tmpfs", f"{tmp}:{options}", "--entrypoint", "python", image, "-c", _WARM_UP,
+        "run", "--rm", "--network", "none", "--read-only", "--cap-drop", "ALL", "--tmpfs", f"{tmp}:{options}",
+        "--entrypoint", "python", image, "-c", _CAN_DECODE,
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr
-    assert told.stderr == ""
+    assert (told.returncode, told.stdout, told.stderr) == (0, "None\n", "")
 
 
 @pytest.mark.parametrize("manifest", ["consumer.yaml", "consumer-rolling.yaml"])
-def test_a_consumer_in_a_pod_writes_nowhere_else_and_compiles_nothing(image, manifest, tmp_path):
+def test_a_consumer_in_a_pod_writes_nowhere_else_and_has_the_native_decoder(image, manifest, tmp_path):
     pod = pod_of(manifest)
-    for first in pod["initContainers"]:
-        program, *arguments = first["command"]
-        told = docker("run", "--rm", *as_in_a_pod(pod, first, tmp_path), "--entrypoint", program, image, *arguments)
-        assert told.returncode == 0, told.stderr
     (container,) = pod["containers"]
     confined = as_in_a_pod(pod, container, tmp_path)
-    told = docker("run", "--rm", "--network", "none", *confined, "--entrypoint", "python", image, "-c", _WARM_UP)
-    assert told.returncode == 0, told.stderr
-    assert told.stderr == ""
+    told = docker("run", "--rm", "--network", "none", *confined, "--entrypoint", "python", image, "-c", _CAN_DECODE)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "None\n", "")
     assert told_rights(docker("run", "--rm", *confined, "--entrypoint", "sh", image, "-c", _RIGHTS)) == _NONE
 
 

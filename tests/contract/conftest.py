@@ -9,7 +9,6 @@ from contextlib import ExitStack
 import pytest
 
 from legacy_consumer.embedded import EmbeddedZooKeeper
-from legacy_consumer.wire.records import warm_up
 from tests.contract.backends import Backend, KazooBackend, MemoryBackend
 from zk_layout.store import ZkStore
 
@@ -18,12 +17,6 @@ REAL = [
     pytest.param("3.5", marks=pytest.mark.zookeeper, id="zookeeper-3.5.9"),
     pytest.param("3.4", marks=pytest.mark.zookeeper, id="zookeeper-3.4.10"),
 ]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _compiled() -> None:
-    """A checkout that never decoded compiles its decoder first, which counts against nobody's patience."""
-    warm_up()
 
 
 @pytest.fixture(scope="session")

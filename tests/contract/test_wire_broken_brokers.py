@@ -17,7 +17,6 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, CorruptRecordsError, FetchError, OffsetOutOfRangeError
 from legacy_consumer.fetcher import EARLIEST, LATEST
 from legacy_consumer.wire import ColumnarFetchers, open_fetcher, open_log_offsets
-from legacy_consumer.wire.receiving import FILLED, HEAD_FILLED
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.scripted_broker import HANG_UP, ScriptedBroker
 from tests.support.stopwatch import Stopwatch
@@ -104,10 +103,6 @@ def assert_whole(got, *partitions):
     for tp in partitions:
         assert got.offsets(tp) == list(range(COUNT))
         assert [m.value() for m in got.messages[tp]] == VALUES
-
-
-def receiving_threads():
-    return [thread for thread in threading.enumerate() if thread.name == "receive-responses"]
 
 
 def other_id(frame):
@@ -366,36 +361,29 @@ def test_many_partitions_share_a_response_of_a_broker_that_knows_no_limit_for_it
     assert max(sum(size for _, size in asked.values()) for asked in broker.fetches) <= 8 * 1024 * 1024
 
 
-# Receiving elsewhere
+# Receiving
 
 
 @pytest.mark.parametrize("sent", [0, 5, 100, None])
-def test_close_ends_the_receiving_thread_wherever_in_a_response_it_is(cluster, sent):
+def test_a_fetcher_is_closed_wherever_in_a_response_it_is(cluster, sent):
     broker, go_on = cluster.broker(0, T0), threading.Event()
     if sent is not None:
         broker.misbehave(lambda frame: (frame[:sent], go_on))
     fetcher = cluster.fetcher()
     fetcher.assign({T0: 0})
     eventually(lambda: fetcher.poll(10, 0.001) is not None or broker.fetches)
-    eventually(receiving_threads)
-    if sent is None:
-        eventually(lambda: fetcher._links._receiver.news)
-    else:
-        eventually(lambda: sum(fetcher._links._receiver.board[:, [HEAD_FILLED, FILLED]].sum(axis=1)) == sent)
     fetcher.close()
     go_on.set()
-    # it has ended, or is about to: on a busy machine closing does not wait for it for ever
-    eventually(lambda: receiving_threads() == [])
     assert fetcher.poll(10, 0.001) is None
 
 
 def fetcher_with_a_response_in_store(cluster):
-    """One that has handed out ten messages of each, while the receiver holds the next response."""
-    cluster.broker(0, T0, T1)
+    """One that has handed out ten messages of each, while the next response is on its way."""
+    broker = cluster.broker(0, T0, T1)
     fetcher = cluster.fetcher(fetch_message_max_bytes=1000)
     fetcher.assign({T0: 0, T1: 0})
     got = fetch(fetcher, 20, max_messages=10)
-    eventually(fetcher._links.has_news)
+    eventually(lambda: len(broker.fetches) > 1)
     return fetcher, got
 
 
@@ -416,7 +404,7 @@ def test_nothing_comes_from_before_a_position_that_was_set_while_a_response_was_
     assert fetch(fetcher, 50, until=lambda f: len(f.messages[T0]) >= 50).offsets(T0) == list(range(150, COUNT))
 
 
-def test_what_is_received_and_received_into_stays_within_the_backlog(cluster):
+def test_what_is_received_stays_within_the_backlog(cluster):
     broker = cluster.broker(0, T0)
     broker.logs[T0] = [b"x" * 1000] * 2000
     fetchers = cluster.fetchers(fetch_message_max_bytes=100_000)
@@ -425,20 +413,10 @@ def test_what_is_received_and_received_into_stays_within_the_backlog(cluster):
     fetcher.assign({T0: 0})
     got, most = Fetched(), 0
     while got.count < 2000:
-        poll_into(got, fetcher, 1)  # slowly: what receives gets ahead on a busy machine, too
-        most = max(most, fetcher._backlog.nbytes + fetcher._links._receiver.under_way_bytes)
+        poll_into(got, fetcher, 1)
+        most = max(most, fetcher._backlog.nbytes)
     assert got.offsets(T0) == list(range(2000))
-    assert 200_000 < most < 250_000 + 110_000, "the last response may go beyond it"
-
-
-def test_without_room_for_the_receiver_the_polling_thread_receives(cluster):
-    cluster.broker(0, T0)
-    fetchers = cluster.fetchers(fetch_message_max_bytes=1000)
-    fetchers._settings = replace(fetchers._settings, backlog_bytes=2000)
-    fetcher = fetchers.fetcher()
-    fetcher.assign({T0: 0})
-    assert_whole(fetch(fetcher, COUNT), T0)
-    assert receiving_threads() == []
+    assert most < 250_000 + 110_000, "the last response may go beyond it"
 
 
 # Records

@@ -12,16 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedZooKeeper
-from legacy_consumer.wire.records import warm_up
 from tests.support.broker_cluster import BrokerCluster
 
 BY_VERSION = "broker_version"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _compiled():
-    """A checkout that never decoded compiles its decoder first, which counts against nobody's patience."""
-    warm_up()
 
 
 def pytest_collection_modifyitems(items):

@@ -35,9 +35,6 @@ class SimulatedFetcher(FakeFetcher):
         self._clock = clock
         self.before_poll_returns = interlude
 
-    def prepare(self):
-        pass
-
     def poll(self, max_messages, timeout_s):
         changes, self._changes = self._changes, []
         for what, which in changes:

@@ -85,9 +85,6 @@ class FakeFetcher:
         with self._lock:
             self._changes.append(("unassign", list(partitions)))
 
-    def prepare(self):
-        pass
-
     def poll(self, max_messages, timeout_s):
         with self._lock:
             changes, self._changes = self._changes, []

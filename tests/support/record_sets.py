@@ -61,7 +61,7 @@ def bytes_of(text: str | None) -> bytes | None:
 
 
 def decoded(data: bytes, position: int = 0, **options: object) -> Columns:
-    return decode_records(data, TP, position, **{"with_headers": True, **options})
+    return decode_records(data, TP, position, **options)
 
 
 def rows_of(columns: Columns) -> list[Row]:

@@ -22,7 +22,7 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.fetcher import EARLIEST
 from legacy_consumer.positions import PositionFinder
-from legacy_consumer.wire import connection, fetcher, leaders, link, links, preparing, receiving
+from legacy_consumer.wire import connection, fetcher, leaders, link, links
 from legacy_consumer.wire.connection import BrokerAddress, Connection
 from legacy_consumer.wire.fetcher import ColumnarFetcher
 from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader
@@ -456,8 +456,6 @@ class World:
         self._patch.setattr("legacy_consumer.positions.time", clock)
         waiting = SimpleNamespace(DefaultSelector=lambda: Selector(self), EVENT_READ=selectors.EVENT_READ)
         self._patch.setattr(links, "selectors", waiting)
-        self._patch.setattr(receiving, "IS_POSSIBLE", False)  # a loop on a thread of its own has real sockets
-        self._patch.setattr(preparing, "IS_POSSIBLE", False)
         reader = LeaderReader(Store(self, self.zookeeper), "PLAINTEXT", self._no_connection, timeout_s=1.0)
         self._leader_finder = SteppedLeaderFinder(self, reader)
         self._finder = SteppedPositionFinder(self, self._reset_to)

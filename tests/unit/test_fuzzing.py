@@ -11,11 +11,9 @@ from zk_layout.codecs.znode import DECODERS
 
 ROUNDS = 150
 ROOT = Path(__file__).parents[2]
-FUZZERS = ("tests/fuzzing.py", "tests/support/record_fuzz.py")
+FUZZERS = ("tests/fuzzing.py",)
 NOT_BY_ITSELF = {
-    "decode_batches": "a part of decode_records",
-    "decode_messages": "a part of decode_records",
-    "decode_joined": "compared with decode_records over the same bytes in test_wire_quick_decoding",
+    "decode_records": "the native decoder's: test_records_fuzzed, test_records_damaged, and `make native-check`",
     "decode_json": "a part of every decoder of JSON",
     "decode_object": "a part of every decoder of JSON",
     "decode_text": "a part of every decoder of JSON",

@@ -12,9 +12,6 @@ ROOT = Path(__file__).parents[2]
 LAYERS = ("zk_layout", "rebalance", "legacy_consumer", "spark_source")
 ROOM_OF = {
     "kazoo": "zk_layout/kazoo_",
-    "numba": "legacy_consumer/wire/",
-    "cramjam": "legacy_consumer/wire/",
-    "crc32c": "legacy_consumer/wire/",
     "legacy_consumer_native": "legacy_consumer/wire/",
     "prometheus_client": "legacy_consumer/metrics/",
     "confluent_kafka": "legacy_consumer/librdkafka/client",
@@ -156,7 +153,8 @@ def test_importing_the_consumer_does_not_load_spark(module):
 def test_a_command_that_lists_names_waits_for_no_library_that_it_has_no_use_for():
     """A start is most of what `groups list` takes: each of these would add a tenth of a second or more to it."""
     unused = {
-        "asyncio", "confluent_kafka", "email", "importlib.metadata", "numba", "numpy", "prometheus_client", "pyarrow",
+        "asyncio", "confluent_kafka", "email", "importlib.metadata", "legacy_consumer_native",
+        "numpy", "prometheus_client", "pyarrow",
         "pydantic", "pyspark", "rebalance.coordinator", "rich", "tenacity",
     }  # fmt: skip
     code = (

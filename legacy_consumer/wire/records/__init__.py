@@ -1,20 +1,26 @@
-"""Bytes of a partition, as a Fetch response holds them, into columns. Pure: no sockets. Needs the extra `fast`."""
+"""Bytes of a partition, as a Fetch response holds them, into columns and messages: the native decoder's room.
 
-from legacy_consumer.wire.records.columns import Columns
-from legacy_consumer.wire.records.compiling import warm_up
-from legacy_consumer.wire.records.decoding import decode_records
-from legacy_consumer.wire.records.messages import ColumnMessage
-from legacy_consumer.wire.records.plain import PlainRecords, lay_out
-from legacy_consumer.wire.records.runs import Run
-from legacy_consumer.wire.records.transactions import AbortedTransaction
+Pure: no sockets. Needs the extra `fast`.
+"""
+
+from legacy_consumer.wire.records.columns import ARROW_COLUMNS, Columns
+from legacy_consumer.wire.records.decoding import (
+    MAX_BATCH_BYTES,
+    AbortedTransaction,
+    crc32c,
+    decode_records,
+    glance,
+)
+from legacy_consumer.wire.records.messages import ColumnMessage, HeaderList
 
 __all__ = [
+    "ARROW_COLUMNS",
+    "MAX_BATCH_BYTES",
     "AbortedTransaction",
     "ColumnMessage",
     "Columns",
-    "PlainRecords",
-    "Run",
+    "HeaderList",
+    "crc32c",
     "decode_records",
-    "lay_out",
-    "warm_up",
+    "glance",
 ]

@@ -1,170 +1,123 @@
-"""The records of one partition as columns: positions in one buffer, so that nothing is copied before it is asked for.
-
-A field of a record is a start and a length in the buffer, the length -1 if the field is null. Starts ascend with the
-records. The buffer is the record set itself where nothing was compressed, so whoever hands it in must leave it alone
-as long as columns, their slices or Arrow arrays over them live.
-"""
+"""The decoded records of one partition, in ascending order of their offsets, in memory that slices of them share."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from legacy_consumer.wire.records.cutting import PackedFields, cut
-from legacy_consumer.wire.records.messages import ColumnFields, ColumnMessage, messages_of
+from legacy_consumer.wire.records.messages import ColumnMessage, Fields, messages_of
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import legacy_consumer_native
 
 Int8s = NDArray[np.int8]
-Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 
 ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What to_arrow() makes unless told otherwise; "headers" comes on request. Names and order are those of Spark."""
+"""What to_arrow() makes unless told otherwise. Names and order are those of Spark."""
+ALL_COLUMNS = (*ARROW_COLUMNS, "headers")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Spans:
-    """One field of all records: where it stands in the buffer."""
-
-    starts: Int32s
-    lengths: Int32s
-    """-1 for null."""
-
-    def slice(self, start: int, stop: int) -> Spans:
-        """The same of some of the records."""
-        return Spans(self.starts[start:stop], self.lengths[start:stop])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class JoinedFields:
-    """One field of all records once more: standing together already, as Arrow wants it."""
-
-    data: NDArray[np.uint8]
-    offsets: Int32s
-    """Where each begins, and where the last one ends; a null field has no bytes."""
-
-    def slice(self, start: int, stop: int) -> JoinedFields:
-        """The same of some of them."""
-        return JoinedFields(self.data, self.offsets[start : stop + 1])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """The decoded records of one partition, in ascending order of their offsets."""
+    """Over memory of the native decoder's; nothing of the response is held."""
 
-    topic_partition: TopicPartition
-    data: memoryview
-    """The bytes that keys, values and headers lie in; less than 2 GiB."""
-    offsets: Int64s
-    timestamps: Int64s
-    """Milliseconds since 1970; -1 where there is none."""
-    timestamp_types: Int8s
-    """0 none, 1 create time, 2 log append time."""
-    keys: Spans
-    values: Spans
-    headers: Spans | None
-    """Headers as they were written, from their count on; length 0 for none. None: they were not asked for."""
-    next_offset: int
-    """The position after all that was looked at: over gaps, control records and aborted transactions, too, so it may
-    move without a record. Where it equals the position that was asked for, nothing whole was there."""
-    has_more: bool = False
-    """The record set holds more from next_offset on: a limit was reached, or what follows is corrupt, which decoding
-    from there will say."""
-    incomplete_size: int | None = None
-    """Set when no whole batch was there but the beginning of one: how many bytes it has. Fetch at least so many. The
-    number is the batch's own and not checked, so it may be absurd; 2 GiB - 1 at most."""
-    packed_values: PackedFields | None = None
-    """The values once more, where they were made ready to become objects: see cutting.py."""
-    joined_values: JoinedFields | None = None
-    """The values once more, where they were made ready to become an Arrow array."""
+    def __init__(self, topic_partition: TopicPartition, rows: legacy_consumer_native.Columns) -> None:
+        self.topic_partition = topic_partition
+        self._rows = rows
 
     def __len__(self) -> int:
-        return len(self.offsets)
+        return len(self._rows)
+
+    @property
+    def next_offset(self) -> int:
+        """The position after all that was looked at: over gaps, control records and aborted transactions, too.
+
+        So it may move without a record. Where it equals the position that was asked for, nothing whole was there.
+        """
+        return self._rows.next_offset
+
+    @property
+    def has_more(self) -> bool:
+        """The record set holds more from next_offset on.
+
+        A limit was reached, or what follows is damaged, which decoding from there will say.
+        """
+        return self._rows.has_more
+
+    @property
+    def incomplete_size(self) -> int | None:
+        """Set when no whole batch was there but the beginning of one: how many bytes it has. Fetch at least so many.
+
+        The number is the batch's own and not checked, so it may be absurd; 2 GiB - 1 at most.
+        """
+        return self._rows.incomplete_size
 
     @property
     def nbytes(self) -> int:
-        """Bytes that these columns keep in memory: the whole buffer, also for a slice."""
-        packed = 0 if self.packed_values is None else self.packed_values.data.nbytes
-        joined = 0 if self.joined_values is None else self.joined_values.data.nbytes
-        return self.data.nbytes + packed + joined + len(self) * _BYTES_PER_RECORD
+        """Bytes that are kept in memory, by a slice too."""
+        return self._rows.nbytes
+
+    @cached_property
+    def offsets(self) -> Int64s:
+        """Without a copy."""
+        return self._numbers("offset", np.int64)
+
+    @cached_property
+    def timestamps(self) -> Int64s:
+        """Milliseconds since 1970, without a copy; -1 where there is none."""
+        return self._numbers("timestamp", np.int64)
+
+    @cached_property
+    def timestamp_types(self) -> Int8s:
+        """0 none, 1 create time, 2 log append time."""
+        return self._numbers("timestampType", np.int32).astype(np.int8)
+
+    def offset(self, row: int) -> int:
+        """That of one record."""
+        return self._rows.offset(row)
+
+    def _numbers(self, name: str, kind: type[np.int64 | np.int32]) -> NDArray[Any]:
+        """Of a column without a look at its nulls."""
+        column = self.to_arrow([name]).column(0)
+        return np.frombuffer(column.buffers()[1], kind)[column.offset :][: len(self)]
 
     def slice(self, start: int, stop: int) -> Columns:
-        """The records from start to before stop, on the same buffer; costs no more for many.
+        """The records from start to before stop, as many as there are; costs no more for many.
 
         next_offset is the offset after the last of them, or after all if it holds the end; of none, where they begin.
         """
-        count = len(self)
-        start = min(max(start, 0), count)
-        stop = min(max(stop, start), count)
-        if stop == count:
-            next_offset = self.next_offset
-        elif stop > start:
-            next_offset = int(self.offsets[stop - 1]) + 1
-        else:
-            next_offset = int(self.offsets[start])
-        # not dataclasses.replace, which takes as long as all of the slicing
-        return Columns(
-            self.topic_partition,
-            self.data,
-            self.offsets[start:stop],
-            self.timestamps[start:stop],
-            self.timestamp_types[start:stop],
-            self.keys.slice(start, stop),
-            self.values.slice(start, stop),
-            self.headers and self.headers.slice(start, stop),
-            next_offset,
-            self.has_more or stop < count,
-            self.incomplete_size,
-            self.packed_values and self.packed_values.slice(start, stop),
-            self.joined_values and self.joined_values.slice(start, stop),
-        )
+        return Columns(self.topic_partition, self._rows.slice(max(start, 0), max(stop, 0)))
 
     def messages(self) -> list[ColumnMessage]:
-        """One light object a record. Keys become bytes when the first of them is asked for; each keeps the buffer."""
+        """One light object a record."""
         return messages_of(self)
 
-    def without_copied_values(self) -> Columns:
-        """The same for who keeps them for something else."""
-        if self.packed_values is None and self.joined_values is None:
-            return self
-        return Columns(
-            self.topic_partition,
-            self.data,
-            self.offsets,
-            self.timestamps,
-            self.timestamp_types,
-            self.keys,
-            self.values,
-            self.headers,
-            self.next_offset,
-            self.has_more,
-            self.incomplete_size,
-        )
-
-    def fields(self, start: int, stop: int) -> ColumnFields:
+    def fields(self, start: int, stop: int) -> Fields:
         """What messages of these records share."""
-        return ColumnFields(self.without_copied_values(), start, stop)
+        return Fields(self.topic_partition, self._rows.slice(start, stop))
 
-    def cut_values(self, start: int, stop: int) -> tuple[bytes | None, ...]:
+    def values(self, start: int, stop: int) -> list[bytes | None]:
         """The values of these records as bytes objects, all at once."""
-        packed = self.packed_values
-        return cut(self.data, self.values.slice(start, stop)) if packed is None else packed.slice(start, stop).cut()
+        return self._rows.slice(start, stop).values()
 
     def to_arrow(self, columns: Collection[str] = ARROW_COLUMNS) -> pa.RecordBatch:
-        """The wanted columns, in the order of ARROW_COLUMNS; the others cost nothing. See arrow.py for their types.
+        """The wanted columns, in the order of ALL_COLUMNS; keys, values, offsets and timestamps are not copied.
 
-        Raises: ValueError for an unknown column, or "headers" where they were not asked for at decoding.
+        Raises: ValueError for a column that is not there.
         """
-        from legacy_consumer.wire.records.arrow import record_batch
+        topic, partition = self.topic_partition
+        return pa.record_batch(self._rows.arrow(_in_order(columns), topic, partition))
 
-        return record_batch(self, columns)
 
-
-_BYTES_PER_RECORD = 8 + 8 + 1 + 3 * (4 + 4)
+def _in_order(wanted: Collection[str]) -> tuple[str, ...]:
+    unknown = [name for name in wanted if name not in ALL_COLUMNS]
+    if unknown:
+        msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join(ALL_COLUMNS)}"
+        raise ValueError(msg)
+    return tuple(name for name in ALL_COLUMNS if name in wanted)

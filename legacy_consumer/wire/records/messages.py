@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from legacy_consumer.comparable_message import ComparableMessage
-from legacy_consumer.errors import CorruptRecordsError
 from legacy_consumer.portions import all_of, numbers
-from legacy_consumer.wire.records.cutting import cut
-from legacy_consumer.wire.records.headers import HeaderList, parse_headers
+from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
+    import legacy_consumer_native
+
     from legacy_consumer.wire.records.columns import Columns
+
+HeaderList = list[tuple[str, "bytes | None"]]
+"""In order, a key perhaps more than once. Keys are UTF-8; what is not becomes U+FFFD, as in Java."""
 
 
 class ColumnMessage(ComparableMessage, tuple["Fields", "bytes | None", int]):
     """One record, with the accessors of legacy_consumer.fetcher.Message.
 
     The rows that it belongs to, its value, and its number among them: a tuple is the cheapest object to make many of.
-    One that is kept keeps its rows, and with them the buffer that their bytes came in; one that is pickled leaves them.
+    One that is kept keeps its rows, and with them the memory of the record set; one that is pickled leaves them.
     """
 
     __slots__ = ()
@@ -51,90 +54,35 @@ class ColumnMessage(ComparableMessage, tuple["Fields", "bytes | None", int]):
         return self[0].timestamps[self[2]]
 
     def headers(self) -> HeaderList | None:
-        """The headers, None if there are none.
-
-        Raises: ValueError if they were left out at decoding; CorruptRecordsError.
-        """
+        """The headers, None if there are none."""
         return self[0].headers_of(self[2])
 
 
-class Fields(Protocol):
-    """The fields of some rows as Python objects."""
+class Fields:
+    """The fields of some rows as Python objects, each made for all of the rows at its first use."""
 
-    topic: str
-    partition: int
-
-    @property
-    def offsets(self) -> list[int]:
-        """Of all rows."""
-        ...
-
-    @property
-    def keys(self) -> Sequence[bytes | None]:
-        """Of all rows."""
-        ...
-
-    @property
-    def timestamps(self) -> list[tuple[int, int]]:
-        """Of all rows: (type, ms since 1970)."""
-        ...
-
-    def headers_of(self, row: int) -> HeaderList | None:
-        """Of one row, None if it has none. Raises: CorruptRecordsError."""
-        ...
-
-
-class MessageColumns(Protocol):
-    """Columns whose rows can be had as messages."""
-
-    def __len__(self) -> int: ...
-    def fields(self, start: int, stop: int) -> Fields:
-        """What messages of these rows share; kept with each of them."""
-        ...
-
-    def cut_values(self, start: int, stop: int) -> Sequence[bytes | None]:
-        """The values of these rows, all at once."""
-        ...
-
-
-class ColumnFields:
-    """Implements Fields: each made for all of the rows at its first use."""
-
-    def __init__(self, columns: Columns, start: int, stop: int) -> None:
-        self.topic, self.partition = columns.topic_partition
-        self._columns = columns
-        self._rows = slice(start, stop)
+    def __init__(self, topic_partition: TopicPartition, rows: legacy_consumer_native.Columns) -> None:
+        self.topic, self.partition = topic_partition
+        self._rows = rows
 
     @cached_property
     def offsets(self) -> list[int]:
-        """See Fields."""
-        offsets: list[int] = self._columns.offsets[self._rows].tolist()
-        return offsets
+        """Of all rows."""
+        return self._rows.offsets()
 
     @cached_property
-    def keys(self) -> tuple[bytes | None, ...]:
-        """See Fields."""
-        columns, rows = self._columns, self._rows
-        return cut(columns.data, columns.keys.slice(rows.start, rows.stop))
+    def keys(self) -> list[bytes | None]:
+        """Of all rows."""
+        return self._rows.keys()
 
     @cached_property
     def timestamps(self) -> list[tuple[int, int]]:
-        """See Fields."""
-        columns, rows = self._columns, self._rows
-        return list(zip(columns.timestamp_types[rows].tolist(), columns.timestamps[rows].tolist(), strict=True))
+        """Of all rows: (type, ms since 1970)."""
+        return self._rows.timestamps()
 
     def headers_of(self, row: int) -> HeaderList | None:
-        """Parsed anew each time: few records have any, and fewer are asked for them twice."""
-        columns = self._columns
-        spans = columns.headers
-        if spans is None:
-            msg = "these records were decoded without their headers: decode them with with_headers=True"
-            raise ValueError(msg)
-        start, length = (int(ends[self._rows][row]) for ends in (spans.starts, spans.lengths))
-        try:
-            return parse_headers(columns.data[start : start + length].tobytes()) or None
-        except ValueError as error:
-            raise CorruptRecordsError(columns.topic_partition, self.offsets[row], str(error)) from error
+        """Of one row, None if it has none; parsed anew each time: few records have any."""
+        return self._rows.headers(row)
 
 
 _AT_ONCE = 1024
@@ -146,7 +94,7 @@ class Rows:
 
     __slots__ = ("_columns",)
 
-    def __init__(self, columns: MessageColumns) -> None:
+    def __init__(self, columns: Columns) -> None:
         self._columns = columns
 
     def portions(self, start: int, stop: int) -> Iterator[RowPortion]:
@@ -161,7 +109,7 @@ class RowPortion:
 
     __slots__ = ("_columns", "_start", "_stop", "_values", "numbers", "token")
 
-    def __init__(self, columns: MessageColumns, fields: Fields, start: int, stop: int) -> None:
+    def __init__(self, columns: Columns, fields: Fields, start: int, stop: int) -> None:
         self._columns = columns
         self._start = start
         self._stop = stop
@@ -172,11 +120,11 @@ class RowPortion:
     def through(self, gate: Iterator[object]) -> Iterator[ColumnMessage]:
         """See Portion."""
         if self._values is None:
-            self._values = iter(self._columns.cut_values(self._start, self._stop))
+            self._values = iter(self._columns.values(self._start, self._stop))
         return map(ColumnMessage, zip(gate, self._values, self.numbers, strict=False))  # type: ignore[arg-type]
 
 
-def messages_of(columns: MessageColumns) -> list[ColumnMessage]:
+def messages_of(columns: Columns) -> list[ColumnMessage]:
     """One message a record, in order."""
     portions = Rows(columns).portions(0, len(columns))
     return list(chain.from_iterable(map(all_of, portions)))  # type: ignore[arg-type]

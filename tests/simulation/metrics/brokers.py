@@ -119,9 +119,6 @@ class SceneFetcher:
     def unassign(self, partitions):
         self._changes.append(dict.fromkeys(partitions))
 
-    def prepare(self):
-        pass
-
     def poll(self, max_messages, timeout_s):
         changes, self._changes = self._changes, []
         for change in changes:

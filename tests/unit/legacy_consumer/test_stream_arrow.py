@@ -10,7 +10,6 @@ from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import GatedStream, Pause
 from legacy_consumer.wire.batch import ColumnarBatch
 from legacy_consumer.wire.records import decode_records
-from legacy_consumer.wire.records.arrow import TYPES
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -58,6 +57,18 @@ class Rig:
 
 def rows(batch):
     return list(zip(*(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True))
+
+
+TYPES = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.dictionary(pa.int8(), pa.string()),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("ms", "UTC"),
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
 
 
 def take(batches, count):

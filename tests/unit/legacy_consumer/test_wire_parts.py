@@ -14,7 +14,6 @@ from legacy_consumer import fetchers
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, missing_modules
-from legacy_consumer.wire import native_module
 from legacy_consumer.wire.leaders import match_leaders
 from legacy_consumer.wire.protocol.fetch import FetchPartition, FetchSession
 from legacy_consumer.wire.scram import ScramClient
@@ -184,8 +183,11 @@ def test_librdkafka_fetches_what_the_columnar_fetcher_does_not_cover(properties,
 
 
 def test_without_the_extra_librdkafka_fetches_and_says_what_to_install():
-    choice = choose_fetcher(config(), ("numba", "cramjam"))
-    assert str(choice) == ("librdkafka, because numba, cramjam cannot be imported: install legacy-consumer[fast]")
+    choice = choose_fetcher(config(), ("legacy_consumer_native", "pyarrow"))
+    assert str(choice) == (
+        "librdkafka, because legacy_consumer_native, pyarrow cannot be imported: install legacy-consumer[fast], or run "
+        "make native in a clone"
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,52 +203,50 @@ def test_the_columnar_fetcher_fetches_what_it_covers(properties):
     assert choose_fetcher(config(**properties), FAST).fetcher == "columnar"
 
 
-class NativeModule(SimpleNamespace):
-    """Stands for what is installed."""
+@pytest.fixture
+def loaded_anew():
+    """Whether it can be loaded is found out once in a process."""
+    fetchers._loading_trouble.cache_clear()
+    yield
+    fetchers._loading_trouble.cache_clear()
 
 
-def test_the_native_decoder_is_that_of_this_package(monkeypatch):
+def test_the_decoder_is_that_of_this_package():
     crate = (Path(__file__).parents[3] / "native" / "Cargo.toml").read_text()
-    monkeypatch.setitem(sys.modules, "legacy_consumer_native", NativeModule(__version__=native_module.VERSION))
-    assert f'\nversion = "{native_module.VERSION}"\n' in crate
-    choice = choose_fetcher(config(fetcher="native"))
-    assert str(choice) == "columnar, because fetcher=native is configured"
-    assert FetchSettings.of(config(fetcher="native")).native
-    assert not FetchSettings.of(config(fetcher="columnar")).native
+    assert f'\nversion = "{fetchers.DECODER_VERSION}"\n' in crate
 
 
 @pytest.mark.parametrize(
-    ("installed", "said"),
-    [
-        (None, r"legacy-consumer-native 0.1.0 cannot be imported \(.*\): install it, or run make native in a clone"),
-        (NativeModule(__version__="9.9"), "legacy-consumer-native 0.1.0 is needed, not 9.9: install it"),
-    ],
+    ("installed", "version"),
+    [(SimpleNamespace(__version__="9.9"), "9.9"), (SimpleNamespace(), "a module without a version")],
 )
-def test_without_the_native_decoder_of_this_package_it_is_said_what_to_install(installed, said, monkeypatch):
+def test_another_decoder_than_that_of_this_package_is_named_with_what_to_install(
+    installed, version, monkeypatch, loaded_anew
+):
+    monkeypatch.setattr("legacy_consumer.fetchers.missing_modules", tuple)
     monkeypatch.setitem(sys.modules, "legacy_consumer_native", installed)
-    with pytest.raises(ConfigError, match=f"^fetcher=native: cannot be had: {said}.*; set fetcher=auto or librdkafka$"):
-        choose_fetcher(config(fetcher="native"))
+    said = f"legacy-consumer-native {fetchers.DECODER_VERSION} is needed, not {version}: install legacy-consumer"
+    with pytest.raises(
+        ConfigError, match=f"^fetcher=columnar: cannot be had: {said}.*; set fetcher=auto or librdkafka$"
+    ):
+        choose_fetcher(config(fetcher="columnar"))
+    assert choose_fetcher(config()).fetcher == "librdkafka"
 
 
 @pytest.mark.parametrize(
-    "error", [ImportError("numba needs numpy 2.1"), SystemError("initialization failed"), OSError("GLIBC")]
+    "error", [ImportError("undefined symbol: PyBytes_New"), SystemError("initialization failed"), OSError("GLIBC")]
 )
-def test_an_extra_that_cannot_be_loaded_leaves_librdkafka_and_is_said_once(error, monkeypatch, caplog):
+def test_an_extra_that_cannot_be_loaded_leaves_librdkafka_and_is_said_once(error, monkeypatch, caplog, loaded_anew):
     def fail(name):
-        assert name == "legacy_consumer.wire"
         raise error
 
     monkeypatch.setattr(fetchers.importlib, "import_module", fail)
-    fetchers._loading_trouble.cache_clear()
-    try:
-        for _ in range(3):
-            choice = choose_fetcher(config())
-            assert (choice.fetcher, str(error) in choice.reason) == ("librdkafka", True)
-        with pytest.raises(ConfigError, match="cannot be had: the extra `fast` is installed and cannot be loaded"):
-            choose_fetcher(config(fetcher="columnar"))
-        assert [record.levelname for record in caplog.records] == ["WARNING"]
-    finally:
-        fetchers._loading_trouble.cache_clear()
+    for _ in range(3):
+        choice = choose_fetcher(config())
+        assert (choice.fetcher, str(error) in choice.reason) == ("librdkafka", True)
+    with pytest.raises(ConfigError, match="cannot be had: the extra `fast` is installed and cannot be loaded"):
+        choose_fetcher(config(fetcher="columnar"))
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_the_extra_is_installed_where_tests_run():

@@ -9,7 +9,6 @@ from legacy_consumer.wire.answers import have_failed_again, take_answers
 from legacy_consumer.wire.connection import BrokerAddress
 from legacy_consumer.wire.partition import PartitionState
 from legacy_consumer.wire.protocol.fetch import FetchedPartition
-from legacy_consumer.wire.records import warm_up
 from legacy_consumer.wire.settings import FetchSettings
 from tests.support.record_encoder import Written, batch
 from zk_layout.model import TopicPartition
@@ -21,11 +20,6 @@ SETTINGS = replace(
 )
 RECORDS = batch([Written(5, None, b"v", 7), Written(6, None, b"w", 7)])
 NOW = 1000.0
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compiled():
-    warm_up()
 
 
 def state(position=5, life=1, **fields):

@@ -7,7 +7,6 @@ import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, KafkaError
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
-from legacy_consumer.wire.records import warm_up
 from tests.support.wire_world import BACKOFF_S, World
 from zk_layout.model import TopicPartition
 
@@ -44,11 +43,6 @@ LASTING = [
     *(("fetch", f"response-error {code}") for code in ONE_OF_EACH),
 ]
 WATCHED_S = 10.0
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compiled():
-    warm_up()
 
 
 class Reader:

@@ -4,17 +4,10 @@ import random
 
 import pytest
 
-from legacy_consumer.wire.connection import Connection
-from legacy_consumer.wire.records import warm_up
 from tests.support.wire_world import MAX_WAIT_MS, World
 
 AT_REST_S = 10.0
 ANSWERS = AT_REST_S * 1000 / MAX_WAIT_MS
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _compiled():
-    warm_up()
 
 
 class Scene:
@@ -24,19 +17,13 @@ class Scene:
         self.world = world
         self.taken = 0
         self.waits = 0
-        self.received_ahead = 0
-        wait, receive_ahead = world.wait, Connection.receive_ahead
+        wait = world.wait
 
         def counted_wait(*arguments):
             self.waits += 1
             wait(*arguments)
 
-        def counted_receive_ahead(connection, receiver):
-            self.received_ahead += 1
-            receive_ahead(connection, receiver)
-
         monkeypatch.setattr(world, "wait", counted_wait)
-        monkeypatch.setattr(Connection, "receive_ahead", counted_receive_ahead)
         world.fetcher.assign(dict.fromkeys(world.partitions, 0))
         self.take_all()
 
@@ -70,17 +57,6 @@ def test_a_fetcher_at_rest_wakes_for_each_empty_answer_and_a_poll_that_ends(scen
     assert broker.calls["fetch"] - fetches <= ANSWERS + 1
     assert scene.waits - waits <= 2 * ANSWERS
     assert scene.world.zookeeper_reads == reads
-
-
-def test_empty_answers_are_not_left_to_the_thread_that_receives(scene):
-    scene.rest()
-    before = scene.received_ahead
-    scene.rest()
-    assert scene.received_ahead == before
-    (first, *_) = scene.world.partitions
-    scene.world.append(first, [b"more"])
-    scene.take_all()
-    assert scene.received_ahead > before, "more may follow at once"
 
 
 def test_a_signal_handler_may_wake_a_fetcher_whatever_it_interrupts(scene):

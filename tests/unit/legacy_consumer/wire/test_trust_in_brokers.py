@@ -1,7 +1,6 @@
 """What is believed of brokers: addresses in ZooKeeper, names in certificates, numbers in what they send."""
 
 import base64
-import gzip
 import json
 import logging
 import ssl
@@ -9,12 +8,14 @@ import ssl
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.errors import BrokersUnavailableError, CorruptRecordsError, MalformedResponseError
+from legacy_consumer.errors import (
+    BrokersUnavailableError,
+    CorruptRecordsError,
+    FetchError,
+    MalformedResponseError,
+)
 from legacy_consumer.librdkafka.settings import client_settings
-from legacy_consumer.wire.backlog import RecordSet
-from legacy_consumer.wire.batch import Wish
 from legacy_consumer.wire.connection import BrokerAddress
-from legacy_consumer.wire.decoder import Decoder
 from legacy_consumer.wire.leaders import LeaderReader
 from legacy_consumer.wire.opening import open_connection
 from legacy_consumer.wire.records import decode_records
@@ -192,12 +193,14 @@ def test_an_inner_offset_that_cannot_be_is_damage(inner):
         decode_records(outer, TP, 0)
 
 
-def test_whatever_a_decoder_raises_names_the_partition_and_the_offset(monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "kind"), [(MemoryError(), FetchError), (OverflowError("too large"), CorruptRecordsError)]
+)
+def test_whatever_the_decoder_raises_names_the_partition_and_the_offset(error, kind, monkeypatch):
     def fail(*_, **__):
-        raise OverflowError("Python int too large to convert to C long")
+        raise error
 
-    monkeypatch.setattr("legacy_consumer.wire.decoder.decode_records", fail)
-    decoder = Decoder(Wish(), read_committed=False)
-    with pytest.raises(CorruptRecordsError, match=r"t/0: the records at offset 5 .*too large") as raised:
-        decoder.decode(RecordSet(TP, 1, 5, memoryview(bytearray(gzip.compress(b"x"))), ()), 5)
-    assert (raised.value.partition, raised.value.offset) == (TP, 5)
+    monkeypatch.setattr("legacy_consumer_native.decode", fail)
+    with pytest.raises(FetchError, match=r"t/0: .*offset 5") as raised:
+        decode_records(b"", TP, 5)
+    assert (type(raised.value), raised.value.partition) == (kind, TP)

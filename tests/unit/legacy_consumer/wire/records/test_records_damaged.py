@@ -14,7 +14,7 @@ import cramjam
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, FetchError
-from legacy_consumer.wire.records import AbortedTransaction, warm_up
+from legacy_consumer.wire.records import AbortedTransaction
 from tests.support.record_encoder import (
     Written,
     batch,
@@ -181,11 +181,6 @@ TOO_LARGE = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    warm_up()
-
-
 def complete(data: bytes) -> bytes:
     """With the size that it has, where the case is not about it."""
     size = struct.unpack(">i", data[8:12])[0]
@@ -241,13 +236,12 @@ def test_a_batch_that_is_larger_than_usual_is_read_where_that_is_allowed():
     assert [len(m.value()) for m in decoded(data, max_batch_bytes=30_000_000).messages()] == [20_000_000]
 
 
-def test_of_millions_of_empty_records_so_many_columns_are_made_at_once(monkeypatch):
-    monkeypatch.setattr("legacy_consumer.wire.records.decoding.MOST_RECORDS", 1000)
+def test_of_millions_of_empty_records_so_many_columns_are_made_at_once():
     for codec in ("none", "gzip"):
         data = batch([Written(n) for n in range(3500)], codec)
         position, parts = 0, []
         while True:
-            columns = decoded(data, position)
+            columns = decoded(data, position, max_records=1000)
             parts.append(len(columns))
             assert columns.offsets.tolist() == list(range(position, position + len(columns)))
             position = columns.next_offset

@@ -3,20 +3,14 @@
 import cramjam
 import pytest
 
-from legacy_consumer.wire.records import warm_up
-from legacy_consumer.wire.records.xxh32 import xxh32
 from tests.support.record_reader import read
 from tests.support.record_sets import TP, decoded, recorded, rows_of
+from tests.support.xxh32 import xxh32
 
 RECORDED = recorded()
 FORMATS_OF = {"0.8.2.2": {0}, "0.10.2.2": {0, 1}, "1.1.1": {0, 1, 2}, "2.8.2": {0, 1, 2}, "3.9.1": {2}}
 
 every_recording = pytest.mark.parametrize("recording", RECORDED, ids=lambda recording: recording.name)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def warm():
-    warm_up()
 
 
 def test_each_broker_version_is_there_in_each_of_its_formats_and_compressions():
