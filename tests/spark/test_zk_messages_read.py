@@ -64,12 +64,12 @@ class Topic:
         choice = {} if options.keys() & {"whitelist", "blacklist", "partitions"} else {"topics": self.name}
         return {"zookeeper.connect": self.kafka.zookeeper_connect, **choice, **options}
 
-    def collected(self, spark, schema=None, where="true", **options):
+    def collected(self, spark, schema=None, where="true", select="*", **options):
         """Of a frame in Spark. Not in order: what was sorted once Spark does not read again."""
 
         def load():
             reader = spark.read.format("zk_messages").options(**self.given(**options))
-            return (reader.schema(schema) if schema else reader).load().where(where).collect
+            return (reader.schema(schema) if schema else reader).load().where(where).selectExpr(select).collect
 
         return self._ask(load, self.grow)
 
@@ -185,6 +185,17 @@ def test_nulls_and_headers_arrive(spark, new_topic):
         [("a", b"1"), ("b", None)],
         None,
     ]
+
+
+@pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
+def test_times_that_python_has_no_room_for_are_read_as_numbers(spark, new_topic, fetcher):
+    year_10000, micros, nanos = 253_402_300_800_000, START_MS * 1000, START_MS * 1_000_000
+    topic = new_topic(1, [Record(None, b"x", 0, ms) for ms in (START_MS, year_10000, micros, nanos)])
+    rows = topic.collected(spark, select="struct(offset, unix_millis(timestamp)) as told", fetcher=fetcher)
+    # Spark itself has no room for the last one
+    assert sorted(tuple(row["told"]) for row in rows) == [(0, START_MS), (1, year_10000), (2, micros), (3, None)]
+    with pytest.raises(OverflowError):
+        topic.rows("timestamp", fetcher=fetcher)
 
 
 # --- where it begins and ends

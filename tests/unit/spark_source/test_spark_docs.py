@@ -11,6 +11,7 @@ from spark_source.messages.kafka_options import KAFKA_SOURCE_OPTIONS
 from spark_source.offsets import COLUMNS, needed_facts, request_columns
 from spark_source.option_names import CLUSTER_OPTIONS, RDKAFKA_OPTION
 from spark_source.segments.options import OPTIONS as SEGMENT_OPTIONS
+from tests.support.named_proofs import is_there, proofs_of, tables_of
 
 DOCS = (Path(__file__).parents[3] / "docs" / "spark.md").read_text(encoding="utf-8")
 
@@ -63,3 +64,22 @@ def test_the_documented_schema_can_be_had():
     requested = request_columns((*field.split(), True) for field in offsets.split(", "))
     assert needed_facts(requested) == frozenset()
     assert request_message_columns((*field.split(), True) for field in values.split(", "))
+
+
+PROMISES = tables_of(DOCS.split("\n# What shows it\n")[1])[0]
+
+
+@pytest.mark.parametrize("row", PROMISES, ids=lambda row: row[1][:50])
+def test_every_promise_names_tests_that_are_there(row):
+    assert len(row) == 3
+    assert proofs_of(row[2])
+    assert [name for name in proofs_of(row[2]) if not is_there(name)] == []
+
+
+def test_every_section_that_promises_something_stands_in_the_table():
+    code = re.compile(r"(?ms)^```.*?^```")
+    headings = re.findall(r"(?m)^##? (.+)$", code.sub("", DOCS))
+    # the first three only hold sections, and the tables of these options are compared with the code
+    left_out = {"zk_offsets", "zk_messages", "kafka_segments", "The cluster, and errors", "What shows it"}
+    left_out |= {"Options of zk_messages", "Options of kafka_segments"}
+    assert [name for name in headings if name not in left_out] == list(dict.fromkeys(row[0] for row in PROMISES))
