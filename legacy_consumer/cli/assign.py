@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 import click
 
-from legacy_consumer.cli.assign_cases import answer_coordinated, json_object, partition_count, read_json
+from legacy_consumer.cli.assign_cases import answer_coordinated, part, partition_counts, read_json
 from rebalance.assignors import ASSIGNORS, DIALECTS, ClassicAssignor, Dialect
 from rebalance.assignors.java_hash import java_sort_key
 from rebalance.assignors.strategies import STRATEGIES, make_assignor
@@ -129,9 +129,8 @@ def _answer(group: GroupSnapshot, assignor: ClassicAssignor, dialect: Dialect) -
 def _parse_case(line: bytes) -> GroupSnapshot:
     """A line of the input as a group. Raises: ValueError that says what is wrong."""
     document = read_json(line)
-    topics = json_object(document.get("topics"), '"topics"')
-    members = json_object(document.get("members"), '"members"')
-    partitions = {topic: tuple(range(partition_count(topic, count))) for topic, count in topics.items()}
+    partitions = {topic: tuple(range(count)) for topic, count in partition_counts(document).items()}
+    members = part(document, "members")
     readable: dict[str, ConsumerRegistration] = {}
     unreadable: dict[str, str] = {}
     for consumer_id in sorted(members, key=java_sort_key):

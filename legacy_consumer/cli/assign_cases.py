@@ -20,6 +20,7 @@ Json: TypeAlias = Mapping[str, object]
 # a topic may have any number of partitions; this bounds what a mistyped number can do to the memory
 MAX_PARTITIONS = 1_000_000
 _MAX_TOPIC_CHARACTERS = 249
+_MAX_ERROR_CHARACTERS = 400
 _INT32 = 2**31
 _MEMBER_KEYS = {"topics", "owned", "generation", "priority", "instance_id"}
 
@@ -38,15 +39,22 @@ def answer_coordinated(line: bytes, strategy: str) -> str:
     try:
         return json.dumps(_divide(line, strategy))
     except (ValueError, AssignorFailedError, UnknownAssignorError) as error:
-        return json.dumps({"error": str(error)})
+        reason = str(error)
+        # a name in the line may have any length
+        return json.dumps({"error": reason if len(reason) <= _MAX_ERROR_CHARACTERS else _shortened(reason)})
+
+
+def _shortened(reason: str) -> str:
+    half = _MAX_ERROR_CHARACTERS // 2
+    return f"{reason[:half]} ... {reason[-half:]}"
 
 
 def _divide(line: bytes, strategy: str) -> dict[str, str]:
     """Raises: ValueError that says what is wrong with the line, and whatever the assignor fails with."""
     case = read_json(line)
-    topics = json_object(case.get("topics"), '"topics"')
-    counts = {_topic(topic): partition_count(topic, count) for topic, count in topics.items()}
-    members = {name: _member(name, told) for name, told in json_object(case.get("members"), '"members"').items()}
+    counts = {_topic(topic): count for topic, count in partition_counts(case).items()}
+    members = {name: _member(name, told) for name, told in part(case, "members").items()}
+    _check_instances(members)
     assignor = make_assignor(strategy, {})
     assignment = divide_group(
         assignor,
@@ -56,6 +64,15 @@ def _divide(line: bytes, strategy: str) -> dict[str, str]:
     )
     holders = {partition: name for name, share in assignment.items() for partition in share.partitions}
     return {str(partition): holders[partition] for partition in sorted(holders)}
+
+
+def _check_instances(members: Mapping[str, _Member]) -> None:
+    """Raises: ValueError if two members are the same static member, of which a coordinator fences one."""
+    first: dict[str, str] = {}
+    for name, member in members.items():
+        other = first.setdefault(member.instance_id, name) if member.instance_id is not None else name
+        if other != name:
+            raise ValueError(f"members {other} and {name} have the same instance_id: {json.dumps(member.instance_id)}")
 
 
 def _subscription(strategy: str, member: _Member) -> Subscription:
@@ -122,25 +139,52 @@ def _int32(value: object, name: str, least: int) -> int:
 
 
 def read_json(line: bytes) -> Json:
-    """A line of input that must be an object. Raises: ValueError that says what is wrong."""
+    """A line of input that must be an object, with each key once. Raises: ValueError that says what is wrong."""
     try:
-        case = json.loads(line)
+        case = json.loads(line, object_pairs_hook=_each_key_once)
+    except _RepeatedKeyError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not JSON: {error}") from error
     return json_object(case, "a case")
 
 
+class _RepeatedKeyError(ValueError):
+    """Of two values for one key nobody can say which is meant."""
+
+
+def _each_key_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _RepeatedKeyError(f"{json.dumps(key)} is there more than once in one object")
+        found[key] = value
+    return found
+
+
+def part(case: Json, key: str) -> Json:
+    """An object of a case. Raises: ValueError if it is missing, or is none."""
+    if key not in case:
+        raise ValueError(f'"{key}" is missing: give a JSON object')
+    return json_object(case[key], f'"{key}"')
+
+
 def json_object(value: object, name: str) -> Json:
     """The value, which must be an object. Raises: ValueError that says what it is."""
     if not isinstance(value, dict):
-        shown = "missing" if value is None else json.dumps(value)[:40]
+        shown = json.dumps(value)[:40]
         raise ValueError(f"{name} must be a JSON object, it is {shown}")  # noqa: TRY004  the text is wrong
     return value
 
 
-def partition_count(topic: str, count: object) -> int:
-    """How many partitions a topic has. Raises: ValueError if that is no number, or more than fit."""
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_PARTITIONS:
-        shown = json.dumps(count)[:40]
-        raise ValueError(f"topic {topic} must have a number of partitions from 0 to {MAX_PARTITIONS}, not {shown}")
-    return count
+def partition_counts(case: Json) -> dict[str, int]:
+    """{topic: partitions} of a case. Raises: ValueError if one is no number, or all together are more than fit."""
+    counts: dict[str, int] = {}
+    for topic, count in part(case, "topics").items():
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_PARTITIONS:
+            shown = json.dumps(count)[:40]
+            raise ValueError(f"topic {topic} must have a number of partitions from 0 to {MAX_PARTITIONS}, not {shown}")
+        counts[topic] = count
+    if (together := sum(counts.values())) > MAX_PARTITIONS:
+        raise ValueError(f"the topics have {together} partitions, and a case may have {MAX_PARTITIONS}")
+    return counts

@@ -76,7 +76,7 @@ def test_an_unreadable_member_is_left_out_and_named(bad, reason):
         ("\n", "not JSON"),
         ("[" * 100000 + "\n", "not JSON"),
         ("[1]\n", "a case must be a JSON object, it is [1]"),
-        ('{"topics": {}}\n', '"members" must be a JSON object, it is missing'),
+        ('{"topics": {}}\n', '"members" is missing: give a JSON object'),
         ('{"topics": [], "members": {}}\n', '"topics" must be a JSON object, it is []'),
         (
             '{"topics": {"t": "3"}, "members": {}}\n',

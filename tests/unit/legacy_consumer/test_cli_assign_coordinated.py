@@ -99,7 +99,23 @@ def test_a_group_with_nothing_to_give_is_an_empty_answer(case, strategy):
         ("\n", "not JSON"),
         ("[" * 100000 + "\n", "not JSON"),
         ("[1]\n", "a case must be a JSON object, it is [1]"),
-        ({"topics": {}}, '"members" must be a JSON object, it is missing'),
+        ("null\n", "a case must be a JSON object, it is null"),
+        ({"topics": {}}, '"members" is missing'),
+        ({"topics": None, "members": {}}, '"topics" must be a JSON object, it is null'),
+        ({"topics": {}, "members": {"m": None}}, "member m must be a JSON object, it is null"),
+        (
+            '{"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}, "m": {"topics": ["t"]}}}\n',
+            '"m" is there more than',
+        ),
+        ('{"topics": {"t": 1, "t": 2}, "members": {}}\n', '"t" is there more than once in one object'),
+        ({"topics": {"t": "3"}, "members": {}}, 'from 0 to 1000000, not "3"'),
+        ({"topics": {"t": 600_000, "u": 600_000}, "members": {}}, "the topics have 1200000 partitions"),
+        ({"topics": {}, "members": {"m": {**T, "owned": {"t": ["0"]}}}}, "a partition of t must be an integer"),
+        ({"topics": {}, "members": {"m": {**T, "generation": "4"}}}, '"generation" must be an integer from -1'),
+        (
+            {"topics": {}, "members": {"m": {**T, "instance_id": "i"}, "n": {**T, "instance_id": "i"}}},
+            'members m and n have the same instance_id: "i"',
+        ),
         ({"topics": {"t": -1}, "members": {}}, "topic t must have a number of partitions from 0 to 1000000, not -1"),
         ({"topics": {"t" * 250: 1}, "members": {}}, "is longer than 249 characters"),
         ({"topics": {}, "members": {"m": []}}, "member m must be a JSON object"),
@@ -118,6 +134,27 @@ def test_a_line_that_is_no_case_is_answered_by_an_error_and_the_next_one_is_read
     assert list(refused) == ["error"]
     assert reason in refused["error"]
     assert answered == {"t/0": "m1", "t/1": "m1", "t/2": "m2"}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"topics": {"t": 3}, "members": {"y" * 10_000_000: {"topics": 7}}},
+        {"topics": {"t": 3}, "members": {"m": {"topics": ["t"], "y" * 10_000_000: 1}}},
+        {"topics": {"y" * 10_000_000: -1}, "members": {}},
+    ],
+)
+def test_a_line_of_ten_megabytes_is_answered_by_a_short_one(case):
+    refused, answered = answers(case, THREE)
+    assert len(refused["error"]) < 500
+    assert answered == {"t/0": "m1", "t/1": "m1", "t/2": "m2"}
+
+
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_owned_partitions_that_do_not_exist_any_more_count_nothing(strategy):
+    owned = {"t": [1, 7, 9], "gone": [0, 1]}
+    members = {"m1": {"topics": ["t"], "owned": owned, "generation": 3}, "m2": T}
+    assert answers({"topics": {"t": 2}, "members": members}, strategy=strategy) == [{"t/0": "m2", "t/1": "m1"}]
 
 
 MINE = """
