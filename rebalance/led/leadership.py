@@ -10,7 +10,6 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from rebalance.assignors.seam import Assignor, Cluster
 from rebalance.coordination.codes import Code
@@ -29,21 +28,18 @@ from rebalance.coordination.requests import NO_MEMBER, JoinGroup, LeaveGroup, Le
 from rebalance.coordination.states import GroupState
 from rebalance.coordination.turn import Settings
 from rebalance.led.dividing import divide
-from rebalance.led.journal import Journal, readable
+from rebalance.led.journal import Journal
 from rebalance.led.records import (
     Generation,
     Joining,
     Round,
     Share,
-    decode_joining,
     decode_share,
     encode_share,
-    member_path,
-    members_path,
 )
+from rebalance.led.roster import Roster
 from rebalance.led.watched import WatchedZnodes
-from zk_layout.errors import NoNodeError
-from zk_layout.store import ZkStore, Znode
+from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +64,7 @@ class Leadership:
         *,
         initial_delay_ms: int,
     ) -> None:
-        self._watched = watched
+        self._roster = Roster(watched, group, consumer_id)
         self._group = group
         self._name = consumer_id
         self._assignors = assignors
@@ -81,8 +77,6 @@ class Leadership:
         self._suffix = ""
         self._coordinator = Coordinator(lambda: self._suffix, settings)
         self._replies = itertools.count(1)
-        self._decoded: dict[str, tuple[Znode, Joining | None]] = {}
-        """{path: the member's znode, and what it says if it can be read}."""
         self._joined: dict[str, Joining] = {}
         """{member id: what it told last}."""
         self._rounds: dict[str, int] = {}
@@ -106,7 +100,7 @@ class Leadership:
         self._journal.take_over()
         self._topics = self._journal.generation.topics
         self._coordinator.elect()
-        joined = self._read_members()
+        joined = self._roster.read()
         self._coordinator.load([self._stored(joined)] if self._journal.generation.shares else [], {}, now)
         logger.info("%s: leads group %s in generation %d", self._name, self._group, self._journal.generation.number)
 
@@ -117,7 +111,7 @@ class Leadership:
         makes what an assignor sees; called only if something is to be assigned.
         Raises: DeposedError; ZooKeeper's errors.
         """
-        joined = self._read_members()
+        joined = self._roster.read()
         self._take(self._coordinator.tick(now))
         known = self._known()
         for member_id in [member_id for member_id in known if member_id not in joined]:
@@ -141,26 +135,6 @@ class Leadership:
     def _known(self) -> Mapping[str, object]:
         group = self._coordinator.groups.get(self._group)
         return {} if group is None else group.members
-
-    def _read_members(self) -> dict[str, Joining]:
-        """{member id: what it tells}, of those that can be read."""
-        try:
-            names = self._watched.children(members_path(self._group))
-        except NoNodeError:
-            names = ()
-        paths = [member_path(self._group, name) for name in names]
-        before, self._decoded = self._decoded, {}
-        joined: dict[str, Joining] = {}
-        for name, path, znode in zip(names, paths, self._watched.read(paths), strict=True):
-            if znode is None or not znode.stat.ephemeral_owner:
-                continue
-            known, joining = before.get(path, (None, None))
-            if znode is not known:
-                joining = readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.mzxid))
-            self._decoded[path] = znode, joining
-            if joining is not None and joining.session_id == znode.stat.ephemeral_owner:
-                joined[joining.member_id] = joining
-        return joined
 
     def _stored(self, joined: Mapping[str, Joining]) -> StoredGroup:
         """The last generation, with the members that are still there; the others have left."""

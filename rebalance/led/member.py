@@ -17,22 +17,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from rebalance.assignors.seam import Assignor, MemberAssignment, RebalanceProtocol, Subscription
 from rebalance.assignors.strategies import common_protocol
 from rebalance.clock import Clock
 from rebalance.errors import DeposedError, RebalanceError
 from rebalance.events import Event, Triggered
-from rebalance.led.cluster import read_cluster, subscribed_counts, threads_of, topics_of
-from rebalance.led.leadership import Leadership
+from rebalance.led.cluster import threads_of, topics_of
+from rebalance.led.election import Election
 from rebalance.led.own_assignors import OwnAssignors
+from rebalance.led.own_znode import OwnZnode
 from rebalance.led.records import (
     NO_GENERATION,
     Joining,
     Round,
     Share,
-    coordination_path,
     decode_generation,
     decode_round,
     encode_joining,
@@ -51,11 +50,10 @@ from zk_layout.errors import (
     BadVersionError,
     LegacyConsumerError,
     MalformedZnodeError,
-    NodeExistsError,
     NoNodeError,
 )
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.store import Stat, ZkStore, Znode
+from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +65,6 @@ _AGAIN_MS = 1000
 """After an error of ZooKeeper's, or of the user's assignor, the member looks again."""
 _ROOM_BYTES = 4096
 """For the path and the head of the request that writes a znode."""
-_FAR_MS = 1 << 40
-"""A deadline behind this is none."""
 
 
 class LedMember:
@@ -107,15 +103,24 @@ class LedMember:
         self._owned = owned
         self._post = post
         self._later = later
-        self._clock = clock
         self._rebalance_timeout_ms = rebalance_timeout_ms
-        self._initial_delay_ms = initial_delay_ms
         self._tell_nothing_revoked = tell_nothing_revoked
         self._tell_nothing_assigned = tell_nothing_assigned
         self._paths = (
             round_path(group), generation_path(group), leader_path(group), member_path(group, consumer_id),
         )  # fmt: skip
         self._watched = WatchedZnodes(store, self._post_look)
+        self._own_znode = OwnZnode(store, self._watched, group, consumer_id)
+        self._election = Election(
+            store,
+            self._watched,
+            group,
+            consumer_id,
+            {assignor.name: assignor for assignor in assignors},
+            clock,
+            initial_delay_ms=initial_delay_ms,
+            look_in=self._look_in,
+        )
         self._snapshot: GroupSnapshot | None = None
         self._session_id = 0
         self._round = Round()
@@ -124,11 +129,6 @@ class LedMember:
         """Where the generation was read."""
         self._joined: Joining | None = None
         self._told = Subscription(())
-        self._own_stat: Stat | None = None
-        """Of the znode that this member wrote, as it knows it."""
-        self._doubts_own = True
-        """Whether that has to be read: nobody else writes it, and a watch would fire at each write of its own."""
-        self._leadership: Leadership | None = None
         self._given_up_for: int | None = None
         """The round before which this member gives up all that it owns."""
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
@@ -136,7 +136,6 @@ class LedMember:
         self._is_classic = False
         self._sees = False
         """Whether it could see what the leader says when it looked last."""
-        self._leader: str | None = None
         self._failure: RebalanceError | None = None
         """Why this member cannot say what a member has to say when it joins."""
         self._is_told_out = False
@@ -144,14 +143,14 @@ class LedMember:
 
     def standing(self, phase: Phase, *, connected: bool) -> Standing:
         """As of now; any thread may ask. phase, connected: as the coordinator has them."""
-        leadership, given = self._leadership, self._generation
+        given, group = self._generation, self._election.state
         return Standing(
             self._state(phase, connected=connected),
             "classic" if self._is_classic else LED,
             given.number,
             given.protocol,
-            self._leader,
-            leadership.state.value if leadership is not None else None,
+            self._election.leader,
+            None if group is None else group.value,
             self._why_out() or self._own.complaint,
         )
 
@@ -223,6 +222,9 @@ class LedMember:
         """From any thread: a watch fired."""
         self._post(Errand(self.look))
 
+    def _look_in(self, delay_ms: int) -> None:
+        self._later(Errand(self.look), delay_ms)
+
     # What is done about them, on the coordinator's thread.
 
     def look(self) -> None:
@@ -241,16 +243,18 @@ class LedMember:
             raise
 
     def _look_anew(self, delay_ms: int) -> None:
-        """What a leader knows half is worse than what it reads anew."""
-        self._leadership = self._leader = None
+        """Something is not as this member believed it to be."""
+        self._election.forget()
         self._sees = False
         self._watched.forget()
-        self._doubts_own = True
-        self._later(Errand(self.look), delay_ms)
+        self._own_znode.doubt()
+        self._look_in(delay_ms)
 
     def leave(self) -> bool:
         """Take back what this member has told, and lead no longer; the session may go on. Whether that went well."""
-        self._snapshot = self._leadership = None
+        self._snapshot = None
+        self._election.forget()
+        self._own_znode.doubt()
         try:
             for path in self._paths[2:]:
                 stat = self._store.exists(path)
@@ -267,23 +271,24 @@ class LedMember:
             return
         if session_id != self._session_id:
             self._session_id = session_id
-            self._joined = self._leadership = self._given_up_for = None
-            self._doubts_own = True
+            self._joined = self._given_up_for = None
+            self._election.forget()
+            self._own_znode.doubt()
             self._due = (0, frozenset())
         asked, given, leader = self._watched.read(self._paths[:3])
         if self._is_classic:
-            self._stop_leading(leader)
+            self._election.step_down(leader, session_id)
             return
         try:
             self._read_round(asked)
             self._read_generation(given)
         except MalformedZnodeError as error:
-            if self._leadership is not None:
+            if self._election.leads:
                 raise DeposedError(f"somebody else writes: {error}") from error
             # who leads next writes it anew
             logger.warning("%s: goes by what stood there before: %s", self._consumer_id, error)
-        if self._doubts_own:
-            self._read_own()
+        if not self._own_znode.stands(session_id):
+            self._joined = None
         if self._must_join():
             if self._is_eager and self._owned():
                 # the reconciler gives all up, and comes back here when it has
@@ -297,17 +302,11 @@ class LedMember:
         elif not self._owned() and not self._is_told_out:
             self._is_told_out = True
             self._post(Triggered("it takes no part in the group"))
-        self._lead(leader)
+        if self._may_lead():
+            self._election.stand(leader, session_id, self._snapshot)
+        else:
+            self._election.step_down(leader, session_id)
         self._sees = True
-
-    def _read_own(self) -> None:
-        (own,) = self._watched.read(self._paths[3:])
-        is_mine = own is not None and own.stat.ephemeral_owner == self._session_id
-        if own is None or not is_mine or own.stat != self._own_stat:
-            self._joined = None
-        self._own_stat = None if own is None else own.stat
-        # of my former session, or of another member of my name: it goes with its session
-        self._doubts_own = own is not None and not is_mine
 
     def _read_round(self, znode: Znode | None) -> None:
         before = self._round.refused.get(self._consumer_id)
@@ -328,7 +327,7 @@ class LedMember:
         share = given.shares.get(self._member_id)
         if share is None and self._joined is not None and self._joined.round <= given.round:
             # the leader could not find or read what this member told
-            self._doubts_own = True
+            self._own_znode.doubt()
         if share is not None:
             self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
             if not set(share.partitions) - self._owned().keys():
@@ -397,31 +396,15 @@ class LedMember:
             self._tell_nothing_revoked()
             self._given_up_for = self._round.number
         try:
-            if not self._write_own(data):
-                self._later(Errand(self.look), _AGAIN_MS)
+            if not self._own_znode.write(data, self._session_id):
+                self._look_in(_AGAIN_MS)
                 return
         except (NoNodeError, BadVersionError) as error:
             logger.warning("%s: somebody else changed what it told group %s: %s", self._consumer_id, self._group, error)
-            self._doubts_own = True
+            self._own_znode.doubt()
             self._post_look()
             return
         self._joined, self._told = joining, told
-
-    def _write_own(self, data: bytes) -> bool:
-        """False: it is of my former session, or of another member of my name. Raises: ZooKeeper's errors."""
-        path, own = self._paths[3], self._own_stat
-        if own is not None and own.ephemeral_owner != self._session_id:
-            return False
-        if own is not None:
-            self._own_stat = self._store.set_data(path, data, own.version)
-            return True
-        self._store.ensure_path(members_path(self._group))
-        try:
-            self._own_stat = self._store.create(path, data, ephemeral=True)
-        except NodeExistsError:
-            self._doubts_own = True
-            return False
-        return True
 
     def _stay_out(self, error: RebalanceError) -> None:
         """Leave the others to themselves, say why once, and try again: the next call may go well."""
@@ -430,11 +413,8 @@ class LedMember:
             self._post(Triggered("it cannot join"))
         self._failure = error
         self._joined = None
-        own, self._own_stat = self._own_stat, None
-        self._doubts_own = True
-        if own is not None and own.ephemeral_owner == self._session_id:
-            self._store.delete(self._paths[3], own.version)
-        self._later(Errand(self.look), _AGAIN_MS)
+        self._own_znode.delete(self._session_id)
+        self._look_in(_AGAIN_MS)
 
     def _may_lead(self) -> bool:
         """A member that takes no part leaves the lead to those that do, if there are any."""
@@ -445,45 +425,3 @@ class LedMember:
         except NoNodeError:
             return True
         return self._round.refused.keys() >= set(names)
-
-    def _lead(self, leader: Znode | None) -> None:
-        self._leader = None if leader is None else (leader.data or b"").decode("utf-8", "replace")
-        if not self._may_lead():
-            self._stop_leading(leader)
-            return
-        if leader is None:
-            self._store.ensure_path(coordination_path(self._group))
-            self._leadership = Leadership(
-                self._store,
-                self._watched,
-                self._group,
-                self._consumer_id,
-                {assignor.name: assignor for assignor in self._assignors},
-                self._session_id,
-                initial_delay_ms=self._initial_delay_ms,
-            )
-            self._leadership.begin(self._now_ms())
-            self._leader = self._consumer_id
-        elif leader.stat.ephemeral_owner != self._session_id:
-            self._leadership = None
-        elif self._leadership is None:
-            # elected in a request whose reply was lost: nobody knows what it wrote
-            self._store.delete(self._paths[2], leader.stat.version)
-            self._post_look()
-        if self._leadership is None:
-            return
-        before = self._now_ms()
-        assert self._snapshot is not None
-        counts = subscribed_counts(self._snapshot)
-        self._leadership.look(counts, partial(read_cluster, self._store, counts), before)
-        deadline = self._leadership.next_deadline()
-        if deadline is not None and deadline < before + _FAR_MS:
-            self._later(Errand(self.look), max(1, deadline - before))
-
-    def _stop_leading(self, leader: Znode | None) -> None:
-        self._leadership = None
-        if leader is not None and leader.stat.ephemeral_owner == self._session_id:
-            self._store.delete(self._paths[2], leader.stat.version)
-
-    def _now_ms(self) -> int:
-        return round(self._clock.monotonic() * 1000)

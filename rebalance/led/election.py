@@ -1,0 +1,116 @@
+"""Who leads a group: a member stands where nobody leads, and does the leader's work while it is the one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from rebalance.assignors.seam import Assignor
+from rebalance.clock import Clock
+from rebalance.coordination.states import GroupState
+from rebalance.led.cluster import read_cluster, subscribed_counts
+from rebalance.led.leadership import Leadership
+from rebalance.led.records import coordination_path, leader_path
+from rebalance.led.watched import WatchedZnodes
+from rebalance.snapshot import GroupSnapshot
+from zk_layout.store import ZkStore, Znode
+
+_FAR_MS = 1 << 40
+"""A deadline behind this is none."""
+
+
+class Election:
+    """One member's part in it. Used by the coordinator's thread alone, but for leader and state.
+
+    watched: the member's. look_in: asks the member to look again after so many milliseconds.
+    """
+
+    def __init__(
+        self,
+        store: ZkStore,
+        watched: WatchedZnodes,
+        group: str,
+        consumer_id: str,
+        assignors: Mapping[str, Assignor],
+        clock: Clock,
+        *,
+        initial_delay_ms: int,
+        look_in: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._watched = watched
+        self._group = group
+        self._consumer_id = consumer_id
+        self._assignors = assignors
+        self._clock = clock
+        self._initial_delay_ms = initial_delay_ms
+        self._look_in = look_in
+        self._leadership: Leadership | None = None
+        self.leader: str | None = None
+        """The consumer id of the member that leads, as this one saw last."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member does, as far as it knows."""
+        return self._leadership is not None
+
+    @property
+    def state(self) -> GroupState | None:
+        """The group's, if this member leads."""
+        leadership = self._leadership
+        return None if leadership is None else leadership.state
+
+    def forget(self) -> None:
+        """What a leader knows half is worse than what it, or the next one, reads anew."""
+        self._leadership = self.leader = None
+
+    def step_down(self, znode: Znode | None, session_id: int) -> None:
+        """Leave the lead to others. znode: the leader's. Raises: ZooKeeper's errors."""
+        self._see(znode)
+        self._leadership = None
+        if znode is not None and znode.stat.ephemeral_owner == session_id:
+            self._store.delete(leader_path(self._group), znode.stat.version)
+            self.leader = None
+
+    def stand(self, znode: Znode | None, session_id: int, snapshot: GroupSnapshot) -> None:
+        """Lead if nobody does, and do what is next while this member leads.
+
+        znode: the leader's. Raises: DeposedError if another one leads; RebalanceError; ZooKeeper's errors.
+        """
+        self._see(znode)
+        if znode is None:
+            self._begin(session_id)
+        elif znode.stat.ephemeral_owner != session_id:
+            self._leadership = None
+        elif self._leadership is None:
+            # elected in a request whose reply was lost: nobody knows what it wrote
+            self._store.delete(leader_path(self._group), znode.stat.version)
+            self._look_in(0)
+        if self._leadership is None:
+            return
+        now = self._now_ms()
+        counts = subscribed_counts(snapshot)
+        self._leadership.look(counts, partial(read_cluster, self._store, counts), now)
+        deadline = self._leadership.next_deadline()
+        if deadline is not None and deadline < now + _FAR_MS:
+            self._look_in(max(1, deadline - now))
+
+    def _see(self, znode: Znode | None) -> None:
+        self.leader = None if znode is None else (znode.data or b"").decode("utf-8", "replace")
+
+    def _begin(self, session_id: int) -> None:
+        self._store.ensure_path(coordination_path(self._group))
+        self._leadership = Leadership(
+            self._store,
+            self._watched,
+            self._group,
+            self._consumer_id,
+            self._assignors,
+            session_id,
+            initial_delay_ms=self._initial_delay_ms,
+        )
+        self._leadership.begin(self._now_ms())
+        self.leader = self._consumer_id
+
+    def _now_ms(self) -> int:
+        return round(self._clock.monotonic() * 1000)

@@ -1,0 +1,59 @@
+"""The znode in which a member tells what it offers and owns. Nobody else writes it, so it is not watched for changes.
+
+It is read when the member has to doubt it: in a new session, after an error, and if a generation leaves the member out.
+"""
+
+from __future__ import annotations
+
+from rebalance.led.records import member_path, members_path
+from rebalance.led.watched import WatchedZnodes
+from zk_layout.errors import NodeExistsError
+from zk_layout.store import Stat, ZkStore
+
+
+class OwnZnode:
+    """One member's. Used by the coordinator's thread alone."""
+
+    def __init__(self, store: ZkStore, watched: WatchedZnodes, group: str, consumer_id: str) -> None:
+        self._store = store
+        self._watched = watched
+        self._members_path = members_path(group)
+        self._path = member_path(group, consumer_id)
+        self._stat: Stat | None = None
+        self._is_doubted = True
+
+    def doubt(self) -> None:
+        """It may be gone, or another one."""
+        self._is_doubted = True
+
+    def stands(self, session_id: int) -> bool:
+        """Whether what this member wrote last stands there; read only in doubt. Raises: ZooKeeper's errors."""
+        if not self._is_doubted:
+            return self._stat is not None
+        (found,) = self._watched.read([self._path])
+        before, self._stat = self._stat, None if found is None else found.stat
+        is_anothers = self._stat is not None and self._stat.ephemeral_owner != session_id
+        # of this member's former session, or of another member of its name: it goes with its session
+        self._is_doubted = is_anothers
+        return self._stat is not None and not is_anothers and self._stat == before
+
+    def write(self, data: bytes, session_id: int) -> bool:
+        """False: another session's stands there. Raises: NoNodeError, BadVersionError; ZooKeeper's other errors."""
+        if self._stat is not None and self._stat.ephemeral_owner != session_id:
+            return False
+        if self._stat is not None:
+            self._stat = self._store.set_data(self._path, data, self._stat.version)
+            return True
+        self._store.ensure_path(self._members_path)
+        try:
+            self._stat = self._store.create(self._path, data, ephemeral=True)
+        except NodeExistsError:
+            self._is_doubted = True
+            return False
+        return True
+
+    def delete(self, session_id: int) -> None:
+        """Take back what this session told. Raises: ZooKeeper's errors."""
+        stat, self._stat, self._is_doubted = self._stat, None, True
+        if stat is not None and stat.ephemeral_owner == session_id:
+            self._store.delete(self._path, stat.version)

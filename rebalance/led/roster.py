@@ -1,0 +1,42 @@
+"""What the members of a group tell, as their leader reads it: each member's znode once for each time it was written."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from rebalance.led.journal import readable
+from rebalance.led.records import Joining, decode_joining, member_path, members_path
+from rebalance.led.watched import WatchedZnodes
+from zk_layout.errors import NoNodeError
+from zk_layout.store import Znode
+
+
+class Roster:
+    """One leader's. watched: the list of members and each member's znode are watched there. name: the leader's."""
+
+    def __init__(self, watched: WatchedZnodes, group: str, name: str) -> None:
+        self._watched = watched
+        self._group = group
+        self._name = name
+        self._decoded: dict[str, tuple[Znode, Joining | None]] = {}
+        """{path: the member's znode, and what it says if it can be read}."""
+
+    def read(self) -> dict[str, Joining]:
+        """{member id: what it tells}, of the members whose znodes can be read. Raises: ZooKeeper's errors."""
+        try:
+            names = self._watched.children(members_path(self._group))
+        except NoNodeError:
+            names = ()
+        paths = [member_path(self._group, name) for name in names]
+        before, self._decoded = self._decoded, {}
+        joined: dict[str, Joining] = {}
+        for name, path, znode in zip(names, paths, self._watched.read(paths), strict=True):
+            if znode is None or not znode.stat.ephemeral_owner:
+                continue
+            known, joining = before.get(path, (None, None))
+            if znode is not known:
+                joining = readable(self._name, partial(decode_joining, path, name, znode.data, znode.stat.mzxid))
+            self._decoded[path] = znode, joining
+            if joining is not None and joining.session_id == znode.stat.ephemeral_owner:
+                joined[joining.member_id] = joining
+        return joined
