@@ -204,7 +204,7 @@ def _of_missing_topics(group: GroupSnapshot) -> Iterator[GroupWarning]:
     for consumer_id, registration in group.members.items():
         if not is_wildcard(registration):
             for topic, _ in registration.subscription:
-                if not group.partitions.get(topic):
+                if topic not in group.partitions:
                     subscribers.setdefault(topic, []).append(consumer_id)
     # one warning for the topics that the same members want: a member may name ten thousand
     wanted: dict[tuple[str, ...], list[str]] = {}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
+from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_broker, decode_controller, decode_controller_epoch
-from zk_layout.errors import MalformedZnodeError, NoNodeError
+from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.model import Broker
 from zk_layout.paths import BrokerIdPath, BrokerIdsPath, ControllerEpochPath, ControllerPath
 from zk_layout.store import ZkStore
@@ -42,10 +44,13 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
         names = store.get_children(BrokerIdsPath().path)
     except NoNodeError:
         return []
-    controller, epoch = read_controller(store), _read_controller_epoch(store)
+    controller = epoch = None
+    with contextlib.suppress(NotPermittedError):
+        controller, epoch = read_controller(store), _read_controller_epoch(store)
     paths = [f"{BrokerIdsPath().path}/{name}" for name in names]
     found: list[BrokerSummary] = []
-    for name, path, znode in zip(names, paths, store.get_data_many(paths), strict=True):
+    znodes, closed = read_or_stat(store, paths)
+    for name, path, znode in zip(names, paths, znodes, strict=True):
         if znode is None:
             continue
         since_ms = znode.stat.ctime_ms
@@ -53,8 +58,10 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
             found.append(BrokerSummary(name, None, since_ms, False, f"{path} is not named by a number"))
             continue
         try:
+            if path in closed:
+                raise closed[path]
             broker = decode_broker(path, znode.data)
-        except MalformedZnodeError as error:
+        except (MalformedZnodeError, NotPermittedError) as error:
             found.append(BrokerSummary(name, None, since_ms, int(name) == controller, str(error)))
         else:
             is_controller = broker.broker_id == controller

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from legacy_consumer.admin.brokers import KAFKA_OF_VERSION, BrokerSummary, read_broker_summaries, read_controller
-from legacy_consumer.admin.findings import Finding, Severity
+from legacy_consumer.admin.findings import Finding, Severity, not_permitted
 from legacy_consumer.admin.reach import try_addresses, try_servers
 from legacy_consumer.admin.topics import read_topics
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from zk_layout.errors import NotPermittedError
 from zk_layout.model import Endpoint
 from zk_layout.paths import BrokerIdsPath
 from zk_layout.store import ZkStore
@@ -79,7 +80,11 @@ def examine_brokers(store: ZkStore, config: ClusterConfig, looked: Counter[str] 
     yield from _registrations(brokers)
     yield from _listeners(brokers, config.security_protocol)
     yield from _versions(brokers)
-    controller = read_controller(store)
+    try:
+        controller = read_controller(store)
+    except NotPermittedError as error:
+        yield not_permitted(error.path, str(error))
+        return
     if controller is None or str(controller) not in {broker.broker_id for broker in brokers}:
         yield Finding(
             Severity.ERROR,
@@ -98,6 +103,8 @@ def examine_topics(store: ZkStore, looked: Counter[str] | None = None) -> Iterat
     if looked is not None:
         looked["topic"] += len(topics)
     for topic in topics:
+        if topic.closed is not None:
+            yield not_permitted(topic.topic, f"topic {topic.topic}: {topic.closed}")
         if topic.problem is not None:
             yield Finding(
                 Severity.ERROR,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from legacy_consumer.admin.doctor_leftovers import DAY_MS, foreign_names, migrating, unused_groups
 from legacy_consumer.admin.doctor_offsets import offsets_of_group, silent_logs, stalled
-from legacy_consumer.admin.findings import Finding, Severity, about_group, some
+from legacy_consumer.admin.findings import Finding, Severity, about_group, not_permitted, some
 from legacy_consumer.admin.group_acls import mixed_acls
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.group_reads import read_apart
@@ -77,13 +77,7 @@ def examine_groups(
     for found in groups:
         problem = found.problem or (str(no_use[found.group]) if found.group in no_use else None)
         if problem is not None:
-            yield Finding(
-                Severity.ERROR,
-                "not_permitted",
-                found.group,
-                f"group {found.group} cannot be examined: {problem}",
-                "give the credentials of its members: --config with zookeeper.auth.digest or zookeeper.sasl.*",
-            )
+            yield not_permitted(found.group, f"group {found.group} cannot be examined: {problem}")
         yield from _of_members(found)
         yield from offsets_of_group(found, topics, is_quiet=found.group in quiet)
         if times is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+
+from zk_layout.errors import NotPermittedError
 
 
 class Severity(Enum):
@@ -39,6 +41,20 @@ def sort_findings(findings: list[Finding]) -> list[Finding]:
     """The worst first, otherwise in the order found."""
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
+
+
+def not_permitted(subject: str, text: str) -> Finding:
+    """Something may not be read with these credentials."""
+    advice = "give the credentials of its members: --config with zookeeper.auth.digest or zookeeper.sasl.*"
+    return Finding(Severity.ERROR, "not_permitted", subject, text, advice)
+
+
+def permitted(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """An examination as far as it comes: a znode that everything in it is about may be closed."""
+    try:
+        yield from findings
+    except NotPermittedError as error:
+        yield not_permitted(error.path, str(error))
 
 
 _SHOWN = 3

@@ -22,6 +22,7 @@ from rebalance.group_strategy import Strategy, owner_id, strategies_of_group, st
 from rebalance.group_warnings import GroupWarning, group_warnings
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard
+from zk_layout.errors import NotPermittedError
 from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import GroupPath
 from zk_layout.store import ZkStore
@@ -135,6 +136,7 @@ class GroupDescription:
     left: the partitions that are not the group's business any more: their topic is gone, or all members have left it.
     They count neither in the totals nor in the verdict on the group.
     problem: why the group may not be read; then nothing else of it is known.
+    topic_problems: why topics that it has to do with cannot be read; which partitions they have is not known.
     reset: a request to reset its offsets that is there now. led: how it stands, if a member of it follows a leader.
     """
 
@@ -150,6 +152,7 @@ class GroupDescription:
     problem: str | None = None
     reset: StandingReset | None = None
     led: LedGroup | None = None
+    topic_problems: tuple[str, ...] = ()
 
     @property
     def total_lag(self) -> int:
@@ -178,6 +181,7 @@ class _ReadGroup:
     reset: StandingReset | None
     leaders: Mapping[TopicPartition, int]
     led: LedGroup | None
+    topic_problems: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +249,7 @@ def _read_groups(
     ):
         rows[row.group].append(row)
     snapshots = read_snapshots(store, registered, cluster)
+    topics_of = {group: set(found.partitions) for group, found in snapshots.items()}
     owned = {TopicPartition(row.topic, row.partition) for own in rows.values() for row in own if row.owner is not None}
     leaders = read_leaders(store, sorted(owned))
     led = read_led_groups(store, registered)
@@ -257,6 +262,11 @@ def _read_groups(
             reset,
             leaders,
             led.get(group),
+            tuple(
+                str(cluster.problems[topic])
+                for topic in sorted({row.topic for row in rows[group]} | topics_of.get(group, set()))
+                if topic in cluster.problems
+            ),
         )
         for group, reset in zip(groups, standing_resets(store, groups, clock=clock), strict=True)
     ]
@@ -306,6 +316,7 @@ def _description(read: _ReadGroup, logs: _Logs, now_ms: int) -> GroupDescription
         left=frozenset(_left(read)),
         reset=read.reset,
         led=read.led,
+        topic_problems=read.topic_problems,
     )
 
 
@@ -326,7 +337,7 @@ def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _L
             {tp for row in rows if (row.committed or 0) < ends.get(tp := TopicPartition(row.topic, row.partition), 0)}
         )
         return _Logs(log_offsets.earliest(behind) if behind else {}, ends)
-    except (BrokersUnavailableError, MissingListenerError) as error:
+    except (BrokersUnavailableError, MissingListenerError, NotPermittedError) as error:
         # the group's own znodes are worth showing without the brokers
         return _Logs({}, {}, str(error))
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.errors import NoSuchTopicError
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_partition_state, decode_preferred_election, decode_reassignment, decode_topic
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import PartitionState, TopicPartition
@@ -17,7 +18,7 @@ from zk_layout.paths import (
     ReassignPartitionsPath,
     TopicPath,
 )
-from zk_layout.store import ZkStore
+from zk_layout.store import ZkStore, Znode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +82,15 @@ def read_leadership(store: ZkStore, topics: Collection[str]) -> list[PartitionLe
 
 
 def read_leaders(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """{partition: the broker that leads it} of those that have a leader, as it is written, in one request."""
+    """{partition: the broker that leads it} of those of which it can be read who leads, in one request."""
     return {tp: state.leader for tp, state in _read_states(store, partitions).items() if state.leader >= 0}
 
 
 def _read_states(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
     paths = [PartitionStatePath(*tp).path for tp in partitions]
     found: dict[TopicPartition, PartitionState] = {}
-    for tp, path, znode in zip(partitions, paths, store.get_data_many(paths), strict=True):
-        if znode is not None:
+    for tp, path, znode in zip(partitions, paths, read_each(store, paths), strict=True):
+        if isinstance(znode, Znode):
             try:
                 found[tp] = decode_partition_state(path, znode.data)
             except MalformedZnodeError:

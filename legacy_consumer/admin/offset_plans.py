@@ -124,14 +124,15 @@ def choose_partitions(
     """Those of these topics ({topic: partitions, None = all}); without any all that the group has and that exist.
 
     A topic that the group never had to do with may be named: its partitions are those of the cluster.
-    Raises: NoSuchTopicError, NoSuchPartitionError.
+    Raises: NoSuchTopicError, NoSuchPartitionError; the reason why a topic cannot be read.
     """
+    lives = cluster.lives(topics or {tp.topic for tp in standings})
+    for topic in sorted(lives.keys() & cluster.problems.keys()):
+        raise cluster.problems[topic]
     if not topics:
-        lives = cluster.lives({tp.topic for tp in standings})
         return {
             tp: s for tp, s in standings.items() if tp.topic in lives and tp.partition in lives[tp.topic].partitions
         }
-    lives = cluster.lives(topics)
     chosen: dict[TopicPartition, Standing] = {}
     for topic, numbers in topics.items():
         if topic not in lives:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
+from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_topic
-from zk_layout.errors import MalformedZnodeError, NoNodeError
+from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.paths import TopicPath, TopicsPath
 from zk_layout.store import ZkStore, Znode
 
@@ -33,7 +34,11 @@ def is_topic_name(name: str) -> bool:
 
 
 class TopicsOnce:
-    """The topics as they are read for one look at many groups: each once, however many ask for it."""
+    """The topics as they are read for one look at many groups: each once, however many ask for it.
+
+    problems: why topics that were asked for cannot be read. They are there all the same, without partitions; the czxid
+    of one that an ACL closes is known.
+    """
 
     def __init__(self, store: ZkStore) -> None:
         self._store = store
@@ -41,6 +46,7 @@ class TopicsOnce:
         self._lives: dict[str, TopicLife] = {}
         self._origins: dict[str, TopicOrigin] = {}
         self._names: tuple[str, ...] | None = None
+        self.problems: dict[str, MalformedZnodeError | NotPermittedError] = {}
 
     def names(self) -> tuple[str, ...]:
         """All topics, sorted."""
@@ -49,7 +55,7 @@ class TopicsOnce:
         return self._names
 
     def lives(self, topics: Collection[str]) -> dict[str, TopicLife]:
-        """As read_topic_lives."""
+        """{topic: its partitions} of those that exist."""
         self._read(topics)
         return {topic: self._lives[topic] for topic in topics if topic in self._lives}
 
@@ -61,10 +67,22 @@ class TopicsOnce:
     def _read(self, topics: Collection[str]) -> None:
         missing = sorted(set(topics) - self._asked)
         if missing:
-            znodes = self._store.get_data_many(origin_paths(missing))
+            znodes, closed = read_or_stat(self._store, origin_paths(missing))
             self._asked.update(missing)
             self._origins.update(origins_in(missing, znodes))
-            self._lives.update(_lives_in(missing, znodes[1:]))
+            for topic, znode in zip(missing, znodes[1:], strict=True):
+                if znode is not None:
+                    self._lives[topic] = TopicLife(self._partitions(topic, znode, closed), znode.stat.czxid)
+
+    def _partitions(self, topic: str, znode: Znode, closed: Mapping[str, NotPermittedError]) -> tuple[int, ...]:
+        path = TopicPath(topic).path
+        try:
+            if path in closed:
+                raise closed[path]
+            return tuple(decode_topic(path, znode.data).partitions)
+        except (MalformedZnodeError, NotPermittedError) as error:
+            self.problems[topic] = error
+            return ()
 
 
 def list_topic_names(store: ZkStore) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 
@@ -18,7 +18,7 @@ from legacy_consumer.admin.doctor_cluster import (
     examine_zookeeper,
 )
 from legacy_consumer.admin.doctor_groups import examine_groups
-from legacy_consumer.admin.findings import Finding, Severity, sort_findings
+from legacy_consumer.admin.findings import Finding, Severity, permitted, sort_findings
 from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.cli.group_tables import BAD, GOOD, ODD, count
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
@@ -27,8 +27,10 @@ from legacy_consumer.cli.tables import say
 from legacy_consumer.cli.times import parse_duration_s
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import gather
-from legacy_consumer.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
 from rebalance.clock import SystemClock
+from zk_layout.errors import NotPermittedError
+from zk_layout.store import ZkStore
 
 _FIELDS = ("severity", "code", "subject", "text", "advice", "commands")
 _SECRET = re.compile("password|secret|digest|jaas|key|token|credential", re.IGNORECASE)
@@ -68,13 +70,9 @@ def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_af
     found = list(examine_zookeeper(config))
     with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
         found += examine_config(config, store.session_timeout_ms)
-        found += examine_brokers(store, config, looked)
-        found += examine_topics(store, looked)
-        now_ms = SystemClock().wall_ms()
-        times = BrokerLogTimes(log_offsets, read_brokers(store))
-        found += examine_groups(
-            store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms, times=times, looked=looked
-        )
+        found += permitted(examine_brokers(store, config, looked))
+        found += permitted(examine_topics(store, looked))
+        found += permitted(_examine_groups(store, log_offsets, stale_after_ms, looked))
     found = sort_findings(found)
     commands = [[_command(cluster, words) for words in finding.commands if words] for finding in found]
     records = [
@@ -92,6 +90,19 @@ def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_af
     seen = ", ".join(count(looked[what], what) for what in ("broker", "topic", "group", "partition"))
     click.echo(f"Looked at {seen}.", err=output is not Output.TABLE)
     ctx.exit(1 if any(finding.severity is Severity.ERROR for finding in found) else 0)
+
+
+def _examine_groups(
+    store: ZkStore, log_offsets: LibrdkafkaLogOffsets, stale_after_ms: int, looked: Counter[str]
+) -> Iterator[Finding]:
+    try:
+        times = BrokerLogTimes(log_offsets, read_brokers(store))
+    except NotPermittedError:  # said of the brokers
+        times = None
+    now_ms = SystemClock().wall_ms()
+    yield from examine_groups(
+        store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms, times=times, looked=looked
+    )
 
 
 def _load(cluster: ClusterOptions) -> ClusterConfig:

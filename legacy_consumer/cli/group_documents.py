@@ -51,6 +51,7 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
         "verdict": whole.kind.value,
         "reason": whole.reason,
         "problem": found.problem,
+        "topic_problems": list(found.topic_problems),
         "reset": None if found.reset is None else _reset(found.reset),
         "coordination": coordination(found),
         "led": None if found.led is None else _led(found.led),

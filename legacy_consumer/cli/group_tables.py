@@ -102,6 +102,7 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
     if found.reset is not None:
         below.append(Line(f"reset: {found.reset.text}; {found.reset.advice}", ODD if found.reset.is_running else BAD))
     below += unreadable_lines(found)
+    below += _some_lines([Line(f"topic left out: {problem}", BAD) for problem in found.topic_problems])
     below += _reasons(found, {tp: verdict for tp, verdict in verdicts.items() if tp not in found.left})
     left = sorted({tp.topic for tp in found.left})
     if left:

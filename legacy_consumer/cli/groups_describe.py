@@ -14,7 +14,7 @@ from legacy_consumer.admin.groups import GroupDescription, describe_groups
 from legacy_consumer.admin.lag_verdict import Kind, Verdict
 from legacy_consumer.admin.lag_watch import GroupWatch, judge_whole
 from legacy_consumer.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
-from legacy_consumer.admin.topic_partitions import list_topic_names, read_topic_lives
+from legacy_consumer.admin.topic_partitions import TopicsOnce, list_topic_names
 from legacy_consumer.cli.group_documents import PARTITION_FIELDS, group_document, partition_records
 from legacy_consumer.cli.group_names import check_wanted, wanted_groups
 from legacy_consumer.cli.group_tables import Line, group_parts
@@ -86,7 +86,7 @@ def describe(
     (no broker answers, or nothing is committed though the log holds messages). One look tells little; with --watch the
     verdict is on the last ten minutes, and a reason stands below.
 
-    Ends with 1 if a group may not be read, and shows the others.
+    Ends with 1 if a group or one of its topics cannot be read, and shows all else.
 
     CLIENT is who seems to have written a member's registration; most versions of Kafka, and legacy-consumer, write the
     same. Below the tables stand the strategy that the owners show, what cannot work in this group, and which fetcher a
@@ -112,9 +112,13 @@ def describe(
         )
         if not is_watched:
             printed = printer.print()
-            ctx.exit(1 if any(one.problem is not None or (check and not _is_well(one, v)) for one, v in printed) else 0)
+            ctx.exit(1 if any(_is_lacking(one) or (check and not _is_well(one, v)) for one, v in printed) else 0)
         title = ", ".join(groups) if groups else "All groups"
         ctx.exit(watch(printer.draw, printer.print, title=title, interval_s=interval))
+
+
+def _is_lacking(found: GroupDescription) -> bool:
+    return found.problem is not None or bool(found.topic_problems)
 
 
 def _is_well(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> bool:
@@ -154,7 +158,7 @@ class _Look:
     def owned_topics(self, groups: Sequence[str]) -> dict[str, set[str]]:
         """{group: the topics with a directory under its owners that exist}."""
         children = self.store.get_children_many([OwnersPath(group).path for group in groups])
-        lives = read_topic_lives(self.store, {topic for names in children for topic in names or ()})
+        lives = TopicsOnce(self.store).lives({topic for names in children for topic in names or ()})
         return {group: set(names or ()) & lives.keys() for group, names in zip(groups, children, strict=True)}
 
 

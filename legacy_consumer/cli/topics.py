@@ -65,7 +65,7 @@ def topics(ctx: click.Context, output: Output, cluster: ClusterOptions, names: t
     """Show the topics, whether they can be read, and the groups that have offsets of each.
 
     NO LEADER and NOT IN SYNC are numbers of partitions. No broker is asked: this is what ZooKeeper says.
-    Ends with 1 if a group may not be read; all else is shown.
+    Ends with 1 if a group or a topic may not be read; all else is shown.
 
     With TOPIC the partitions of these topics: the leader and its epoch, the replicas (the preferred leader is the first
     of them) and which of them are in sync. NEXT is the broker that would lead if the leader failed now: the first
@@ -86,7 +86,7 @@ def topics(ctx: click.Context, output: Output, cluster: ClusterOptions, names: t
             _show(found)
     for group, problem in forbidden.items():
         say_error(f"What group {group} reads is left out: {problem}")
-    ctx.exit(1 if forbidden else 0)
+    ctx.exit(1 if forbidden or any(one.closed is not None for one in found) else 0)
 
 
 def _show_partitions(found: Sequence[PartitionLeadership], output: Output) -> None:
@@ -129,14 +129,16 @@ def _show(found: Sequence[TopicSummary]) -> None:
     else:
         say_error("There is no topic in /brokers/topics.")
     for one in found:
-        if one.problem is not None:
-            say(f"* {one.problem}", BAD)
+        if (problem := one.problem or one.closed) is not None:
+            say(f"* {problem}", BAD)
 
 
 def _row(one: TopicSummary) -> list[Cell | str]:
     name: Cell | str = one.topic
-    if one.problem is not None:
+    if one.problem is not None or (one.closed is not None and not one.partitions):
         return [Cell(f"{name} *", BAD), "-", "-", "-", "-", _some(one.groups)]
+    if one.closed is not None:
+        name = Cell(f"{name} *", BAD)
     if one.is_going:
         name = Cell(f"{name} (marked for deletion)", ODD)
     return [

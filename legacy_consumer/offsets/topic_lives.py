@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from legacy_consumer.offsets.judgement import TopicOrigin, metadata_of
+from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.paths import TopicPath, TopicsPath
@@ -27,9 +28,12 @@ def origins_in(topics: Iterable[str], znodes: Iterable[Znode | None]) -> dict[st
 
 
 def read_topic_origins(store: ZkStore, topics: Iterable[str]) -> dict[str, TopicOrigin]:
-    """{topic: its origin} of those that exist, in one request. Raises: ZooKeeperError."""
+    """{topic: its origin} of those that exist, in one request; of one that may not be read, all but its id.
+
+    Raises: ZooKeeperError.
+    """
     names = sorted(set(topics))
-    return origins_in(names, store.get_data_many(origin_paths(names)))
+    return origins_in(names, read_or_stat(store, origin_paths(names))[0])
 
 
 def read_topic_marks(store: ZkStore, topics: Iterable[str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zoo
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from legacy_consumer.progress import Committed
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
     BadVersionError,
@@ -61,22 +62,12 @@ class ZooKeeperOffsetStore:
         """
         topics = sorted({tp.topic for tp in partitions})
         paths = [self._path(tp) for tp in partitions]
-        znodes = self._read_each([*paths, *origin_paths(topics)])
+        znodes = read_each(self._store, [*paths, *origin_paths(topics)])
         origins = origins_in(topics, [None if isinstance(z, NotPermittedError) else z for z in znodes[len(paths) :]])
         return {
             tp: _committed(path, znode, origins.get(tp.topic))
             for tp, path, znode in zip(partitions, paths, znodes, strict=False)
         }
-
-    def _read_each(self, paths: Sequence[str]) -> list[Znode | NotPermittedError | None]:
-        """One that may not be read does not keep the others from being read."""
-        try:
-            return [*self._store.get_data_many(paths)]
-        except NotPermittedError as error:
-            if len(paths) == 1:
-                return [error]
-        half = len(paths) // 2
-        return self._read_each(paths[:half]) + self._read_each(paths[half:])
 
     def commit(
         self,

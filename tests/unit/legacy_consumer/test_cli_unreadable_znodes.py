@@ -1,0 +1,175 @@
+"""Whatever one znode holds, and whether or not it may be read, a command about many groups shows all the others.
+
+The znodes are those that the commands read: two groups with a topic each, of which everything that the one has to do
+with is spoiled in turn.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from legacy_consumer.cli import options
+from tests.support.memory_cluster import BROKER, MemoryCluster
+from zk_layout.errors import NoNodeError, NotEmptyError, NotPermittedError
+from zk_layout.memory_store import MemoryStore
+
+LOOKS = {
+    "describe": ["groups", "describe", "--all-groups", "--json"],
+    "members": ["groups", "members", "--all-groups", "--json"],
+    "details": ["groups", "list", "--details", "--json"],
+    "verify": ["groups", "verify", "--all-groups", "--json"],
+    "prune": ["groups", "prune", "--older-than", "1s", "--json"],
+    "export": ["offsets", "export", "--all-groups", "--json"],
+    "doctor": ["doctor", "--json"],
+    "topics": ["topics", "--json"],
+    "brokers": ["brokers", "--json"],
+    "status": ["migrate", "status", "--json"],
+}
+BESIDES = ("/brokers/ids/0", "/controller", "/controller_epoch", "/admin/delete_topics")
+
+
+class SpoiledStore(MemoryStore):
+    """One znode may not be read, or goes away when it is read for the first time, before that or after."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster.server)
+        self._cluster = cluster
+
+    def _around(self, paths, read):
+        cluster = self._cluster
+        cluster.read.update(paths)
+        if cluster.spoiled in paths:
+            if cluster.how == "closed":
+                raise NotPermittedError(cluster.spoiled)
+            if cluster.how == "gone before":
+                cluster.vanish()
+        found = read()
+        if cluster.spoiled in paths and cluster.how == "gone after":
+            cluster.vanish()
+        return found
+
+    def get_data(self, path, watcher=None):
+        return self._around([path], lambda: super(SpoiledStore, self).get_data(path, watcher))
+
+    def get_children(self, path, watcher=None):
+        return self._around([path], lambda: super(SpoiledStore, self).get_children(path, watcher))
+
+    def get_data_many(self, paths, watcher=None):
+        return self._around(paths, lambda: super(SpoiledStore, self).get_data_many(paths, watcher))
+
+    def get_children_many(self, paths):
+        return self._around(paths, lambda: super(SpoiledStore, self).get_children_many(paths))
+
+
+class SpoiledCluster(MemoryCluster):
+    """Groups bad and good, each with a topic of its own name; spoiled: the znode, and how it is spoiled."""
+
+    def __init__(self, monkeypatch):
+        super().__init__(monkeypatch)
+        self.spoiled = self.how = None
+        self.read = set()
+        self.ago_ms = 90 * 86_400_000
+        self.put("/controller_epoch", "1")
+        self.put("/brokers/ids/1", BROKER)
+        self.put("/admin/delete_topics")
+        for name in ("bad", "good"):
+            self.topic(name, (0, 10), (0, 10))
+            self.commit(name, name, 5, 6)
+            self.commit(f"{name}_idle", name, 5, 6)
+            self.put(f"/consumers/{name}_moved/migration", "{}")
+        self.put("/consumers/good/offsets/good/odd")
+        self.ago_ms = 0
+        for name in ("bad", "good"):
+            self.join(name, f"{name}_m", f'{{"{name}":1}}', (name, 0), (name, 1))
+        monkeypatch.setattr(options, "KazooStore", lambda _: SpoiledStore(self))
+
+    def vanish(self):
+        try:
+            for path in sorted(self.paths(self.spoiled), reverse=True):
+                self.store.delete(path)
+        except (NoNodeError, NotEmptyError):
+            pass
+
+    def places(self):
+        """What was read that has to do with the bad groups, or with no group."""
+        bad = {path for path in self.read if path.startswith(("/consumers/bad", "/brokers/topics/bad"))}
+        # one partition is as good as another
+        return [path for path in sorted(bad) if "/1" not in path] + [path for path in BESIDES if path in self.read]
+
+
+def sane(name, out):
+    """What a command says of the good groups and their topic, but for ages, and for what brokers tell."""
+    found = json.loads(out)
+    match name:
+        case "describe":
+            return [
+                [one["group"], [(r["partition"], r["committed"], r["owner"]) for r in one["partitions"]]]
+                for one in found
+                if one["group"].startswith("good")
+            ]
+        case "doctor":
+            return [f["code"] for f in found if f["subject"] == "good"]
+        case "topics":
+            return [{**one, "groups": None} for one in found if one["topic"] == "good"]
+        case "export":
+            return {group: kept for group, kept in found["offsets"].items() if group.startswith("good")}
+        case "brokers":
+            return [one["broker"] for one in found if one["broker"] == "1"]
+    return [
+        {key: value for key, value in one.items() if not key.endswith(("_ms", "_id"))}
+        for one in found
+        if one["group"].startswith("good")
+    ]
+
+
+@pytest.mark.parametrize("how", ["closed", "garbage", "gone before", "gone after"])
+@pytest.mark.parametrize("name", LOOKS)
+def test_one_bad_znode_hides_nothing_of_others(monkeypatch, name, how):
+    cluster = SpoiledCluster(monkeypatch)
+    before = sane(name, cluster.run(*LOOKS[name]).out)
+    assert before, name
+    for path in cluster.places():
+        cluster = SpoiledCluster(monkeypatch)
+        if how == "garbage" and cluster.store.exists(path) is not None:
+            cluster.store.set_data(path, b"\xff{")
+        cluster.spoiled, cluster.how = path, how
+        done = cluster.run(*LOOKS[name])
+        assert done.code in {0, 1}, (path, done)
+        assert sane(name, done.out) == before, (path, done)
+
+
+@pytest.mark.parametrize("how", ["closed", "garbage"])
+def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatch, how):
+    cluster = SpoiledCluster(monkeypatch)
+    path = "/brokers/topics/bad"
+    cluster.spoiled, cluster.how = path, how
+    if how == "garbage":
+        cluster.store.set_data(path, b"\xff{")
+    described = cluster.run(*LOOKS["describe"])
+    assert described.code == 1
+    problems = {one["group"]: one["topic_problems"] for one in json.loads(described.out)}
+    assert [path in problem for problem in problems["bad"]] == [True]
+    assert problems["good"] == []
+    assert f"topic left out: {path}" in " ".join(cluster.run("groups", "describe", "bad").out.split())
+    doctor = cluster.run("doctor", "--json")
+    assert doctor.code == 1
+    found = {finding["code"]: finding for finding in json.loads(doctor.out)}
+    assert path in found["not_permitted" if how == "closed" else "unreadable_topic"]["text"]
+    assert found.keys().isdisjoint({"missing_topic", "left_topic", "deleted_topic"})
+    # an offset is only moved where it is known which partitions there are
+    refused = cluster.run("offsets", "reset", "bad_idle", "--to-earliest", "--execute")
+    assert refused.code == 1
+    assert path in refused.err
+
+
+@pytest.mark.parametrize("path", ["/controller", "/brokers/ids", "/brokers/ids/0", "/brokers/topics", "/consumers"])
+def test_the_doctor_says_what_it_may_not_read_and_examines_all_else(monkeypatch, path):
+    cluster = SpoiledCluster(monkeypatch)
+    cluster.spoiled, cluster.how = path, "closed"
+    done = cluster.run("doctor", "--json")
+    assert done.code == 1
+    found = json.loads(done.out)
+    assert [f["code"] for f in found if path in f["text"] and "may not be accessed" in f["text"]]
+    assert "no_controller" not in {f["code"] for f in found}

@@ -1,0 +1,36 @@
+"""Reads many znodes of which an ACL may close some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zk_layout.errors import NotPermittedError
+from zk_layout.store import ZkStore, Znode
+
+
+def read_each(store: ZkStore, paths: Sequence[str]) -> list[Znode | NotPermittedError | None]:
+    """As get_data_many, but a znode that may not be read is its own error, and the others are read all the same."""
+    if not paths:
+        return []
+    try:
+        return [*store.get_data_many(paths)]
+    except NotPermittedError as error:
+        if len(paths) == 1:
+            return [error]
+    half = len(paths) // 2
+    return read_each(store, paths[:half]) + read_each(store, paths[half:])
+
+
+def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | None], dict[str, NotPermittedError]]:
+    """As get_data_many; of a znode that may not be read the Stat, which ZooKeeper tells everybody, and the reason."""
+    found = read_each(store, paths)
+    closed = {path: one for path, one in zip(paths, found, strict=True) if isinstance(one, NotPermittedError)}
+    stats = dict(zip(closed, store.exists_many(list(closed)), strict=True)) if closed else {}
+    znodes: list[Znode | None] = []
+    for path, one in zip(paths, found, strict=True):
+        if isinstance(one, NotPermittedError):
+            stat = stats[path]
+            znodes.append(None if stat is None else Znode(None, stat))
+        else:
+            znodes.append(one)
+    return znodes, closed
