@@ -58,7 +58,7 @@ def test_options_are_found_whatever_their_case_and_reach_the_configuration():
         ({"claimOwnership": "yes"}, "claimOwnership", "must be true or false"),
         ({"liveGroup": "warn"}, "liveGroup", "must be fail or allow"),
         ({"maxRecordsPerPartition": "0"}, "maxRecordsPerPartition", "must be a whole number"),
-        ({"fetcher": "fast"}, "fetcher", "auto or columnar or native or librdkafka"),
+        ({"fetcher": "fast"}, "fetcher", "auto or columnar or librdkafka"),
         ({"fetcher": "columnar", "rdkafka.debug": "all"}, "fetcher", "cannot be"),
         ({"group.id": "a b"}, "group.id", "may hold only"),
         ({"kafka.client.id": "a"}, "kafka.client.id", "write it without the prefix, client.id"),
