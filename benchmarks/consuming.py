@@ -98,7 +98,7 @@ class ConsumingScene:
         messages = effort.choose(self.messages, self.quick_messages)
         with EmbeddedKafka(self.kafka_version, flags=ALL_COMPILERS) as kafka, Workspace("benchmark") as workspace:
             kafka.create_topic(_TOPIC, partitions=self.partitions)
-            settings = {**_producer_settings(kafka), "compression.type": self.compression}
+            settings = {**producer_settings(kafka), "compression.type": self.compression}
             produce_all(_TOPIC, self._records(messages + messages // 50), settings)
             yield ConsumingStage(kafka, workspace, messages)
 
@@ -113,7 +113,7 @@ class ConsumingScene:
             yield Record(None, values[number % _DIFFERENT_VALUES], number % self.partitions)
 
 
-def _producer_settings(kafka: EmbeddedKafka) -> SettingsDict:
+def producer_settings(kafka: EmbeddedKafka) -> SettingsDict:
     """By the registrations, which say what a broker of 0.8 needs."""
     config = ClusterConfig.load(zookeeper_connect=kafka.zookeeper_connect)
     store = KazooStore(config.zk_settings())

@@ -25,6 +25,7 @@ from benchmarks.consuming import (
 )
 from benchmarks.describing import KafkaTool, ListAgain, Tree, TreeScene
 from benchmarks.describing import Ours as OurCommand
+from benchmarks.first_message import FIRST_MESSAGE
 from benchmarks.grouping import (
     COMMITS_PER_S,
     IN_ONE_PROCESS,
@@ -327,6 +328,7 @@ _SPARK_OFFSETS: tuple[Comparison[OffsetsStage], ...] = (
 
 _ALL: tuple[Comparison[Any], ...] = (
     *_CONSUMING,
+    *FIRST_MESSAGE,
     _COMMIT,
     *_CHANGES,
     *_LED,
