@@ -126,8 +126,12 @@ def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
 
 
 def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing]) -> OffsetPlan:
-    """The same ends, over what stands there now."""
-    changes = tuple(replace(change, before=standings.get(change.partition, Standing())) for change in plan.changes)
+    """The same ends, over what the owners have committed last. What nobody owns has to stand as the plan saw it."""
+    now = {change.partition: standings.get(change.partition, Standing()) for change in plan.changes}
+    changes = tuple(
+        change if now[change.partition].owner is None else replace(change, before=now[change.partition])
+        for change in plan.changes
+    )
     return replace(plan, changes=changes)
 
 

@@ -11,6 +11,7 @@ at just before and just after, and whoever came in between is told.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,9 +29,10 @@ from zk_layout.errors import (
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
+    ZooKeeperError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import OffsetPath, TopicOffsetsPath, TopicPath
+from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, TopicOffsetsPath, TopicPath
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
@@ -64,12 +66,50 @@ def write_plan(
     OffsetsHalfWrittenError, only for a plan too large for one request; NotPermittedError, ConnectionLostError.
     """
     before = () if not force else read_ids(store, plan.group) or ()
-    todo = plan.to_write
-    if plan.acls is not None and todo:
-        make_group(store, plan.group, plan.acls)
-    for topic in sorted({change.partition.topic for change in todo if change.before.version is None}):
-        store.ensure_path(TopicOffsetsPath(plan.group, topic).path)
+    made = _make_folders(store, plan)
     done: list[TopicPartition] = []
+    try:
+        _write_chunks(store, plan, done, also, force=force, on_progress=on_progress)
+    finally:
+        if not done:
+            _remove_empty(store, made)
+    after = () if not force else read_ids(store, plan.group) or ()
+    return Written(tuple(done), tuple(consumer_id for consumer_id in after if consumer_id not in before))
+
+
+def _make_folders(store: ZkStore, plan: OffsetPlan) -> list[str]:
+    """The folders of offsets that are new. Returns: those that were not there, parents first."""
+    topics = sorted({change.partition.topic for change in plan.to_write if change.before.version is None})
+    if not topics and (plan.acls is None or not plan.to_write):
+        return []
+    folders = [TopicOffsetsPath(plan.group, topic).path for topic in topics]
+    wanted = [GroupPath(plan.group).path, OffsetsPath(plan.group).path, *folders]
+    missing = [path for path, stat in zip(wanted, store.exists_many(wanted), strict=True) if stat is None]
+    if plan.acls is not None:
+        make_group(store, plan.group, plan.acls)
+    for path in folders:
+        store.ensure_path(path)
+    return missing
+
+
+def _remove_empty(store: ZkStore, folders: Sequence[str]) -> None:
+    """Nothing was written, so nothing of it stays; a folder that somebody uses by now is not empty."""
+    for path in reversed(folders):
+        with contextlib.suppress(ZooKeeperError):
+            store.delete(path)
+
+
+def _write_chunks(
+    store: ZkStore,
+    plan: OffsetPlan,
+    done: list[TopicPartition],
+    also: Sequence[Op],
+    *,
+    force: bool,
+    on_progress: Callable[[int], None],
+) -> None:
+    """done: grows with what is written. Raises: as write_plan."""
+    todo = plan.to_write
     chunks = list(_chunks(store, plan.group, changes_in_multi(plan), also)) or [((), tuple(also))]
     for changes, ops in chunks:
         try:
@@ -96,8 +136,6 @@ def write_plan(
         check_written(store, plan.group, plan.creations, written)
         done += [change.partition for change in changes if change.changes]
         on_progress(len(done))
-    after = () if not force else read_ids(store, plan.group) or ()
-    return Written(tuple(done), tuple(consumer_id for consumer_id in after if consumer_id not in before))
 
 
 def _carry_out(store: ZkStore, group: str, ops: Sequence[Op], *, force: bool) -> None:

@@ -10,8 +10,9 @@ from legacy_consumer.admin.group_trees import GroupTree, read_trees
 from legacy_consumer.admin.migration.record import decode_record
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_elsewhere, written_in_zookeeper
 from legacy_consumer.offsets.topic_lives import read_topic_origins
+from zk_layout.errors import BadVersionError
 from zk_layout.model import TopicPartition
-from zk_layout.paths import ConsumerIdsPath, GroupPath, OffsetPath
+from zk_layout.paths import ConsumerIdsPath, ConsumersPath, GroupPath, OffsetPath
 from zk_layout.store import ZkStore
 
 
@@ -46,6 +47,20 @@ def read_use(store: ZkStore, groups: Sequence[str]) -> list[GroupUse]:
     trees = read_trees(store, groups)
     origins = read_topic_origins(store, {tp.topic for tree in trees for tp in tree.offsets})
     return [_use_of(tree, origins) for tree in trees]
+
+
+def zookeeper_ms(store: ZkStore) -> int:
+    """What ZooKeeper's clock shows, in ms since 1970: it stamps each write, and `/consumers` is written as it is.
+
+    Raises: NotPermittedError; NoNodeError if there never was a group.
+    """
+    path = ConsumersPath().path
+    znode = store.get_data(path)
+    try:
+        return store.set_data(path, znode.data or b"", znode.stat.version).mtime_ms
+    except BadVersionError:
+        # another operator has just asked
+        return store.get_data(path).stat.mtime_ms
 
 
 def find_unused(use: Sequence[GroupUse], *, now_ms: int, older_than_ms: int) -> list[GroupUse]:

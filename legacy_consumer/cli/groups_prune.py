@@ -9,7 +9,7 @@ import click
 
 from legacy_consumer.admin.group_list import list_groups
 from legacy_consumer.admin.group_reads import read_apart
-from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use
+from legacy_consumer.admin.pruning import GroupUse, find_unused, read_use, zookeeper_ms
 from legacy_consumer.cli.execution import Execution
 from legacy_consumer.cli.options import ClusterOptions, cluster_options, load_cluster_config, open_store
 from legacy_consumer.cli.outputs import Output, output_options, print_csv, print_json
@@ -17,6 +17,8 @@ from legacy_consumer.cli.removals import delete_all, removal_options
 from legacy_consumer.cli.tables import Cell, Column, duration, print_table, say, say_error
 from legacy_consumer.cli.times import parse_duration_s
 from rebalance.clock import SystemClock
+from zk_layout.errors import NoNodeError, NotPermittedError
+from zk_layout.store import ZkStore
 
 _COLUMNS = (
     Column("GROUP", folds=True),
@@ -57,13 +59,13 @@ def prune(
     it has no members.
 
     A group whose migration is open is left out: its way back would go. So is one that somebody uses before its turn
-    comes.
+    comes. With --execute it is ZooKeeper's clock that tells how late it is, not this machine's.
 
     All offsets go into one backup first, a file that `offsets import` puts back.
     """
     older_than_ms = 1000 * parse_duration_s(older_than)
-    now_ms = SystemClock().wall_ms()
     with open_store(load_cluster_config(cluster)) as store:
+        now_ms = _zookeeper_ms(store) if execution.execute else SystemClock().wall_ms()
         groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
         use, forbidden = read_apart(groups, functools.partial(read_use, store))
         unused = find_unused(use, now_ms=now_ms, older_than_ms=older_than_ms)
@@ -79,6 +81,14 @@ def prune(
         say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
     if forbidden:
         raise click.exceptions.Exit(1)
+
+
+def _zookeeper_ms(store: ZkStore) -> int:
+    try:
+        return zookeeper_ms(store)
+    except (NotPermittedError, NoNodeError) as error:
+        say_error(f"Warning: how late it is this machine's clock says, ZooKeeper's was not asked: {error}")
+        return SystemClock().wall_ms()
 
 
 def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:

@@ -17,6 +17,7 @@ from legacy_consumer.admin.errors import (
     UnknownLogEndsError,
     UnreadableOffsetsError,
 )
+from legacy_consumer.admin.group_acls import GroupAcls
 from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
@@ -34,6 +35,7 @@ from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import Broker, TopicPartition
+from zk_layout.store import EVERYBODY
 
 
 class Logs:
@@ -215,6 +217,21 @@ def test_a_first_commit_in_between_is_noticed_too(store):
     with pytest.raises(OffsetsChangedError):
         write_plan(store, plan)
     assert (offset_of(store, 0), offset_of(store, 1)) == (b"15", b"3")
+
+
+@pytest.mark.parametrize("acls", [None, GroupAcls(EVERYBODY, EVERYBODY)])
+def test_a_plan_that_is_not_written_leaves_no_folders(store, acls):
+    put(store, "/brokers/topics/u", b'{"version":1,"partitions":{"0":[0]}}')
+    new = make_plan(store, "new", {}, {T0: 10}, acls)
+    of_members = make_plan(store, "g", read_standings(store, "g"), {TopicPartition("u", 0): 10})
+    put(store, "/consumers/g/ids/g_c1", b"whatever it says")
+    with pytest.raises(ActiveGroupError):
+        write_plan(store, of_members)
+    make_anew(store)
+    with pytest.raises(TopicMadeAnewError):
+        write_plan(store, new)
+    assert store.get_children("/consumers/g/offsets") == ("t",)
+    assert store.get_children("/consumers") == ("g",)
 
 
 def test_a_group_with_members_is_refused_unless_forced(store):

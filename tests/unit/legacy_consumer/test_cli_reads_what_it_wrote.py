@@ -234,9 +234,10 @@ def test_a_topic_that_is_misspelt_deletes_nothing_and_says_so(cluster, topic):
 
 
 def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster, tmp_path, monkeypatch):
+    cluster.ago_ms = 86_400_000
     cluster.commit("old", "t", 1)
     cluster.commit("job", "t", 5)
-    cluster.store.set_data("/consumers/old/offsets/t/0", b"1")
+    cluster.ago_ms = 0
     real = write_backup.__globals__["create_whole"]
 
     def write(file, text, **rights):
@@ -244,7 +245,6 @@ def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster
         cluster.store.set_data("/consumers/job/offsets/t/0", b"1000")
 
     monkeypatch.setitem(write_backup.__globals__, "create_whole", write)
-    monkeypatch.setattr("legacy_consumer.cli.groups_prune.SystemClock", _Tomorrow)
     done = cluster.run("groups", "prune", "--older-than", "1s", "--execute", "--backup-dir", str(tmp_path))
     assert done.code == 0, done
     assert "Left alone: group 'job' is in use" in done.err
@@ -253,9 +253,14 @@ def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster
     assert list(json.loads(Path(only_file(tmp_path)).read_text(encoding="utf-8"))["offsets"]) == ["old"]
 
 
-class _Tomorrow:
-    def wall_ms(self):
-        return 2**42
+def test_a_clock_that_is_ahead_of_zookeepers_prunes_nothing_that_is_in_use(cluster, tmp_path):
+    cluster.ago_ms = 30 * 86_400_000  # so far ahead is the clock of this machine
+    cluster.commit("job", "t", 5)
+    assert "job" in cluster.run("groups", "prune", "--older-than", "7d").out
+    before = cluster.tree()
+    done = cluster.run("groups", "prune", "--older-than", "7d", "--execute", "--backup-dir", str(tmp_path))
+    assert "No group of 1 was unused for so long." in done.err
+    assert cluster.tree() == before
 
 
 def test_a_full_disk_leaves_no_part_of_a_backup_and_what_stood_there_stays(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legacy_consumer import ConsumerConnector
-from legacy_consumer.admin.errors import ResetRequestError
+from legacy_consumer.admin.errors import OffsetsChangedError, ResetRequestError
 from legacy_consumer.admin.live_resets import write_live
 from legacy_consumer.admin.offset_plans import make_plan, read_standings
 from legacy_consumer.reset_requests import (
@@ -335,3 +335,12 @@ def test_nothing_is_written_when_a_member_of_the_jvm_took_over_since_the_owner_h
         cluster.reset({T0: 15}, before_write=take_over)
     assert cluster.committed(T0) == 20
     other.close()
+
+
+def test_a_commit_in_between_to_a_partition_that_nobody_owns_stands(cluster):
+    cluster.admin.create("/consumers/g/offsets/t/0", b"9", make_parents=True)
+    plan = make_plan(cluster.admin, "g", read_standings(cluster.admin, "g"), {T0: 5})
+    cluster.admin.set_data("/consumers/g/offsets/t/0", b"12")
+    with pytest.raises(OffsetsChangedError, match="t/0"):
+        write_live(cluster.admin, plan, timeout_s=0.1)
+    assert cluster.committed(T0) == 12
