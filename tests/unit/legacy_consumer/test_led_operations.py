@@ -5,16 +5,35 @@ import threading
 
 import pytest
 
-from legacy_consumer.admin.pruning import find_unused, read_use
+from legacy_consumer.admin.migration import (
+    Choices,
+    Direction,
+    Sides,
+    apply_migration,
+    look_at,
+    make_plan,
+)
+from legacy_consumer.cli import groups_prune
+from legacy_consumer.errors import MigrationRefusedError
 from legacy_consumer.metrics.exporter.cluster_reader import ClusterReader
 from legacy_consumer.metrics.exporter.judging import ClusterJudge, Judging, Logs
 from legacy_consumer.metrics.exporter.rendering import render_groups
+from rebalance.clock import SystemClock
+from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.led_cluster import TPS, LedCluster
 from tests.support.memory_cluster import BROKER, STATE, MemoryCluster
+from tests.support.migration_world import Logs as KafkaLogs
 from tests.support.waiting import eventually
 
 WRITE = ("--execute", "--no-backup")
 JVM = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
+
+
+class InTwoDays(SystemClock):
+    """For what only goes when it is old."""
+
+    def wall_ms(self):
+        return super().wall_ms() + 2 * 86_400_000
 
 
 class Operated(LedCluster):
@@ -113,12 +132,13 @@ def test_the_exporter_tells_coordination_generation_and_state_of_each_kind_of_gr
     assert 'legacy_consumer_group_has_leader{group="g"} 1' in lines
 
 
-def test_verify_and_members_find_nothing_wrong_with_a_led_group(cluster):
+def test_verify_members_and_doctor_find_nothing_wrong_with_a_led_group(cluster):
     members = [cluster.join(consumer_id=f"m{n}")[0] for n in range(2)]
     cluster.await_shares([3, 3], *members)
     done = cluster.run("groups", "verify", "g")
     assert done.code == 0, done
     assert "legacy-consumer, led" in cluster.run("groups", "members", "g", "--format", "csv").out
+    assert cluster.run("doctor", "--json").out == "[]\n"
 
 
 def test_members_of_a_led_group_follow_a_live_reset(cluster):
@@ -143,18 +163,49 @@ def test_members_of_a_led_group_follow_a_live_reset(cluster):
     cluster.await_shares([3, 3], *connectors)
 
 
-def test_a_led_group_is_copied_pruned_and_deleted_with_all_that_its_leader_wrote(cluster):
+def test_a_led_group_is_copied_pruned_and_deleted_with_all_that_its_leader_wrote(cluster, monkeypatch):
     first, _ = cluster.join(consumer_id="m0")
     cluster.await_shares([6], first)
     first.commit_offsets(dict.fromkeys(TPS, 7))
-    assert cluster.run("groups", "delete", "g", *WRITE).code != 0, "a group with members is not deleted"
+    for refused in (("groups", "delete", "g"), ("offsets", "reset", "g", "--to-earliest")):
+        done = cluster.run(*refused, *WRITE)
+        assert done.code != 0, "a group with members is neither deleted nor reset"
+        assert "(g_m0)" in done.err
+    assert cluster.run("groups", "prune", "--older-than", "1d", *WRITE).code == 0
+    assert cluster.admin.exists("/consumers/g") is not None, "a group with members is not pruned"
     done = cluster.run("offsets", "copy", "g", "h", *WRITE)
     assert done.code == 0, done
     assert cluster.admin.get_data("/consumers/h/offsets/t/0").data == b"7"
     first.shutdown()
-    (unused,) = find_unused(read_use(cluster.admin, ["g"]), now_ms=1 << 50, older_than_ms=1)
-    assert unused.group == "g"
     assert cluster.admin.exists("/consumers/g/coordination/generation") is not None
+    monkeypatch.setattr(groups_prune, "SystemClock", InTwoDays)
+    done = cluster.run("groups", "prune", "--older-than", "1d", "--name", "g", *WRITE)
+    assert (done.code, "Deleted: g" in done.out) == (0, True), done
+    assert cluster.admin.exists("/consumers/g") is None
+    second, _ = cluster.join(consumer_id="m1")
+    cluster.await_shares([6], second)
+    second.shutdown()
     done = cluster.run("groups", "delete", "g", *WRITE)
     assert done.code == 0, done
     assert cluster.admin.exists("/consumers/g") is None
+
+
+def test_a_led_group_is_migrated_to_kafka_once_its_members_are_stopped(cluster, tmp_path):
+    members = [cluster.join(consumer_id=f"m{n}")[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    for member in members:
+        member.commit_offsets(dict.fromkeys(member.status.owned, 7))
+    logs, kafka = KafkaLogs(), FakeGroupOffsets()
+    for tp in TPS:
+        logs.produce(tp, 20)
+    sides = Sides("g", cluster.admin, kafka, logs, lambda: (), SystemClock())
+
+    def plan():
+        return make_plan(look_at(sides), Direction.TO_KAFKA, Choices())
+
+    with pytest.raises(MigrationRefusedError, match="2 members are in ZooKeeper: stop them first"):
+        apply_migration(sides, plan(), tmp_path / "first.json")
+    for member in members:
+        member.shutdown()
+    apply_migration(sides, plan(), tmp_path / "second.json")
+    assert {tp: kept.offset for tp, kept in kafka.kept.items()} == dict.fromkeys(TPS, 7)

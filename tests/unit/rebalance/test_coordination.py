@@ -1,10 +1,12 @@
 """One request at a time against the coordinator: what is answered, what is written, and what the timers cost."""
 
+import ast
 import itertools
 from pathlib import Path
 
 import pytest
 
+import rebalance.coordination
 from rebalance.coordination import Code, Coordinator, CoordinatorState, GroupState, Settings
 from rebalance.coordination.effects import (
     ForgetGroup,
@@ -393,6 +395,32 @@ def test_timers_cost_as_much_with_100000_as_with_100():
 
     small, middle, large = cost(100), cost(3_000), cost(100_000)
     assert large <= middle * 1.05 <= small * 1.1
+
+
+# No I/O.
+
+
+def test_the_coordinator_imports_nothing_that_waits_or_touches_the_outside_world():
+    calculating = {
+        "__future__",
+        "collections",
+        "dataclasses",
+        "enum",
+        "heapq",
+        "itertools",
+        "typing",
+        "zk_layout.model",
+    }
+    imported = set()
+    for file in Path(rebalance.coordination.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module)
+    assert "rebalance.coordination.timers" in imported
+    strange = {name for name in imported if not calculating & {name, name.partition(".")[0]}}
+    assert {name for name in strange if not name.startswith("rebalance.coordination")} == set()
 
 
 # The document.
