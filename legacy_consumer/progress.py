@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -131,9 +131,12 @@ class Progress:
                     self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, known.committed, offset)
 
     def uncommitted(
-        self, partitions: Collection[TopicPartition] | None = None, *, unchanged: bool = False
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        unchanged: Callable[[TopicPartition], bool] = lambda _: False,
     ) -> dict[TopicPartition, tuple[int, Committed]]:
-        """{partition: (offset to commit, what is stored as last seen)} where they differ, or with unchanged everywhere.
+        """{partition: (offset to commit, what is stored as last seen)} where they differ or unchanged says so.
 
         Of all partitions by default; those without a known position are left out.
         """
@@ -143,7 +146,7 @@ class Progress:
             for tp in chosen:
                 known = self._partitions.get(tp)
                 offset = None if known is None else known.to_commit
-                if known is not None and offset is not None and (unchanged or offset != known.committed.offset):
+                if known is not None and offset is not None and (offset != known.committed.offset or unchanged(tp)):
                     found[tp] = (offset, known.committed)
             return found
 

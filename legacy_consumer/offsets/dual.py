@@ -29,8 +29,7 @@ class DualOffsetStore:
         self._zookeeper = zookeeper
         self._kafka = kafka
 
-    @property
-    def wants_unchanged(self) -> bool:
+    def wants_unchanged(self, _tp: TopicPartition) -> bool:
         """For Kafka, where they would expire; the znodes stay as they are."""
         return True
 
@@ -50,7 +49,11 @@ class DualOffsetStore:
         unfenced: bool = False,
     ) -> CommitResult:
         """Write what changed to ZooKeeper, and to Kafka all that ZooKeeper did not refuse."""
-        changed = {tp: commit for tp, commit in commits.items() if commit.offset != commit.seen.offset}
+        changed = {
+            tp: commit
+            for tp, commit in commits.items()
+            if commit.offset != commit.seen.offset or self._zookeeper.wants_unchanged(tp)
+        }
         same = commits.keys() - changed.keys()
         result = self._zookeeper.commit(changed, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)
         if same and consumer_id is not None and result.failure is None:

@@ -103,8 +103,7 @@ class KafkaOffsetStore:
         self._asking = asking
         self._unanswered: dict[TopicPartition, set[KafkaOffset]] = {}
 
-    @property
-    def wants_unchanged(self) -> bool:
+    def wants_unchanged(self, _tp: TopicPartition) -> bool:
         """They would expire."""
         return True
 

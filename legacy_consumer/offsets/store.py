@@ -53,9 +53,8 @@ def refuse_unreadable(read: Mapping[TopicPartition, Committed]) -> None:
 class OffsetStore(Protocol):
     """The offsets of one group. Any thread may call; a caller serialises its own commits."""
 
-    @property
-    def wants_unchanged(self) -> bool:
-        """Whether a commit should name offsets that did not change, too."""
+    def wants_unchanged(self, tp: TopicPartition) -> bool:
+        """Whether a commit should name the partition even if its offset did not change."""
         ...
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:

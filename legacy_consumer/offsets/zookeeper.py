@@ -123,10 +123,9 @@ class ZooKeeperOffsetStore:
     def close(self) -> None:
         """The store is not this one's to close."""
 
-    @property
-    def wants_unchanged(self) -> bool:
-        """A znode stays as it is."""
-        return False
+    def wants_unchanged(self, tp: TopicPartition) -> bool:
+        """A znode stays as it is. Of one whose last commit got no answer nobody knows how it is."""
+        return tp in self._unanswered
 
     def _guard(self, consumer_id: str | None) -> list[CheckOp]:
         return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]

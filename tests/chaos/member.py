@@ -31,9 +31,8 @@ class RecordingOffsets:
         self._inner = inner
         self._history = history
 
-    @property
-    def wants_unchanged(self):
-        return self._inner.wants_unchanged
+    def wants_unchanged(self, tp):
+        return self._inner.wants_unchanged(tp)
 
     def read(self, partitions):
         found = self._inner.read(partitions)

@@ -235,6 +235,28 @@ def test_after_an_error_in_any_call_to_zookeeper_the_next_commit_goes_on(storage
         world.goes_on()
 
 
+@pytest.mark.parametrize("error", ["connection lost before", "connection lost after"])
+@pytest.mark.parametrize(("storage", "number"), [("zookeeper", 0), ("zookeeper", 1), ("both", 0)])
+def test_users_back_where_the_offset_stood_before_a_commit_without_an_answer_are_committed_again(
+    storage, number, error
+):
+    world = World(storage)
+    for tp in TPS:
+        # a seek
+        world.epochs[tp] = world.progress.move(tp, world.epochs[tp], 2, None)
+    world.store.fault = ("multi", number, error)
+    with pytest.raises(ConnectionLostError):
+        world.committer.commit()
+    world.progress.note_consumed(dict.fromkeys(TPS, world.position), world.epochs)
+    world.committer.commit()
+    assert world.committed() == dict.fromkeys(TPS, world.position)
+    assert world.committer.foreign_commits == 0
+    multis = world.store.calls["multi"]
+    world.committer.commit()
+    if storage == "zookeeper":
+        assert world.store.calls["multi"] == multis, "what was answered is not written again"
+
+
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("bad", [TPS[0], BAD, TPS[-1]], ids=str)
 def test_a_refusal_of_one_partition_stops_no_other(bad, refusal):
