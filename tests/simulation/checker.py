@@ -109,6 +109,8 @@ class Checker:
         self.taken = {}
         self.registered = {}
         """{consumer id: the session that registered it}."""
+        self.placing = None
+        """Of which topics users keep the offsets, and whether partitions without one wait for users."""
         self.acknowledges = False
         """Whether users acknowledge messages by name, in any order."""
         self.requests_made = False
@@ -137,6 +139,7 @@ class Checker:
             "took": self.on_took,
             "acked": self.on_acked,
             "sought": self.on_sought,
+            "begins": self.on_begins,
             "paused": self.on_paused,
             "resumed": self.on_resumed,
             "operator": self.on_operator,
@@ -242,7 +245,8 @@ class Checker:
     def on_owner_created(self, now, session, tp, text):
         name = self.owner_of_session[session]
         offset = self.offsets.get(tp, (0, ""))[0]
-        life = Life(name, session, now, {max(offset, 0)})
+        is_unsaid = self._is_by_hand(tp) or (self.placing.waits_for_users and tp not in self.offsets)
+        life = Life(name, session, now, set() if is_unsaid else {max(offset, 0)})
         self.paused.discard((name, tp))
         if tp in self.owners:
             raise Violation("two owners", f"{tp} by {name} and {self.owners[tp].actor}")
@@ -269,7 +273,7 @@ class Checker:
 
     def _check_release(self, life, tp):
         """Nobody gives up a partition without committing what its users are done with."""
-        if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None:
+        if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None or self._is_by_hand(tp):
             return
         if (life.foreign and self._may_adopt) or tp in self.forbidden or self.told_applied:
             return
@@ -359,6 +363,17 @@ class Checker:
             # its own next commit may be the very offset that somebody else wrote: there is nothing to see
             life.unadopted = None
 
+    def on_begins(self, now, name, tp, offset):
+        """The user's results say where a partition goes on that has just become a member's."""
+        life = self.lives.get((name, tp))
+        if life is not None:
+            life.starts = {offset}
+            # a release that came to nothing is begun anew
+            life.restarts.add(offset)
+
+    def _is_by_hand(self, tp):
+        return tp.topic in self.placing.topics
+
     def on_sought(self, now, name, tp, offset):
         """The user says where to go on: from there and nowhere else, and what lies before needs no delivery."""
         self._ack(tp, range(offset))
@@ -419,6 +434,10 @@ class Checker:
 
     def on_offset(self, now, session, tp, offset):
         name = self.owner_of_session[session]
+        if self._is_by_hand(tp):
+            if name in self.actors:
+                raise Violation("by hand", f"{name} commits {offset} of {tp}, whose offsets its users keep")
+            return
         before, by = self.offsets.get(tp, (0, ""))
         life = self.owners.get(tp)
         if name.startswith("operator") and offset > before:
@@ -467,6 +486,8 @@ class Checker:
             life.unadopted, life.has_lost_versions = None, True
 
     def _standing(self, tp):
+        if self._is_by_hand(tp):
+            return self.placing.results.get(tp, 0)
         return max(self.offsets.get(tp, (0, ""))[0], 0)
 
     def _check_commit(self, now, name, session, tp, offset, before, by):
@@ -499,5 +520,5 @@ class Checker:
             return
         for tp, end in sorted(self.ends.items()):
             committed, by = self.offsets.get(tp, (0, ""))
-            if committed != end and (by in self.actors or by == ""):
+            if committed != end and not self._is_by_hand(tp) and (by in self.actors or by == ""):
                 raise Violation("last commit", f"{tp}: committed {committed}, all {end} were consumed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from legacy_consumer.fetcher import NO_POSITION
 from tests.support.fake_kafka import FakeBatch, FakeFetcher
 
 
@@ -42,7 +43,8 @@ class SimulatedFetcher(FakeFetcher):
                 if what == "unassign":
                     self._positions.pop(tp, None)
                 else:
-                    self._positions[tp] = max(which[tp], 0)
+                    self._positions[tp] = which[tp] if which[tp] == NO_POSITION else max(which[tp], 0)
+        self._tell_of_the_lost()
         messages = self._fetch(max_messages)
         if not messages:
             self._clock.waited += timeout_s

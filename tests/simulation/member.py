@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from functools import partial
 
-from legacy_consumer.errors import ConsumerTimeoutError, NotAssignedError
+from legacy_consumer.errors import ConsumerTimeoutError, NoCommittedOffsetError, NotAssignedError
 from legacy_consumer.fetcher import EARLIEST
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from legacy_consumer.progress import Progress
@@ -29,23 +29,22 @@ from rebalance.machine import Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from rebalance.upkeep import Periods
+from tests.simulation.by_hand import DirectCalls, KeepingListener, place
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
-from tests.simulation.zookeeper import GROUP, IDS
+from tests.simulation.zookeeper import GROUP, IDS, InjectedError
 from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.store import SessionKind
 
 MAX_TURNS = 200
-"""A coordinator that has not come to rest after so many turns at one moment never will."""
+"""A coordinator that has not come to rest after so many turns at one moment, with no request failed, never will."""
+MAX_TURNS_IN_ALL = 10 * MAX_TURNS
+"""However often requests fail: one that tries again without a pause would else go on until 200 go through."""
 
 
 class Crash(BaseException):
     """A member dies where it stands; nothing of it runs any more."""
-
-
-class InjectedError(OSError):
-    """What nobody foresaw, raised by the store."""
 
 
 class User:
@@ -65,8 +64,15 @@ class User:
         self.done()
         member = self.member
         member.using = True
+        has_sought = False
         try:
             messages = self._next(size)
+        except NoCommittedOffsetError as error:
+            # now or by and by; a loop that ended in an error is over
+            self._iterator = None
+            world = member.world
+            has_sought = (not world.faults or world.placing.rng.random() < 0.7) and place(member, error.partition)
+            messages = ()
         finally:
             member.using = False
             member.wake_at = 0.0
@@ -75,7 +81,7 @@ class User:
             self.hand.append((message.tp, message.number))
         if member.settings.at_next:
             self.done()
-        return bool(messages)
+        return has_sought or bool(messages)
 
     def _next(self, size):
         if self.style == "batches":
@@ -98,6 +104,7 @@ class User:
             return
         for tp, number in self.hand:
             world.record("acked", self.member.name, tp, number, self.ident)
+            world.placing.keep(tp, number)
         self.hand.clear()
 
     def _acknowledge(self, rng):
@@ -136,6 +143,7 @@ class User:
                 offset = rng.randint(0, world.kafka.ends[tp])
                 stream.seek(tp, offset)
                 world.record("sought", member.name, tp, offset)
+                world.placing.keep(tp, offset - 1)
             else:
                 (stream.pause_partitions if what == "paused" else stream.resume_partitions)([tp])
                 world.record(what, member.name, tp)
@@ -166,8 +174,9 @@ class OurMember:
                 consumer_id=consumer_id,
                 auto_commit=settings.auto_commit,
                 at_next=settings.at_next,
-                reset_to=EARLIEST,
+                reset_to=None if world.placing.waits_for_users else EARLIEST,
                 adopt_foreign_commits=settings.adopt,
+                topics_by_hand=world.placing.topics,
             ),
             offsets=offsets,
             progress=self.progress,
@@ -176,6 +185,9 @@ class OurMember:
             session_id=lambda: self.coordinator.session_id,
             on_unowned=lambda: self.coordinator.post(Doubted()),
         )
+        if world.placing.topics:
+            self.delivery.listener = listener = KeepingListener(self)
+            self.delivery._calls = DirectCalls(listener)
         self.follower = ResetFollower(
             self.store,
             GROUP,
@@ -186,6 +198,7 @@ class OurMember:
             # there is no coordinator yet
             post=lambda errand: self.coordinator.post(errand),  # noqa: PLW0108
             later=lambda errand, delay_ms: self.coordinator.post_later(errand, delay_ms),  # noqa: PLW0108
+            topics_by_hand=world.placing.topics,
         )
         registration = ConsumerRegistration(
             SubscriptionPattern.STATIC,
@@ -315,11 +328,13 @@ class OurMember:
     def come_to_rest(self):
         """All turns that are due. Those in which a request of it failed have a reason to be followed by others."""
         turns, failed = 0, self.world.failed_requests[self.name]
-        while turns < MAX_TURNS:
+        for _ in range(MAX_TURNS_IN_ALL):
             if not self.turn():
                 return
             before, failed = failed, self.world.failed_requests[self.name]
             turns = turns + 1 if failed == before else 0
+            if turns == MAX_TURNS:
+                break
         raise Violation("never rests", f"{self.name} is as busy after {MAX_TURNS} turns as before")
 
     def ask_to_close(self):

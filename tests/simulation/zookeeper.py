@@ -20,6 +20,10 @@ OFFSETS = f"/consumers/{GROUP}/offsets"
 SESSION_TIMEOUT_MS = 6000
 
 
+class InjectedError(OSError):
+    """What nobody foresaw, raised by the store or by a user's code."""
+
+
 class RecordingTree(MemoryTree):
     """Znodes whose owners, offsets and registrations leave a trace in the history."""
 

@@ -1,0 +1,92 @@
+"""Users that say where partitions start: some keep offsets with their results, some begin where no offset stands.
+
+With offsets.by.hand the results of one topic hold the offsets of it, as a database would, and the group never does.
+With auto.offset.reset=none a partition without an offset waits until its user seeks.
+"""
+
+from __future__ import annotations
+
+import random
+
+from legacy_consumer.errors import NotAssignedError
+from tests.simulation.zookeeper import InjectedError
+
+
+class Placing:
+    """Drawn from a generator of its own, so that worlds without such users are what they were."""
+
+    def __init__(self, seed, topics, *, has_jvm_members, is_acknowledging):
+        self.rng = rng = random.Random(f"by hand {seed}")
+        may_be = not has_jvm_members and not is_acknowledging
+        self.topics = frozenset([rng.choice(sorted(topics))] if rng.random() < 0.15 and may_be else ())
+        """offsets.by.hand."""
+        self.waits_for_users = rng.random() < 0.15 and not has_jvm_members
+        """auto.offset.reset=none."""
+        self.results = {}
+        """{partition: the next offset after the last message whose result is kept}."""
+
+    def keep(self, tp, offset):
+        """A message's result is kept, and with it where to go on; results only ever go forward."""
+        if tp.topic in self.topics:
+            self.results[tp] = max(self.results.get(tp, 0), offset + 1)
+
+
+class KeepingListener:
+    """Answers from the results; the database fails now and then, or knows nothing yet."""
+
+    def __init__(self, member):
+        self._member = member
+
+    def starting_offsets(self, partitions):
+        world, name = self._member.world, self._member.name
+        placing = world.placing
+        chance = placing.rng.random() if world.faults else 1.0
+        if chance < 0.05:
+            raise InjectedError("no database")
+        world.interlude(self._member)
+        answer = {tp: placing.results.get(tp, 0) for tp in partitions if tp.topic in placing.topics}
+        if chance < 0.15 and answer:
+            del answer[placing.rng.choice(sorted(answer))]
+        for tp, offset in answer.items():
+            world.record("begins", name, tp, offset)
+        return answer
+
+    def before_starting_fetchers(self, claimed, assignment):
+        self._member.world.interlude(self._member)
+
+    def before_releasing_partitions(self, partitions):
+        self._member.world.interlude(self._member)
+
+
+class DirectCalls:
+    """In place of legacy_consumer.listener_calls.ListenerCalls: on the caller's thread, for a world has no other."""
+
+    is_late = False
+    give_up_at = 0.0
+
+    def __init__(self, listener):
+        self._listener = listener
+        self.errors = 0
+
+    def call(self, hook, _timeout_s):
+        """What users raise ends here, and the end of the process does not."""
+        try:
+            hook(self._listener)
+        except InjectedError:
+            self.errors += 1
+
+    def is_on_this_thread(self):
+        return False
+
+    def end(self):
+        pass
+
+
+def place(member, tp):
+    """A user seeks in a partition that has no offset; True if it is the member's still."""
+    try:
+        member.delivery.stream_with(tp).seek(tp, 0)
+    except NotAssignedError:
+        return False
+    member.world.record("sought", member.name, tp, 0)
+    return True
