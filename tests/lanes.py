@@ -18,8 +18,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-QUICK_LANES = (("unit",), ("simulation",))
-"""The tiers that need nothing."""
+QUICK_LANES = (("unit/legacy_consumer",), ("unit", "simulation"))
+"""The tiers that need nothing: folders of tests/. The unit tests are divided so that both lanes take as long."""
 LANES = (("contract", "chaos", "integration"), ("interop", "spark", "containers"))
 NOTHING_SELECTED = 5
 """pytest's exit code where a -k or a -m leaves no test of a lane."""
@@ -27,12 +27,12 @@ _COUNT = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
 
 
 class Lane:
-    """One pytest over some tiers. Its output goes to a file, and to the terminal as well if it is shown."""
+    """One pytest over some folders. Its output goes to a file, and to the terminal as well if it is shown."""
 
-    def __init__(self, name: str, tiers: tuple[str, ...], options: list[str]) -> None:
-        self.log = ROOT / "build" / f"tests-{name}.log"
+    def __init__(self, paths: list[str], options: list[str]) -> None:
+        self.log = ROOT / "build" / f"{paths[0].replace('/', '-')}.log"
         self.log.parent.mkdir(exist_ok=True)
-        command = [sys.executable, "-u", "-m", "pytest", "--all-tiers", *options, *(f"tests/{tier}" for tier in tiers)]
+        command = [sys.executable, "-u", "-m", "pytest", "--all-tiers", *options, *paths]
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 
@@ -62,12 +62,18 @@ class Lane:
         return Counter({word.rstrip("s") if word.startswith("error") else word: int(number) for number, word in found})
 
 
-def side_by_side(lanes: list[Lane], tiers: tuple[tuple[str, ...], ...], options: list[str]) -> bool:
-    """Run a pytest for each group of tiers at the same time, and add each to the lanes. Returns: all went well."""
-    print(f"\nside by side: {'; '.join(', '.join(lane) for lane in tiers)}", flush=True)
+def paths_of(folders: tuple[str, ...], lanes: tuple[tuple[str, ...], ...]) -> list[str]:
+    """What a pytest is told, to run these folders without what another of the lanes has of them."""
+    inside = [other for lane in lanes for other in lane if any(other.startswith(f"{folder}/") for folder in folders)]
+    return [*(f"tests/{folder}" for folder in folders), *(f"--ignore=tests/{other}" for other in inside)]
+
+
+def side_by_side(lanes: list[Lane], folders: tuple[tuple[str, ...], ...], options: list[str]) -> bool:
+    """Run a pytest for each group of folders at the same time, and add each to the lanes. Returns: all went well."""
+    print(f"\nside by side: {'; '.join(', '.join(lane) for lane in folders)}", flush=True)
     first = len(lanes)
-    for lane_tiers in tiers:
-        lanes.append(Lane(lane_tiers[0], lane_tiers, options))
+    for lane_folders in folders:
+        lanes.append(Lane(paths_of(lane_folders, folders), options))
     well = lanes[first].wait(shown=True)
     for lane in lanes[first + 1 :]:
         well &= lane.wait(shown=False)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import opcode
 import sys
+from collections import Counter
 from pathlib import Path
 
 import legacy_consumer
@@ -34,16 +36,40 @@ class AtLine:
         sys.settrace(self._before)
 
     def _trace(self, frame, event, _):
-        code = frame.f_code
-        if self.struck or code.co_filename == __file__ or not code.co_filename.startswith(self.library):
+        filename = frame.f_code.co_filename
+        if self.struck or filename == __file__ or not filename.startswith(self.library):
             # at its own lines, in __exit__, the call under test has returned already
             return None
         if event == "line" and not _leaves_a_with(frame):
-            if not self.left:
-                self.struck = True
-                self.call()
-            self.left -= 1
+            self._pass(filename, frame.f_lineno)
         return self._trace
+
+    def _pass(self, _filename, _line):
+        if not self.left:
+            self.struck = True
+            self.call()
+        self.left -= 1
+
+
+class PassedLines(AtLine):
+    """Strikes nowhere, and notes which lines this thread executes."""
+
+    def __init__(self, library=LIBRARY):
+        super().__init__(0, None, library)
+        self._passed = []
+
+    def _pass(self, filename, line):
+        self._passed.append((filename, line))
+
+    def first_times(self, most):
+        """Where to strike so that each line is met the first so many times: numbers for AtLine, and one behind all."""
+        times = Counter()
+        for number, place in enumerate(self._passed):
+            times[place] += 1
+            if times[place] <= most:
+                yield number
+        # a strike changes what follows: the lines of that are counted from here on
+        yield from itertools.count(len(self._passed))
 
 
 def interrupt():
@@ -51,7 +77,15 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+_known = {}
+
+
 def _leaves_a_with(frame):
     """The interpreter looks for no signal between the end of a with statement's body and the call of __exit__."""
-    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return line.lstrip().startswith("with ") and opcode.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST"
+    code = frame.f_code
+    # both are asked for at each line of many runs
+    where = (code.co_filename, code.co_firstlineno, code.co_name, frame.f_lasti)
+    if where not in _known:
+        line = linecache.getline(code.co_filename, frame.f_lineno)
+        _known[where] = line.lstrip().startswith("with ") and opcode.opname[code.co_code[frame.f_lasti]] == "LOAD_CONST"
+    return _known[where]

@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,8 @@ def decoders():
     for package in ("zk_layout", "rebalance", "legacy_consumer", "spark_source"):
         for file in sorted((ROOT / package).rglob("*.py")):
             module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
-            for node in ast.parse(file.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.FunctionDef) and node.name.startswith("decode_"):
-                    yield module, node.name
+            for name in re.findall(r"^def (decode_\w+)", file.read_text(encoding="utf-8"), re.MULTILINE):
+                yield module, name
 
 
 def fed():

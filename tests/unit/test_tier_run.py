@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lanes import LANES, QUICK_LANES
+from tests.lanes import LANES, QUICK_LANES, paths_of
 from tests.support import leaks
 from tests.support.tiers import QUICK_TIERS, TIERS
 
@@ -62,9 +62,19 @@ def test_what_shows_a_claim_at_more_length_is_left_out_unless_asked_for(run_test
     assert "2 passed" in run_tests(files, "tests/unit")[1]
 
 
-def test_lanes_have_every_tier_once():
-    assert {tier for lane in QUICK_LANES for tier in lane} == QUICK_TIERS
-    assert sorted(tier for lane in (*QUICK_LANES, *LANES) for tier in lane) == sorted(TIERS)
+def test_lanes_have_every_test_once():
+    found = [file for lanes in (QUICK_LANES, LANES) for lane in lanes for file in files_of(paths_of(lane, lanes))]
+    assert sorted(found) == sorted(file for tier in TIERS for file in (TESTS / tier).rglob("test_*.py"))
+    assert {path.partition("/")[0] for lane in QUICK_LANES for path in lane} == QUICK_TIERS
+
+
+def files_of(paths):
+    """The test files that a pytest finds which is told these."""
+    left_out = {path.removeprefix("--ignore=") for path in paths if path.startswith("--ignore=")}
+    for path in set(paths) - {f"--ignore={path}" for path in left_out}:
+        for file in (TESTS.parent / path).rglob("test_*.py"):
+            if not any((TESTS.parent / folder) in file.parents for folder in left_out):
+                yield file
 
 
 def test_tier_that_cannot_run_is_skipped_with_its_reason(run_tests):
@@ -109,31 +119,24 @@ def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):
     assert not re.search("^simulation", output, re.MULTILINE)
 
 
-def test_process_left_behind_fails_the_run(run_tests):
+def test_whatever_a_run_leaves_behind_fails_it(run_tests):
     # posix_spawn is back when the program runs; until then a child shows its parent's environment, without the mark
-    source = "import os\ndef test_a(): os.posix_spawnp('sleep', ['sleep', '300'], os.environ)\n"
-    status, output = run_tests({"unit/test_a.py": source}, **{leaks.PATIENCE: "3"})
+    source = """
+import os
+import socket
+import tempfile
+held = []
+def test_process(): os.posix_spawnp("sleep", ["sleep", "300"], os.environ)
+def test_port(): held.append(socket.create_server(("127.0.0.1", 0)))
+def test_folder(): tempfile.mkdtemp(prefix="kafka-logs-")
+"""
+    status, output = run_tests({"unit/test_a.py": source}, **{leaks.PATIENCE: "1"})
     left = re.search(r"FAILED: the tests left behind: process (\d+) sleep 300", output)
     assert left is not None
     os.kill(int(left[1]), signal.SIGKILL)
     assert status == 1
-
-
-def test_port_left_listening_fails_the_run(run_tests):
-    source = """
-import socket
-held = []
-def test_a(): held.append(socket.create_server(("127.0.0.1", 0)))
-"""
-    status, output = run_tests({"unit/test_a.py": source})
-    assert status == 1
+    assert "3 passed" in output
     assert re.search(r"FAILED: the tests left behind: listening port \d+ of the test process", output)
-
-
-def test_temporary_folder_left_behind_fails_the_run(run_tests):
-    source = "import tempfile\ndef test_a(): tempfile.mkdtemp(prefix='kafka-logs-')\n"
-    status, output = run_tests({"unit/test_a.py": source})
-    assert status == 1
     assert "FAILED: the tests left behind: temporary kafka-logs-" in output
 
 

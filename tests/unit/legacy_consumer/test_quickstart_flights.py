@@ -25,16 +25,13 @@ def archive(tmp_path):
 def test_every_flight_of_2013_has_its_carrier_and_a_number_of_its_own():
     flights = list(read_flights(find_flights()))
     assert len(flights) == FLIGHTS
+    assert not any(b'"' in value for _, value in flights), "no field of the file is quoted"
     assert [flight_number(value) for _, value in flights] == list(range(FLIGHTS))
     assert flights[0] == (
         b"UA",
         b"0,2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z",
     )
     assert Counter(key for key, _ in flights).most_common(2) == [(b"UA", 58_665), (b"B6", 54_635)]
-
-
-def test_no_field_of_the_file_is_quoted():
-    assert not any(b'"' in value for _, value in read_flights(find_flights()))
 
 
 def test_finding_and_reading_the_flights_loads_no_pandas():

@@ -128,7 +128,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_a_partition_flows_if_neither_a_release_nor_a_request_keeps_it_shut(steps):
     world = World()

@@ -1,5 +1,6 @@
 """An exception that strikes the consuming thread at any line: what was not handed out is handed out later, once."""
 
+import contextlib
 import gc
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 from legacy_consumer.errors import ConsumerTimeoutError
 from legacy_consumer.progress import Committed, Progress
 from legacy_consumer.stream import GatedStream
-from tests.support.at_line import AtLine, interrupt
+from tests.support.at_line import AtLine, PassedLines, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -106,9 +107,9 @@ class Rig:
 def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_counts_before(fetcher, way):
     # as few messages as show each way begin, go on and end: what this costs grows with the square
     length = 3 if way == "mixed" else 2
-    line = 0
-    struck = True
-    while struck:
+    with PassedLines() as passed, contextlib.suppress(ConsumerTimeoutError):
+        getattr(Rig(fetcher, length), way)()
+    for line in passed.first_times(2):
         rig = Rig(fetcher, length)
         strike = AtLine(line, interrupt)
         for _ in range(3):
@@ -122,7 +123,7 @@ def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_c
         assert rig.seen() == {tp: list(range(length)) for tp in TPS}, f"interrupted at line {line}"
         rig.nothing_counts_that_was_not_handed_out()
         assert [rig.progress.get(tp).consumed for tp in TPS] == [length, length]
-        struck = strike.struck
-        line += 1
+        if not strike.struck:
+            break
     assert line > 100, "the library's lines were not seen"
     gc.collect()  # what is dropped is this test's

@@ -84,7 +84,7 @@ def _combined(inner):
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.recursive(ATOMS, _combined, max_leaves=7), st.text("abA", min_size=1, max_size=7))
 def test_the_verdict_is_that_of_re(regex, name):
     try:

@@ -528,7 +528,7 @@ def _regexes() -> st.SearchStrategy[str]:
 
 
 @settings(
-    max_examples=int(os.environ.get("REGEX_EXAMPLES", "400")),
+    max_examples=int(os.environ.get("REGEX_EXAMPLES", "150")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -92,19 +92,19 @@ def test_every_decoder_has_a_sound_sample():
 
 
 @given(path=st.sampled_from(sorted(SAMPLES)), data=st.none() | st.binary() | st.text().map(str.encode))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_arbitrary_bytes_give_a_record_or_malformed(path, data):
     check(path, data)
 
 
 @given(edited())
-@settings(max_examples=1_000)
+@settings(max_examples=400)
 def test_damaged_documents_give_a_record_or_malformed(case):
     check(*case)
 
 
 @given(with_an_odd_value())
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_odd_values_give_a_record_or_malformed(case):
     check(*case)
 
@@ -121,7 +121,7 @@ def test_nesting_up_to_the_interpreters_limit_is_read_or_malformed():
 
 
 @given(edited("/consumers/g/ids/c"))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_a_registration_that_was_read_can_be_written_for_others_to_read_the_same(case):
     record = decode_or_refuse(*case)
     if isinstance(record, ConsumerRegistration):
