@@ -18,7 +18,7 @@ def reason_of(error: BaseException) -> str:
     """
     text = str(error)
     if unknown := _UNKNOWN.search(text):
-        return f"Spark does not find {unknown[1]} from this thread: call spark_source.register(spark) in it first"
+        return f"Spark does not find {unknown[1]}: call spark_source.register with this session, in this thread"
     python = text.split("JVM stacktrace:", 1)[0].split("Driver stacktrace:", 1)[0]
     raised: list[str] = _RAISED.findall(python)
     return raised[-1].strip() if raised else next((line for line in text.splitlines() if line.strip()), repr(error))

@@ -73,13 +73,21 @@ def test_a_frame_becomes_offsets_unless_one_of_its_tasks_fails(spark, tree):
     assert committed(tree, "new") == [1, None, None, None]
 
 
+def test_a_session_that_was_not_registered_is_told_to(spark, tree):
+    with pytest.raises(Py4JJavaError) as caught:
+        spark.newSession().read.format("zk_offsets").option("zookeeper.connect", tree.connect).load()
+    assert reason_of(caught.value) == (
+        "Spark does not find zk_offsets: call spark_source.register with this session, in this thread"
+    )
+
+
 def test_a_thread_that_registers_writes_as_the_main_one_does_and_another_is_told_to(spark, tree):
     def work():
         save(spark, tree.connect, [("g", "t", 0, 7)], backupFolder="none", outsideLog="allow")
 
     with ThreadPoolExecutor(1) as threads, pytest.raises(Py4JJavaError) as caught:
         threads.submit(work).result()
-    assert reason_of(caught.value).endswith("from this thread: call spark_source.register(spark) in it first")
+    assert reason_of(caught.value).endswith("call spark_source.register with this session, in this thread")
     with ThreadPoolExecutor(1, initializer=register, initargs=(spark,)) as threads:
         threads.submit(work).result()
     assert committed(tree, "g")[0] == 7

@@ -39,7 +39,7 @@ correct and the package is properly registered and compatible with your Spark ve
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (NOT_FOUND, "Spark does not find zk_offsets from this thread: call spark_source.register(spark) in it first"),
+        (NOT_FOUND, "Spark does not find zk_offsets: call spark_source.register with this session, in this thread"),
         (NOT_FOUND.replace("zk_offsets", "avro"), "An error occurred while calling o72.save."),
         (AT_PLANNING, "grops: no such option of zk_offsets, did you mean groups?"),
         (WITH_CAUSE, "no ZooKeeper answered at h:1 within 1500 ms: check zookeeper.connect"),
