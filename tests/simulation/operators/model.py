@@ -13,6 +13,7 @@ it may write is read from its own plan, so nothing else is needed. What only loo
 from __future__ import annotations
 
 import json
+import shlex
 
 from tests.simulation.operators.world import ASKED, GROUPS, PARTITIONS, KilledError
 from tests.support.agreement import check_agreement
@@ -66,6 +67,16 @@ COMMANDS = (
 )
 
 
+def _typed(command):
+    """The words of a command that the doctor advises, as this model writes them; None if it changes nothing."""
+    words = shlex.split(command)
+    if words[1:3] not in (["offsets", "reset"], ["groups", "delete"]) or "--live" in words:
+        return None
+    cut = words.index("--zookeeper")
+    chosen = [part for word in words[3:cut] for part in word.split("=", 1)]
+    return [*words[1:3], words[-1], *chosen]
+
+
 class Operators:
     """One seed's story. told: what happened, for whoever reads a failure."""
 
@@ -89,11 +100,41 @@ class Operators:
             self._go_on(self.arc.pop(0))
         elif self.rng.random() < 0.3:
             self._look()
+        elif self.rng.random() < 0.2:
+            self._follow_the_doctor()
+        elif self.rng.random() < 0.2:
+            self._prune()
         else:
             self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice(GROUPS)))
         self._check_verify()
         if self.rng.random() < 0.3:
             check_agreement(self.world, self.rng.choice(GROUPS))
+
+    def _follow_the_doctor(self):
+        """Type what a finding advises; what it may change is again what its own plan names."""
+        findings = json.loads(self._run(["doctor", "--json"]).out)
+        typed = [words for finding in findings for words in map(_typed, finding["commands"]) if words is not None]
+        if typed:
+            self._command(self.rng.choice(typed))
+
+    def _prune(self):
+        """Whatever is pruned had no members and was named, all of it goes, and its backup puts it back."""
+        world, before = self.world, self._counting()
+        there = [group for group in GROUPS if world.store.exists(f"/consumers/{group}") is not None]
+        world.let_time_pass()
+        words = ["groups", "prune", "--older-than", "1s"]
+        named = {one["group"] for one in json.loads(self._run([*words, "--json"]).out)}
+        files = set(world.folder.iterdir())
+        done = self._run([*words, "--execute", "--backup-dir", str(world.folder)])
+        assert done.code == 0, done
+        gone = {group for group in there if world.store.exists(f"/consumers/{group}") is None}
+        assert gone <= named - world.members.keys()
+        backups = set(world.folder.iterdir()) - files
+        assert self._run([*words, "--execute", "--backup-dir", str(world.folder)]).code == 0
+        for backup in backups:
+            back = self._run(["offsets", "import", str(backup), "--no-check", "--no-backup", "--execute"])
+            if back.code == 0:
+                assert self._counting() == before, backup.read_text()
 
     def _go_on(self, act):
         world, group, tp = self.world, "g", self.rng.choice(PARTITIONS)

@@ -62,6 +62,7 @@ class OperatorsWorld(MemoryCluster):
     def __init__(self, monkeypatch, folder):
         super().__init__(monkeypatch)
         self.folder = folder
+        self.ago_ms = 3_600_000
         self.before_write = self.after_write = lambda: None
         self.kafka = {group: FakeGroupOffsets() for group in GROUPS}
         self.newer = dict.fromkeys(GROUPS, ())
@@ -84,6 +85,10 @@ class OperatorsWorld(MemoryCluster):
         offsets = self.kafka[group]
         offsets.before_write = self.before_write
         return offsets
+
+    def let_time_pass(self):
+        """Long enough for a group without members to be unused for a second."""
+        self.ago_ms -= 2000
 
     # what is there
 
