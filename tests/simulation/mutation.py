@@ -88,6 +88,8 @@ def run_mutant(patch, seeds=DEFAULT_SEEDS, depth=None):
         (folder / "tests").symlink_to(ROOT / "tests")
         apply_patch(patch, folder)
         command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--brief"]
+        if patch.stem.startswith("led-"):
+            command.append("--led")
         if depth is not None:
             command = [sys.executable, "-m", "tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

@@ -226,6 +226,35 @@ def test_strategies_of_led_groups_need_a_leader(cluster):
         cluster.connector(group_coordination="classic", partition_assignment_strategy="sticky")
 
 
+# Upgrades, one member after another
+
+
+def roll(cluster, members, **properties):
+    """Each member stops and starts again with other properties, and each time all partitions are owned again."""
+    for number, member in enumerate(members):
+        member.shutdown()
+        members[number] = cluster.join(consumer_id=f"m{number}", **properties)[0]
+        eventually(lambda: sorted(len(one.status.owned) for one in members) == [2, 2, 2])
+
+
+def test_a_group_goes_from_an_eager_strategy_to_a_cooperative_one_member_by_member(cluster):
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="range")[0] for n in range(3)]
+    cluster.await_shares([2, 2, 2], *members)
+    roll(cluster, members, partition_assignment_strategy="cooperative-sticky,range")
+    cluster.await_shares([2, 2, 2], *members)
+    assert cluster.generation().protocol == "cooperative-sticky"
+    roll(cluster, members, partition_assignment_strategy="cooperative-sticky")
+    cluster.await_shares([2, 2, 2], *members)
+
+
+def test_a_classic_group_becomes_a_led_one_member_by_member(cluster):
+    classic = {"group_coordination": "classic", "partition_assignment_strategy": "range"}
+    members = [cluster.join(consumer_id=f"m{n}", **classic)[0] for n in range(3)]
+    roll(cluster, members, partition_assignment_strategy="cooperative-sticky")
+    cluster.await_shares([2, 2, 2], *members)
+    assert cluster.generation().protocol == "cooperative-sticky"
+
+
 # Assignors
 
 

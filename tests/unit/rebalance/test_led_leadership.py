@@ -7,6 +7,7 @@ import pytest
 from rebalance.assignors.seam import Cluster, Subscription
 from rebalance.assignors.strategies import make_assignors
 from rebalance.coordination.requests import Protocol
+from rebalance.errors import DeposedError
 from rebalance.led.leadership import Leadership
 from rebalance.led.records import (
     Joining,
@@ -97,6 +98,19 @@ def test_a_member_that_left_and_joined_in_the_same_session_while_nobody_led_has_
     world.tell(world.other, "b", ("t", "u"))
     world.lead()
     assert world.round().number > before.round
+
+
+def test_a_leader_that_was_replaced_and_does_not_know_it_writes_no_generation():
+    world = World()
+    world.tell(world.leaders, "a", ("t", "u"))
+    first = world.lead()
+    world.lead("c", store=world.connect())
+    before = world.generation()
+    # one member alone: the next generation needs no round, and so no other write
+    world.tell(world.leaders, "a", ("t",))
+    with pytest.raises(DeposedError):
+        world.look(first)
+    assert world.generation() == before
 
 
 def test_a_leader_without_the_groups_strategy_keeps_all_shares(world, caplog):
