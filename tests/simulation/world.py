@@ -1,13 +1,12 @@
 """A world: one ZooKeeper, logs, members of ours and of the JVM, users, an operator, faults, and one seed.
 
 Everything that happens is one choice of the seeded generator after another, and time is a number that only a choice
-moves. After `steps` choices the faults stop, and the world must settle within SETTLE_S; then everything must have been
+moves. After `steps` choices the faults stop, and the world must settle (ending.py); then everything must have been
 delivered, and everybody leaves in order.
 """
 
 from __future__ import annotations
 
-import contextlib
 import random
 from bisect import bisect
 from collections import Counter
@@ -15,41 +14,30 @@ from copy import copy
 from dataclasses import replace
 from itertools import accumulate
 
-from rebalance.assignors import ASSIGNORS
-from rebalance.led.cluster import threads_of
-from rebalance.led.records import NO_GENERATION, decode_generation, generation_path
-from rebalance.snapshot import GroupSnapshot
 from tests.simulation.by_hand import Placing
 from tests.simulation.checker import Checker, Violation
+from tests.simulation.ending import Ending
 from tests.simulation.history import History
 from tests.simulation.jvm import JvmMember
 from tests.simulation.member import Crash, OurMember
 from tests.simulation.others import Others
 from tests.simulation.settings import draw_settings
+from tests.simulation.timing import TIMEOUT_S, Timing
 from tests.simulation.zookeeper import (
     GROUP,
     IDS,
     OFFSETS,
     OWNERS,
-    SESSION_TIMEOUT_MS,
     InjectedError,
     SimulatedZooKeeper,
 )
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.group_members import FakeClock
-from zk_layout.codecs import decode_registration, encode_offset, encode_topic
-from zk_layout.errors import ConnectionLostError, MalformedZnodeError, NoNodeError, NotPermittedError, ZooKeeperError
+from zk_layout.codecs import encode_offset, encode_topic
+from zk_layout.errors import ConnectionLostError, NotPermittedError, ZooKeeperError
 from zk_layout.memory_store import Fault, Refusal
-from zk_layout.model import ConsumerThreadId, TopicAssignment, TopicPartition
-from zk_layout.store import SessionEvent, SessionKind
+from zk_layout.model import TopicAssignment, TopicPartition
 
-TIMEOUT_S = SESSION_TIMEOUT_MS / 1000
-NETWORK_S = 1.0
-"""The longest that an event is under way."""
-NOTICE_S = TIMEOUT_S * 2 / 3
-"""A client has noticed by then that its connection is dead."""
-SETTLE_S = 40.0
-"""Sessions end (9 s), conflicts are tried (4 x 2 s), users are waited for (3 s), audits come round (10 s)."""
 MOST_FAULTS = 8
 """Of one member at one moment: what needs many requests would else never get through."""
 LED_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky", "failover")
@@ -57,8 +45,6 @@ LED_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooper
 DEPTH = 2
 """How many actors may be interrupted between two of their operations at one time."""
 
-# how long a process stands still, in seconds: from less than a session lasts at the server to longer than any
-_FREEZES = (1.0, 5.0, 7.0, 9.5, 12.0)
 # what a request may end in, while the connection stands
 _REFUSALS = (
     Refusal(NotPermittedError("/injected")),
@@ -86,7 +72,6 @@ class World:
         self.seed = seed
         self.rng = rng = random.Random(seed)
         self.settings = settings = draw_settings(rng)
-        self._settle_s = SETTLE_S + settings.absence_ms / 1000
         self.clock = FakeClock()
         self.history = History(self.clock)
         self.record = self.history.record
@@ -130,13 +115,8 @@ class World:
         self.failed_requests = Counter()
         """{member: all that were lost or refused so far}."""
         self._depth = 0
-        self._cut = {}
-        self._frozen = {}
-        """{member: when it goes on}; its session ends when the server has heard nothing of it for long enough."""
-        self._unheard = {}
-        """{store: when the session of a member that stands still ends}."""
-        self._orphans = {}
-        self._due = {}
+        self.time = Timing(self)
+        self.ending = Ending(self)
         self._incarnations = 0
         self._crashed_ids = []
         self.others = Others(self)
@@ -159,7 +139,7 @@ class World:
             (24, self._use),
             (9, self._pass_time),
             (7, self._produce),
-            (1, self._join),
+            (1, self.join),
             (1, self._leave),
             (2, self._cut_connection),
             (3, self._heal_connection),
@@ -179,9 +159,9 @@ class World:
     def run(self):
         """Raises Violation."""
         for _ in range(self.settings.members):
-            self._join(always=True)
+            self.join(always=True)
             if self.rng.random() < 0.5:
-                self._calm_down(20.0, must=False)
+                self.ending.calm_down(20.0)
         for _ in range(self.settings.jvm_members):
             self._join_jvm()
         self.faults = True
@@ -190,13 +170,13 @@ class World:
         self.faults = False
         self.record("faults end")
         self.others.leave()
-        self._heal_everything()
+        self.ending.heal_everything()
         for member in self.members:
             member.resume_all()
-        self._calm_down(self._settle_s, must=True)
-        self._jvms_leave()
-        self._deliver_everything()
-        self._everybody_leaves()
+        self.ending.calm_down(must=True)
+        self.ending.let_jvms_leave()
+        self.ending.deliver_everything()
+        self.ending.let_everybody_leave()
 
     def _step(self):
         if self._forbids and self._forbidding.random() < 0.03:
@@ -235,12 +215,12 @@ class World:
     def go_on_meanwhile(self, seconds):
         """Others act while an operator's command waits, or between two of its requests."""
         if self._depth >= DEPTH:
-            self.advance(seconds)
+            self.time.advance(seconds)
             return
         self._depth += 1
         for _ in range(self.rng.choice((0, 0, 1, 2)) if not seconds else self.rng.choice((1, 2, 4, 8))):
             self._step()
-        self.advance(seconds * self.rng.choice((1, 1, 4)))
+        self.time.advance(seconds * self.rng.choice((1, 1, 4)))
         self._depth -= 1
 
     def end_of(self, store):
@@ -250,33 +230,20 @@ class World:
             return
         self.server._stores.remove(store)
         store.linked = False
-        self._forget_store(store)
+        self.time.forget_store(store)
 
     def _stand_still(self, member):
         """The whole process stops in the middle of something, and goes on as if nothing had been."""
-        self._stop(member)
-        end, self._frozen[member] = self._frozen[member], 1e12
+        self.time.stop(member)
+        end, self.time.frozen[member] = self.time.frozen[member], 1e12
         self._depth += 1
         while self.clock.now < end and member.alive:
             self._step()
-            self.advance(self.rng.choice(_PAUSES))
+            self.time.advance(self.rng.choice(_PAUSES))
         self._depth -= 1
-        self._go_on(member)
+        self.time.go_on(member)
         if not member.alive:
             raise Crash
-
-    def _stop(self, member):
-        self.record("freezes", member.name)
-        self.server.stall(member.store)
-        self._frozen[member] = self.clock.now + self.rng.choice(_FREEZES)
-        if member.store.linked:
-            self._unheard[member.store] = self.clock.now + TIMEOUT_S * (1 + self.rng.random() / 2)
-
-    def _go_on(self, member):
-        if self._frozen.pop(member, None) is not None:
-            self.record("thaws", member.name)
-            self._unheard.pop(member.store, None)
-            self.server.wake(member.store)
 
     def _fault(self, session_id, kind):
         if not self.faults:
@@ -302,11 +269,12 @@ class World:
 
     def join_as_a_twin(self):
         """A member is started under the consumer.id of one that lives, and ended some time later."""
-        other = self._one_of(self.members)
+        other = self.one_of(self.members)
         if other is not None and not other.closing and len(self.members) < 5 and self.rng.random() < 0.3:
-            self._join(always=True, consumer_id=other.consumer_id)
+            self.join(always=True, consumer_id=other.consumer_id)
 
-    def _join(self, *, always=False, everything=False, consumer_id=None):
+    def join(self, *, always=False, everything=False, consumer_id=None):
+        """A member starts, or perhaps none does."""
         if not always and (len(self.members) > 4 or self.rng.random() < 0.5):
             return
         self._incarnations += 1
@@ -351,35 +319,29 @@ class World:
         if member in self.members:
             self.members.remove(member)
         self.by_store.pop(member.store, None)
-        self._forget_store(member.store)
-
-    def _forget_store(self, store):
-        self._due.pop(store, None)
-        self._cut.pop(store, None)
-        self._unheard.pop(store, None)
-        if not store.linked and self.server.is_alive(store.server_session_id):
-            self._orphans[store.server_session_id] = self.clock.now + TIMEOUT_S
+        self.time.forget_store(member.store)
 
     def bury(self, member):
         """A member has died; its session lives on for a while."""
         self.record("dies", member.name)
         member.alive = False
-        self._frozen.pop(member, None)
+        self.time.frozen.pop(member, None)
         self.members.remove(member)
         self.by_store.pop(member.store)
         self.server._stores.remove(member.store)
         member.store.linked = False
-        self._forget_store(member.store)
+        self.time.forget_store(member.store)
         self._crashed_ids.append(member.consumer_id)
 
     # Choices.
 
-    def _one_of(self, candidates):
+    def one_of(self, candidates):
+        """Drawn; None of nothing."""
         return candidates[int(self.rng.random() * len(candidates))] if candidates else None
 
     def _turn(self):
-        member = self._one_of(self.members)
-        if member is None or member.turning or member.committing or member in self._frozen:
+        member = self.one_of(self.members)
+        if member is None or member.turning or member.committing or member in self.time.frozen:
             return
         for _ in range(self.rng.choice((1, 1, 3, 10))):
             if not member.turn():
@@ -387,20 +349,21 @@ class World:
 
     def _deliver(self):
         waiting = list(self.server.pending())
-        store = self._one_of(waiting)
+        store = self.one_of(waiting)
         if store is not None:
             self.server.deliver_next(store)
 
     def _use(self):
         if self.jvms and self.rng.random() < 0.2:
-            self._one_of(self.jvms).take()
+            self.one_of(self.jvms).take()
             return
-        member = self._one_of(self.members)
-        if member is None or member.using or member in self._frozen:
+        member = self.one_of(self.members)
+        if member is None or member.using or member in self.time.frozen:
             return
-        self._let_use(member, self._one_of(member.users))
+        self.let_use(member, self.one_of(member.users))
 
-    def _let_use(self, member, user):
+    def let_use(self, member, user):
+        """One thing that users do."""
         if user.away_until > self.clock.now:
             return
         if self._steers and self.faults and self._steering.random() < 0.2:
@@ -418,14 +381,14 @@ class World:
                 self.bury(member)
 
     def _produce(self):
-        topic = self._one_of(sorted(self.partitions))
+        topic = self.one_of(sorted(self.partitions))
         tp = TopicPartition(topic, int(self.rng.random() * self.partitions[topic]))
         self.kafka.ends[tp] += self.rng.randint(1, 3)
         self.record("produced", tp, self.kafka.ends[tp])
 
     def _leave(self):
-        member = self._one_of(self.members)
-        if member is None or member.closing or member.turning or member.using or member in self._frozen:
+        member = self.one_of(self.members)
+        if member is None or member.closing or member.turning or member.using or member in self.time.frozen:
             return
         if self._unsubscribes and self._unsubscribing.random() < 0.6:
             member.unsubscribing = True
@@ -434,48 +397,38 @@ class World:
         member.ask_to_close()
 
     def _cut_connection(self):
-        store = self._one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
+        store = self.one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
         if store is not None and store.linked and not store.is_stalled and self.rng.random() < 0.5:
             self.record("cut", self.server.actors[store])
             self.server.suspend(store)
             # the server's own ticks make a session last somewhat longer than its timeout
-            self._cut[store] = self.clock.now + TIMEOUT_S * (1 + self.rng.random() / 2)
+            self.time.cut[store] = self.clock.now + TIMEOUT_S * (1 + self.rng.random() / 2)
 
     def _heal_connection(self):
-        store = self._one_of([store for store in self._cut if not store.is_stalled])
+        store = self.one_of([store for store in self.time.cut if not store.is_stalled])
         if store is not None:
-            self._heal(store)
-
-    def _heal(self, store):
-        self.record("healed", self.server.actors[store])
-        del self._cut[store]
-        self.server.resume(store)
+            self.time.heal(store)
 
     def _forget_session(self):
-        store = self._one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
+        store = self.one_of([*self.by_store, *(jvm.store for jvm in self.jvms)])
         if store is not None and store.linked and self.rng.random() < 0.4:
-            self._end_session(store.server_session_id, "forgotten")
-
-    def _end_session(self, session_id, reason):
-        self.server.reason = reason
-        self.server.expire(session_id)
-        self.server.reason = "closed"
+            self.time.end_session(store.server_session_id, "forgotten")
 
     def _crash(self):
-        member = self._one_of(self.members)
+        member = self.one_of(self.members)
         if member is None or member.turning or member.using or self.rng.random() < 0.5:
             return
         self.bury(member)
 
     def _freeze(self):
-        member = self._one_of(self.members)
-        if member is None or member.turning or member.using or member in self._frozen:
+        member = self.one_of(self.members)
+        if member is None or member.turning or member.using or member in self.time.frozen:
             return
         if self.rng.random() < self.settings.freeze * 20:
-            self._stop(member)
+            self.time.stop(member)
 
     def _add_partitions(self):
-        topic = self._one_of(sorted(self.partitions))
+        topic = self.one_of(sorted(self.partitions))
         if self.partitions[topic] < 6:
             self.partitions[topic] += 1
             self.record("partitions", topic, self.partitions[topic])
@@ -490,7 +443,7 @@ class World:
             self.admin.set_data(path, data)
 
     def _reset(self):
-        tp = self._one_of(sorted(self.kafka.ends))
+        tp = self.one_of(sorted(self.kafka.ends))
         if tp is None or self.rng.random() < 0.5:
             return
         offset = self.rng.randint(0, self.kafka.ends[tp])
@@ -515,7 +468,7 @@ class World:
             forbidden.add(path)
 
     def _steal(self):
-        tp = self._one_of(sorted(self.checker.owners))
+        tp = self.one_of(sorted(self.checker.owners))
         if tp is not None and self.rng.random() < 0.4:
             self.record("operator", "deletes the owner of", tp)
             self.admin.delete(f"{OWNERS}/{tp.topic}/{tp.partition}")
@@ -523,245 +476,21 @@ class World:
     def _deregister(self):
         """An operator deletes an id znode; a member of the JVM would never notice that it was its own."""
         ids = [life for life in self.checker.registered if not life.startswith(f"{GROUP}_jvm")]
-        name = self._one_of(sorted(ids))
+        name = self.one_of(sorted(ids))
         if name is not None and self.rng.random() < 0.3:
             self.record("operator", "deletes the id of", name)
             self.admin.delete(f"{IDS}/{name}")
 
     def _resume_jvm(self):
-        jvm = self._one_of(self.jvms)
+        jvm = self.one_of(self.jvms)
         for _ in range(self.rng.choice((1, 3, 10))):
             jvm.resume()
 
-    # Time.
-
     def _pass_time(self):
         if self._depth:
-            self.advance(self.rng.choice(_PAUSES[:3]))
+            self.time.advance(self.rng.choice(_PAUSES[:3]))
         else:
-            self.advance(self.rng.choice(_PAUSES))
-
-    def advance(self, seconds):
-        """Move the clock; what cannot wait any longer happens on the way."""
-        end = self.clock.now + seconds
-        while True:
-            for store in self.server._stores:
-                if not store.queue or store.is_stalled:
-                    self._due.pop(store, None)
-                elif store not in self._due:
-                    first = store.queue[0].event
-                    lost = isinstance(first, SessionEvent) and first.kind is SessionKind.SUSPENDED
-                    self._due[store] = self.clock.now + (NOTICE_S if lost else NETWORK_S)
-            due = (self._due, self._cut, self._orphans, self._frozen, self._unheard)
-            now = min(end, self._next_alarm(), *(at for waiting in due for at in waiting.values()))
-            self.clock.now = max(now, self.clock.now)
-            self._let_happen(self.clock.now)
-            if self.clock.now >= end:
-                return
-
-    def _next_alarm(self):
-        at = [
-            member.wake_at
-            for member in self.members
-            if not (member.turning or member.committing or member in self._frozen)
-        ]
-        return max(min(at, default=1e12), self.clock.now + 0.001)
-
-    def _let_happen(self, now):
-        for store, due in list(self._due.items()):
-            if due <= now and self._due.pop(store, None) is not None and store in self.server._stores:
-                store.deliver()
-        for session_id, due in list(self._orphans.items()):
-            if due <= now:
-                del self._orphans[session_id]
-                self._end_session(session_id, "expired")
-        for store, due in list(self._cut.items()):
-            if due <= now and store in self._cut:
-                # it stays cut, and its client does not know
-                self._cut[store] = 1e12
-                self._end_session(store.server_session_id, "expired")
-        for store, due in list(self._unheard.items()):
-            if due <= now and self._unheard.pop(store, None) is not None:
-                self._end_session(store.server_session_id, "expired")
-        for member, due in list(self._frozen.items()):
-            if due <= now:
-                self._go_on(member)
-                if self.faults and self.rng.random() < 0.5:
-                    # all its threads wake up together, and its users' may be the first
-                    self._let_use(member, self._one_of(member.users))
-        for member in list(self.members):
-            if member.wake_at > now or not member.alive or member.turning or member.committing:
-                continue
-            if member in self._frozen:
-                continue
-            if self.settings.punctual or not self.faults or self.rng.random() < 0.5:
-                member.come_to_rest()
-
-    # The end.
-
-    def _heal_everything(self):
-        self.server.tree.forbidden.clear()
-        for member in list(self._frozen):
-            self._go_on(member)
-        for store in list(self._cut):
-            self._heal(store)
-        self._end_twins()
-
-    def _end_twins(self):
-        """Of the members that share an id the one that is registered stays."""
-        for member in list(self.members):
-            alike = [one for one in self.members if one.consumer_id == member.consumer_id and not one.closing]
-            if len(alike) > 1 and not (member.closing or member.is_registered):
-                member.ask_to_close()
-
-    def _calm_down(self, limit_s, *, must):
-        """Everybody gets his turns until the group has settled."""
-        end = self.clock.now + limit_s
-        while not self._is_settled():
-            if self.clock.now > end:
-                if must and not self._is_held_up_by_a_jvm():
-                    raise Violation("not settled", self._describe())
-                return
-            self._let_everybody_act()
-            self._end_twins()
-            self.advance(0.5)
-
-    def _is_held_up_by_a_jvm(self):
-        """A JVM member that found its own claim, whose reply was lost, does not undo it: it stays with the session."""
-        expected = self._expected()
-        ids = {jvm.name: jvm.consumer_id for jvm in self.jvms}
-        return any(
-            life.actor in ids and (tp not in expected or expected[tp].consumer_id != ids[life.actor])
-            for tp, life in self.checker.owners.items()
-        )
-
-    def _let_everybody_act(self):
-        for store in list(self.server._stores):
-            store.deliver()
-        for member in list(self.members):
-            if member.alive:
-                member.come_to_rest()
-        for jvm in self.jvms:
-            for _ in range(200):
-                if self.clock.now < jvm.sleeping_until or not jvm.has_work:
-                    break
-                jvm.resume()
-        for member in list(self.members):
-            for user in member.users:
-                if user.away_until <= self.clock.now and self.rng.random() < 0.7:
-                    user.take(3)
-
-    def _is_settled(self):
-        if self._orphans or self._cut or any(member.closing or not member.is_settled for member in self.members):
-            return False
-        if any(member.wake_at <= self.clock.now or member.is_overwritten for member in self.members):
-            return False
-        if any(member.follower.held for member in self.members):
-            # no request stands any more, and each looks again until it has seen that
-            return False
-        if any(self.checker.actors[member.name].suspended_at is not None for member in self.members):
-            return False
-        if any(jvm.has_work for jvm in self.jvms) or any(store.queue for store in self.server._stores):
-            return False
-        expected = self._expected()
-        # a member of the JVM gives up after its tries, and never looks whether its owner znodes are still there
-        helpless = {jvm.consumer_id for jvm in self.jvms}
-        for tp, thread in expected.items():
-            owner = self.checker.owners.get(tp)
-            if thread.consumer_id in helpless:
-                if owner is not None and owner.actor in self.checker.actors:
-                    return False
-            elif owner is None or self._id_of(owner.actor) != thread.consumer_id:
-                return False
-        for member in self.members:
-            mine = {tp: thread for tp, thread in expected.items() if thread.consumer_id == member.consumer_id}
-            if dict(member.owned) != mine:
-                return False
-        return True
-
-    def _id_of(self, name):
-        for member in (*self.members, *self.jvms):
-            if member.name == name:
-                return member.consumer_id
-        return None
-
-    def _expected(self):
-        """The assignors' answer to what ZooKeeper says now."""
-        tree = self.server.tree
-        members = {}
-        try:
-            for name in tree.children(IDS).names:
-                path = f"{IDS}/{name}"
-                with contextlib.suppress(MalformedZnodeError):
-                    members[name] = decode_registration(path, tree.read(path).data)
-        except NoNodeError:
-            return {}
-        partitions = {topic: tuple(range(count)) for topic, count in self.partitions.items()}
-        if members and all(told.coordination == "leader" for told in members.values()):
-            return self._expected_of_led(GroupSnapshot(GROUP, members, partitions))
-        return ASSIGNORS[self.settings.strategy](GroupSnapshot(GROUP, members, partitions), "1.0")
-
-    def _expected_of_led(self, snapshot):
-        """What the last generation says, if it is of those that are there and of all that they subscribe to."""
-        given = self.generation()
-        lives = {f"{member.consumer_id}-{member.store.server_session_id:x}" for member in self.members}
-        topics = {topic for told in snapshot.members.values() for topic, _ in told.subscription}
-        due = {TopicPartition(topic, n) for topic in topics for n in snapshot.partitions[topic]}
-        found = threads_of(given.shares, snapshot)
-        nobody = ConsumerThreadId("nobody", 0)
-        if lives != given.shares.keys():
-            return dict.fromkeys(due, nobody)
-        return {**dict.fromkeys(due, nobody), **found}
-
-    def generation(self):
-        """Of a led group, as ZooKeeper has it."""
-        path = generation_path(GROUP)
-        try:
-            return decode_generation(path, self.server.tree.read(path).data)
-        except NoNodeError:
-            return NO_GENERATION
-
-    def _describe(self):
-        phases = ", ".join(
-            f"{member.name} {member.coordinator.status.phase.value} {sorted(map(str, member.owned))}"
-            f" {member.coordinator.status.error or ''}"
-            for member in self.members
-        )
-        owners = {str(tp): life.actor for tp, life in sorted(self.checker.owners.items())}
-        expected = {str(tp): str(thread) for tp, thread in self._expected().items()}
-        return f"{phases}; owners {owners}; expected {expected}; members of the JVM {[j.gave_up for j in self.jvms]}"
-
-    def _jvms_leave(self):
-        if not self.jvms:
-            return
-        for jvm in list(self.jvms):
-            self.jvms.remove(jvm)
-            self.record("leaves", jvm.name)
-            jvm.stop()
-        self._calm_down(self._settle_s, must=True)
-
-    def _deliver_everything(self):
-        if {topic for member in self.members for topic in member.subscription} < self.partitions.keys():
-            self._join(always=True, everything=True)
-            self._calm_down(self._settle_s, must=True)
-        for member in self.members:
-            for user in member.users:
-                user.away_until = 0.0
-                # of two polls one may only say that an offset is missing
-                while user.take(4) or user.take(4):
-                    pass
-        self.checker.check_everything_was_delivered()
-
-    def _everybody_leaves(self):
-        for member in list(self.members):
-            member.ask_to_close()
-        end = self.clock.now + 10.0
-        while self.members:
-            if self.clock.now > end:
-                raise Violation("never leaves", self._describe())
-            self._let_everybody_act()
-            self.advance(0.2)
-        self.checker.check_everything_was_left_in_order()
+            self.time.advance(self.rng.choice(_PAUSES))
 
 
 def run_world(seed):
