@@ -105,7 +105,7 @@ native-check: ## format, lints and tests of the native decoder (HOSTILE_SECONDS=
 	cargo test --quiet --manifest-path native/Cargo.toml
 
 # zig is a C compiler and a linker for every glibc. cargo itself needs the other processor's standard library.
-wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64, for every Python from 3.10 on, in dist/
+wheels: build/wheel-tools .venv/.dev ## the native decoder for Linux on x86-64 and aarch64, for every Python from 3.10 on, in dist/
 	@mkdir -p dist
 	rm -f dist/legacy_consumer_native-*
 	export PATH="$(CURDIR)/build/wheel-tools/bin:$$PATH"
@@ -116,9 +116,14 @@ wheels: build/wheel-tools ## the native decoder for Linux on x86-64 and aarch64,
 	done
 	build/wheel-tools/bin/maturin sdist --manifest-path native/Cargo.toml --out dist
 	rm -rf build/wheel-check
-	$(PYTHON) -m venv build/wheel-check
+	$(bin)/python -m venv build/wheel-check
 	build/wheel-check/bin/pip install --quiet --disable-pip-version-check --no-index dist/legacy_consumer_native-*_"$$(uname -m)".whl
 	build/wheel-check/bin/python -c 'import legacy_consumer_native as it; it.decode(b"", 0), print(it.__name__, it.__version__, "is installed and decodes")'
+	# with everything else that the tests need behind it, and no compiler on PATH
+	$(bin)/python -c 'import sys; print(*(path for path in sys.path if "-packages" in path), sep="\n")' \
+	  >"$$(build/wheel-check/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth"
+	build/wheel-check/bin/python -c 'import legacy_consumer_native as it; assert "wheel-check" in it.__file__, it.__file__'
+	env PATH=/usr/bin:/bin build/wheel-check/bin/python -m pytest -q tests/contract/test_fetchers_on_recordings.py tests/contract/test_fetcher_faults.py
 	ls dist/legacy_consumer_native-*
 
 quickstart: .venv/.quickstart .venv/.native ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)

@@ -7,8 +7,6 @@ be able to run.
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.util
 import os
 import shutil
 import signal
@@ -17,7 +15,6 @@ import tempfile
 import uuid
 from collections import defaultdict
 from collections.abc import Generator
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import hypothesis
@@ -28,11 +25,13 @@ from legacy_consumer.errors import JarsUnavailableError, JavaMissingError
 from tests.support import leaks
 from tests.support.jvm_member import JvmPrograms
 from tests.support.tiers import (
+    DECODER,
     MARKERS_OF_TIER,
     QUICK_TIERS,
     SERVER_MARKERS,
     TIERS,
     TierResult,
+    decoder_problem,
     problem_of,
     tier_of,
 )
@@ -44,20 +43,6 @@ hypothesis.settings.register_profile("developer", deadline=None, database=None)
 hypothesis.settings.register_profile("ci", deadline=None, database=None, derandomize=True)
 
 tier_key = pytest.StashKey[str]()
-
-
-class SkipsWithoutDecoder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands in for the native decoder where it is not built: what imports it is skipped, modules and tests."""
-
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        return ModuleSpec(name, self) if name == "legacy_consumer_native" else None
-
-    def exec_module(self, module: object) -> None:
-        pytest.skip("the crate in native/ is not built: `make native`, which needs cargo", allow_module_level=True)
-
-
-if importlib.util.find_spec("legacy_consumer_native") is None:
-    sys.meta_path.append(SkipsWithoutDecoder())
 
 
 @pytest.fixture(scope="session")
@@ -104,6 +89,17 @@ class TierRun:
         if config.option.basetemp is None:
             config.option.basetemp = str(self.folder / "pytest")
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """A file whose tests decode is skipped where the native decoder is not built."""
+        report = yield
+        if not report.passed and DECODER in str(report.longrepr) and (problem := decoder_problem()):
+            self.results[tier_of(collector.path, TESTS)].missing[problem] += 1
+            report.outcome, report.longrepr = "skipped", (str(collector.path), 0, f"Skipped: {problem}")
+        return report
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         for item in items:
@@ -135,6 +131,15 @@ class TierRun:
         except (JarsUnavailableError, JavaMissingError) as error:
             self.unavailable.update(dict.fromkeys(markers & {"kafka", "interop"} or markers, str(error)))
             self._skip(item, str(error))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        try:
+            return (yield)
+        except Exception as error:
+            if DECODER in str(error) and (problem := decoder_problem()):
+                self._skip(item, problem)
+            raise
 
     def _skip(self, item: pytest.Item, reason: str) -> None:
         self.results[item.stash[tier_key]].missing[reason] += 1

@@ -217,6 +217,10 @@ class BrokerLinks:
             self._lose(link, str(error), time.monotonic())
         except BrokersUnavailableError as error:
             self._lose(link, str(error), time.monotonic())
+        except MemoryError:
+            reason = "there is no memory for a response: lower fetch.message.max.bytes, or give the process more"
+            self._fail(FetchError(None, f"broker {link.address.broker_id}: {reason}"))
+            self._lose(link, reason, time.monotonic())
         else:
             if response is not None:
                 if response.error == error_codes.NONE:

@@ -33,6 +33,8 @@ MARKERS_OF_TIER: dict[str, tuple[str, ...]] = {
 }
 """Markers that a folder gives to its tests. In tests/contract and tests/chaos, what wants servers says so by hand."""
 
+DECODER = "legacy_consumer_native"
+
 SERVER_MARKERS = frozenset({"zookeeper", "kafka", "interop", "spark", "containers"})
 
 
@@ -58,6 +60,14 @@ def pyspark_problem() -> str | None:
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: run `make .venv`"
     return java_problem()
+
+
+@functools.cache
+def decoder_problem() -> str | None:
+    """Why no record set can be decoded, so that librdkafka fetches, or None."""
+    if importlib.util.find_spec(DECODER) is None:
+        return "the crate in native/ is not built: `make native`, which needs cargo"
+    return None
 
 
 @functools.cache

@@ -49,6 +49,29 @@ def test_plain_run_leaves_out_what_needs_servers(run_tests):
     assert "1 passed" in output
 
 
+NO_DECODER = """
+from importlib.machinery import PathFinder
+
+found = PathFinder.find_spec
+PathFinder.find_spec = classmethod(
+    lambda cls, name, *rest: None if name == "legacy_consumer_native" else found(name, *rest)
+)
+"""
+
+
+def test_what_decodes_is_named_as_skipped_where_the_decoder_is_not_built_and_fails_in_ci(run_tests):
+    files = {
+        "unit/test_a.py": PASSES,
+        "unit/test_b.py": "from legacy_consumer.wire.records import decode_records\n" + PASSES,
+        "support/no_decoder.py": NO_DECODER,
+    }
+    status, output = run_tests(files, "-p", "tests.support.no_decoder", CI="true")
+    assert status == 1
+    assert "1 passed" in output
+    assert "the crate in native/ is not built: `make native`, which needs cargo" in output
+    assert "FAILED: with CI set every tier must run, and unit could not" in output
+
+
 LONG = "import pytest\n@pytest.mark.long\ndef test_more(): pass\n"
 
 

@@ -18,6 +18,8 @@ from click.testing import CliRunner
 
 from legacy_consumer.cli import main
 
+pytest.importorskip("legacy_consumer_native")
+
 DATA = Path(__file__).parents[2] / "data"
 RECORD_SETS = DATA / "record_sets" / "2.8.2"
 KAFKA = DATA / "segments" / "dump-log-segments-2.8.2.txt.gz"

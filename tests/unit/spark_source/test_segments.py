@@ -16,6 +16,8 @@ from spark_source.segments.options import OPTIONS, parse_segment_options
 from spark_source.segments.reader import KafkaSegmentsReader
 from zk_layout.errors import ConfigError
 
+pytest.importorskip("legacy_consumer_native")
+
 ROOT = Path(__file__).parents[3]
 RECORD_SETS = ROOT / "tests" / "data" / "record_sets"
 SOUND = (RECORD_SETS / "2.8.2" / "transactions.bin").read_bytes()

@@ -7,6 +7,7 @@ import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, KafkaError
 from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
+from tests.support.memory import memory_for
 from tests.support.wire_world import BACKOFF_S, World
 from zk_layout.model import TopicPartition
 
@@ -289,3 +290,15 @@ def test_every_error_that_asking_again_does_not_mend_is_told():
             world.fault = lambda broker, call, code=code: f"partition-error {code}" if call == "fetch" else ""
             reader = Reader(world)
             reader.until(lambda reader=reader: reader.raised, 5.0)
+
+
+def test_without_memory_for_a_response_the_user_is_told_and_nothing_is_lost():
+    with World(random.Random(1), brokers=1, largest_bytes=2**31 - 1) as world:
+        world.fault = lambda _, call: "two-gigabytes" if call == "fetch" else ""
+        reader = Reader(world)
+        with memory_for(500_000_000):
+            reader.until(lambda: reader.raised["FetchError"], 5.0)
+        assert "there is no memory for a response: lower fetch.message.max.bytes" in str(reader.complaints[0])
+        world.fault = lambda *_: ""
+        reader.until(lambda: reader.has_all(world.partitions), 60.0)
+        reader.check(world.partitions)

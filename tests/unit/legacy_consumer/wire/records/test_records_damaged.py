@@ -2,19 +2,16 @@
 
 import gzip
 import random
-import re
-import resource
 import struct
 import tracemalloc
 import zlib
-from contextlib import contextmanager
-from pathlib import Path
 
 import cramjam
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, FetchError
 from legacy_consumer.wire.records import AbortedTransaction
+from tests.support.memory import memory_for
 from tests.support.record_encoder import (
     Written,
     batch,
@@ -55,18 +52,6 @@ def zstd_frame(content: bytes, *, window_bits: int | None = None, promised: int 
     else:
         head = b"\xe0" + struct.pack("<q", len(content) if promised is None else promised)
     return b"\x28\xb5\x2f\xfd" + head + (len(content) << 3 | 1).to_bytes(3, "little") + content
-
-
-@contextmanager
-def memory_for(more_bytes: int):
-    """The process may take so much address space more than it has, whatever it does with it."""
-    now = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + more_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def with_record(body: bytes, **lies: object) -> bytes:

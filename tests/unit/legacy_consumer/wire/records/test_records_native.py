@@ -2,8 +2,11 @@
 
 import random
 import struct
+import subprocess
+import sys
 import threading
 import zlib
+from pathlib import Path
 
 import legacy_consumer_native as native
 import pyarrow as pa
@@ -16,6 +19,7 @@ from tests.support.record_encoder import Written, batch, crc32c, message, wrappe
 from tests.support.record_reader import read
 from tests.support.record_sets import FOLDER, decoded, recorded
 
+ROOT = Path(__file__).parents[5]
 RECORDED = recorded()
 SMALL = [recording for recording in RECORDED if len(recording.data) < 4000]
 LIMIT = 1 << 20
@@ -203,3 +207,36 @@ def test_more_than_is_allowed_is_told_from_damage():
     both = message(Written(0, None, b"v", 1), 1) + wrapper([Written(1, None, bytes(3 << 20), 1)], 1, "gzip")
     sound = native.decode(both, 0, max_batch_bytes=LIMIT)
     assert (len(sound), sound.next_offset, sound.has_more) == (1, 1, True)
+
+
+FORKS = """
+import os, threading
+import legacy_consumer_native as native
+from tests.support.plain_sets import LONG
+
+wanted = native.decode(LONG, 0).values()
+ended = threading.Event()
+
+def decode():
+    while not ended.is_set():
+        native.decode(LONG, 0)
+
+threads = [threading.Thread(target=decode) for _ in range(2)]
+for thread in threads:
+    thread.start()
+codes = []
+for _ in range(10):
+    child = os.fork()
+    if not child:
+        os._exit(native.decode(LONG, 0).values() != wanted)
+    codes.append(os.waitpid(child, 0)[1])
+ended.set()
+print(codes)
+"""
+
+
+def test_children_decode_that_are_forked_while_other_threads_decode():
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.stdout.strip(), ran.stderr) == (str([0] * 10), "")
