@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from zk_layout.errors import LegacyConsumerError, NoNodeError, NotPermittedError
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath
+from zk_layout.paths import BrokerIdsPath, broker_ids
 from zk_layout.store import WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
@@ -90,8 +90,7 @@ class BrokerWatch:
             created_meanwhile = self._store.exists(parent, self._fired) is not None
             if created_meanwhile:
                 self._is_old = True
-        found = (BrokerIdPath.parse(f"{parent}/{name}") for name in names)
-        return tuple(sorted(path.broker_id for path in found if path is not None))
+        return tuple(broker_ids(names))
 
     def _note(self, brokers: tuple[int, ...]) -> None:
         before, self.brokers = self.brokers, brokers

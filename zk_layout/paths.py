@@ -22,6 +22,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from typing_extensions import Self
 
 _FIELD = re.compile(r"\{(\w+)(:d)?\}")
@@ -231,6 +233,13 @@ class BrokerIdPath(ZnodePath):
     template: ClassVar[str] = "/brokers/ids/{broker_id:d}"
 
     broker_id: int
+
+
+def broker_ids(names: Iterable[str]) -> list[int]:
+    """The ids that these children of /brokers/ids stand for, ascending; a name that no broker has is left out."""
+    parent = BrokerIdsPath().path
+    found = (BrokerIdPath.parse(f"{parent}/{name}") for name in names)
+    return sorted(one.broker_id for one in found if one is not None)
 
 
 class BrokerSeqIdPath(_FixedPath):

@@ -9,7 +9,7 @@ from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_broker, decode_controller, decode_controller_epoch
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.model import Broker
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, ControllerEpochPath, ControllerPath
+from zk_layout.paths import BrokerIdsPath, ControllerEpochPath, ControllerPath, broker_ids
 from zk_layout.store import ZkStore
 
 KAFKA_OF_VERSION = {
@@ -54,7 +54,7 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
         if znode is None:
             continue
         since_ms = znode.stat.ctime_ms
-        if BrokerIdPath.parse(path) is None:
+        if not broker_ids([name]):
             found.append(BrokerSummary(name, None, since_ms, False, f"{path} is not named by a number"))
             continue
         try:
@@ -66,7 +66,7 @@ def read_broker_summaries(store: ZkStore) -> list[BrokerSummary]:
         else:
             is_controller = broker.broker_id == controller
             found.append(BrokerSummary(name, broker, since_ms, is_controller, None, epoch if is_controller else None))
-    return sorted(found, key=lambda one: (one.broker is None, int(one.broker_id) if one.broker_id.isdigit() else 0))
+    return sorted(found, key=lambda one: (one.broker is None, broker_ids([one.broker_id]), one.broker_id))
 
 
 def read_controller(store: ZkStore) -> int | None:

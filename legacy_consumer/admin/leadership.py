@@ -17,6 +17,7 @@ from zk_layout.paths import (
     PreferredReplicaElectionPath,
     ReassignPartitionsPath,
     TopicPath,
+    broker_ids,
 )
 from zk_layout.store import ZkStore, Znode
 
@@ -76,7 +77,7 @@ def read_leadership(store: ZkStore, topics: Collection[str]) -> list[PartitionLe
         if requests[1] is not None:
             electing = decode_preferred_election(asked[1], requests[1].data).partitions
     [registered] = store.get_children_many([BrokerIdsPath().path])
-    living = {int(name) for name in registered or () if name.isdecimal()}
+    living = set(broker_ids(registered or ()))
     states = _read_states(store, [tp for tp, _ in found])
     return [_leadership(tp, replicas, states.get(tp), living, reassigned.get(tp), electing) for tp, replicas in found]
 

@@ -13,7 +13,7 @@ from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import MalformedZnodeError, NotPermittedError
 from zk_layout.model import TopicAssignment
-from zk_layout.paths import BrokerIdsPath, DeleteTopicsPath, OffsetsPath, PartitionStatePath, TopicPath
+from zk_layout.paths import BrokerIdsPath, DeleteTopicsPath, OffsetsPath, PartitionStatePath, TopicPath, broker_ids
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ def read_topics(store: ZkStore, readers: Mapping[str, tuple[str, ...]] | None = 
     for (name, _), refusal in closed_states.items():
         closed.setdefault(name, str(refusal))
     [registered] = store.get_children_many([BrokerIdsPath().path])
-    living = {int(name) for name in registered or () if name.isdecimal()}
+    living = set(broker_ids(registered or ()))
     states = {tp: (leader if leader in living else -1, in_sync) for tp, (leader, in_sync) in states.items()}
     return [
         _summary(

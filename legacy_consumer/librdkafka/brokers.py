@@ -8,7 +8,7 @@ from zk_layout.closed_znodes import read_each
 from zk_layout.codecs.broker import decode_broker
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.model import Broker
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, broker_ids
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -16,12 +16,11 @@ logger = logging.getLogger(__name__)
 
 def read_brokers(store: ZkStore) -> list[Broker]:
     """The registered brokers by id; one that cannot be read is named in the log and left out."""
-    parent = BrokerIdsPath().path
     try:
-        found = map(BrokerIdPath.parse, (f"{parent}/{name}" for name in store.get_children(parent)))
+        names = store.get_children(BrokerIdsPath().path)
     except NoNodeError:
         return []
-    paths = [BrokerIdPath(number).path for number in sorted(one.broker_id for one in found if one is not None)]
+    paths = [BrokerIdPath(number).path for number in broker_ids(names)]
     brokers: list[Broker] = []
     for path, znode in zip(paths, read_each(store, paths), strict=True):
         if znode is None:

@@ -23,7 +23,7 @@ from legacy_consumer.wire.protocol.metadata import FIRST_THAT_CREATES_NO_TOPIC, 
 from zk_layout.codecs import decode_broker, decode_partition_state
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, ZooKeeperError
 from zk_layout.model import Broker, TopicPartition
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, broker_ids
 from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
@@ -153,12 +153,10 @@ class LeaderReader:
         return self._match(dict(zip(partitions, znodes[len(ids) :], strict=True)), ids, znodes[: len(ids)])
 
     def _broker_ids(self) -> list[int]:
-        parent = BrokerIdsPath().path
         try:
-            found = map(BrokerIdPath.parse, (f"{parent}/{name}" for name in self._store.get_children(parent)))
+            return broker_ids(self._store.get_children(BrokerIdsPath().path))
         except NoNodeError:
             return []
-        return sorted(one.broker_id for one in found if one is not None)
 
     def _match(
         self, states: Mapping[TopicPartition, Znode | None], ids: Sequence[int], znodes: list[Znode | None]

@@ -11,7 +11,7 @@ from rebalance.subscription import consumer_threads, subscribed_topics
 from zk_layout.codecs import decode_broker, decode_partition_state
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import ConsumerThreadId, TopicPartition
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, broker_ids
 from zk_layout.store import ZkStore
 
 
@@ -46,7 +46,7 @@ def read_cluster(store: ZkStore, counts: Mapping[str, int]) -> Cluster:
         places[tp.topic].append(PartitionPlace(leader))
     brokers: dict[int, Broker] = {}
     there = store.get_children_many([BrokerIdsPath().path])[0] or ()
-    ids = [int(name) for name in there if name.isdigit()]
+    ids = broker_ids(there)
     for number, znode in zip(ids, store.get_data_many([BrokerIdPath(n).path for n in ids]), strict=True):
         if znode is not None:
             try:

@@ -30,6 +30,8 @@ from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, multi_size
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_MOST = 1 << 30
+"""No group comes this far; somebody else wrote a higher number, and behind the last one of Java's none follows."""
 
 
 class Journal:
@@ -56,6 +58,10 @@ class Journal:
         self.round = Round(max(0, self.generation.round))
         if asked is not None:
             self.round = readable(self._name, partial(decode_round, paths[0], asked.data)) or self.round
+        numbers = (self.round.number, self.generation.round, self.generation.number)
+        if not all(-1 <= number < _MOST for number in numbers):
+            logger.warning("%s: group %s counts anew, for no leader wrote these: %s", self._name, self._group, numbers)
+            self.round, self.generation = Round(), NO_GENERATION
         # another version: what the former leader decided by what it saw is refused
         self._round_version = 0 if asked is None else asked.stat.version + 1
         self._generation_version = 0 if given is None else given.stat.version + 1

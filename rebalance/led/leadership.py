@@ -167,7 +167,11 @@ class Leadership:
         return StoredGroup(self._group, given.number, "consumer", given.protocol, leader, tuple(members))
 
     def _round_of(self, joining: Joining) -> int:
-        return self._journal.round.number if joining.consumer_id in self._journal.round.joined else joining.round
+        asked = self._journal.round
+        if joining.consumer_id in asked.joined:
+            return asked.number
+        # nobody joins a round before it is asked for
+        return joining.round if joining.round <= asked.number else -1
 
     def _is_behind(self, topics: Mapping[str, int]) -> bool:
         """Whether a stable group has to be assigned anew though no member has changed."""
@@ -266,7 +270,7 @@ class Leadership:
     def _announce(self, group: Group) -> None:
         """Ask the members to join again, but for those that wait already."""
         waiting = [member_id for member_id, member in group.members.items() if member.join_reply is not None]
-        number = self._journal.round.number + 1
+        number = max(self._journal.round.number, self._journal.generation.round) + 1
         joined = frozenset(self._joined[member_id].consumer_id for member_id in waiting)
         self._journal.write_round(Round(number, joined, dict(self._refused)))
         self._rounds.update(dict.fromkeys(waiting, number))

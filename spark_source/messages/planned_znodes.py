@@ -12,7 +12,7 @@ from typing import cast
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import ConnectionLostError
 from zk_layout.model import TopicAssignment, TopicPartition
-from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, TopicPath
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, TopicPath, broker_ids
 from zk_layout.store import Stat, Watcher, ZkStore, Znode
 
 Znodes = Mapping[str, bytes]
@@ -23,8 +23,7 @@ _NO_STAT = Stat(0, 0, 0, 0, 0, 0, 0, 0)
 
 def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[str, bytes]:
     """The registrations of the brokers, and the states of these partitions. Raises: NoNodeError, ZooKeeperError."""
-    ids = store.get_children(BrokerIdsPath().path)
-    paths = [BrokerIdPath(int(broker_id)).path for broker_id in ids if broker_id.isdigit()]
+    paths = [BrokerIdPath(number).path for number in broker_ids(store.get_children(BrokerIdsPath().path))]
     paths += [PartitionStatePath(*tp).path for tp in partitions]
     return {
         path: znode.data

@@ -100,3 +100,13 @@ def test_the_brokers_that_a_member_needs_are_counted(cluster):
     assert {one["consumer_id"]: one["brokers"] for one in members} == {"few": 1, "many": 2, "none": 0}
     assert "BROKERS" in cluster.run("groups", "describe", "g").out
     assert "brokers" in cluster.run("groups", "members", "g", "--format", "csv").out.splitlines()[0].split(",")
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "9" * 5000, "-1", "00", "4294967296", "x", "1_0"])
+@pytest.mark.parametrize("command", [("brokers",), ("topics",), ("topics", "t"), ("doctor",)])
+def test_a_broker_with_a_name_that_no_broker_has_ends_no_command(cluster, command, name):
+    topic(cluster, "t", ([0], 0, 0, [0]))
+    cluster.put(f"/brokers/ids/{name}", BROKER)
+    run = cluster.run(*command)
+    assert "a defect" not in run.err
+    assert run.code == 0 or command == ("doctor",)

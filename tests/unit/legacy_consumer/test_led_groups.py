@@ -3,6 +3,7 @@
 import logging
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -10,7 +11,15 @@ import pytest
 from legacy_consumer import ConfigError, LedState, Phase, StrategyMismatchError
 from rebalance.assignors.seam import Assignor, given
 from rebalance.errors import RebalanceError
-from rebalance.led.records import leader_path, member_path
+from rebalance.led.records import (
+    decode_round,
+    encode_generation,
+    encode_round,
+    generation_path,
+    leader_path,
+    member_path,
+    round_path,
+)
 from tests.support.led_cluster import TPS, LedCluster, numbers
 from tests.support.waiting import eventually
 from zk_layout.memory_store import MemoryStore
@@ -109,6 +118,48 @@ def test_garbage_in_the_groups_znodes_ends_nobody_and_is_mended(cluster, name, g
     cluster.admin.set_data(f"/consumers/g/coordination/{name}", garbage)
     members.append(cluster.join(consumer_id="m2", partition_assignment_strategy="range")[0])
     cluster.await_shares([2, 2, 2], *members)
+
+
+HIGHEST = 2**31 - 1
+FORGED = [
+    {"round": {"number": HIGHEST}},
+    {"round": {"number": -HIGHEST}},
+    {"generation": {"number": HIGHEST}},
+    {"generation": {"number": -HIGHEST}},
+    {"generation": {"round": HIGHEST}},
+    {"generation": {"round": HIGHEST // 2}},
+    {"generation": {"round": -HIGHEST}},
+    {"round": {"number": HIGHEST}, "generation": {"number": HIGHEST, "round": HIGHEST}},
+    {"round": {"number": HIGHEST - 1}, "generation": {"number": HIGHEST - 1, "round": HIGHEST - 1}},
+    {"round": {"number": 70, "joined": frozenset({"g_m0", "g_m1", "g_m2"})}},
+    {"generation": {"shares": {}}},
+    {"generation": {"number": 70, "shares": {}}},
+    {"generation": {"protocol": "nonsense", "leader": "nobody"}},
+    {"generation": {"topics": {"t": -3, "x": HIGHEST}}},
+]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_outlives_numbers_and_names_that_no_leader_wrote(cluster, strategy, forged):
+    chosen = {"partition_assignment_strategy": strategy}
+    members = [cluster.join(consumer_id=f"m{n}", **chosen)[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    asked = decode_round(round_path("g"), cluster.admin.get_data(round_path("g")).data)
+    given = cluster.generation()
+    if "round" in forged:
+        cluster.admin.set_data(round_path("g"), encode_round(replace(asked, **forged["round"])))
+    if "generation" in forged:
+        cluster.admin.set_data(generation_path("g"), encode_generation(replace(given, **forged["generation"])))
+    members.append(cluster.join(consumer_id="m2", **chosen)[0])
+    cluster.await_shares([2, 2, 2], *members)
+
+
+@pytest.mark.parametrize("name", ["\u00b2", "9" * 5000])
+def test_a_broker_with_a_name_that_no_broker_has_keeps_no_leader_from_assigning(cluster, name):
+    cluster.admin.create(f"/brokers/ids/{name}", b"x", make_parents=True)
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="range")[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
 
 
 def test_a_leader_that_unsubscribes_leaves_its_share_and_the_lead_to_another_and_may_come_back(cluster):

@@ -18,6 +18,7 @@ from zk_layout.paths import (
     TopicConfigPath,
     TopicConfigsPath,
     ZnodePath,
+    broker_ids,
     parse_path,
 )
 
@@ -110,3 +111,8 @@ def test_a_topic_partition_fills_the_last_two_fields():
 
 def test_percent_signs_in_names_stay_as_they_are():
     assert OffsetPath("%s", "%d%%", 1).path == "/consumers/%s/offsets/%d%%/1"
+
+
+def test_only_names_that_kafka_writes_are_brokers():
+    strange = ["\u00b2", "\u0663", "9" * 5000, "-1", "00", "2147483648", "1_0", " 1", "x", "+2"]
+    assert broker_ids(["10", *strange, "9", "0"]) == [0, 9, 10]
