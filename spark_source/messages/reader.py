@@ -133,10 +133,10 @@ def _read_with_librdkafka(
         reading = _Reading(handle, wanted, options.fetch_timeout_ms / 1000)
         while not reading.is_done and not reading.is_outside:
             messages = reading.next_messages()
-            if messages:
-                arrays.add(LibrdkafkaBatch(messages, {}).messages())
-            if arrays.rows >= _BATCH_ROWS or arrays.bytes >= MOST_BATCH_BYTES:
-                yield arrays.batch()
+            for portion in arrays.portions(LibrdkafkaBatch(messages, {}).messages()) if messages else ():
+                arrays.add(portion)
+                if arrays.rows >= _BATCH_ROWS or arrays.bytes >= MOST_BATCH_BYTES:
+                    yield arrays.batch()
         if arrays.rows:
             yield arrays.batch()
     if reading.is_outside:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from spark_source.messages import message_arrays
 from spark_source.messages.batch import plan_tasks
 from spark_source.messages.columns import request_message_columns
 from spark_source.messages.message_arrays import MessageArrays
@@ -54,14 +55,17 @@ def test_a_task_knows_the_topics_of_its_plan_and_asks_nobody_for_another():
         store.get_data_many([TopicPath("u").path])
 
 
-class Headed:
-    """A message with one header."""
+class Sized:
+    """A message with these parts, as far as their sizes are asked for."""
 
-    def __init__(self, headers):
-        self._headers = headers
+    def __init__(self, value=b"v", key=None, headers=None):
+        self._value, self._key, self._headers = value, key, headers
 
     def value(self):
-        return b"v"
+        return self._value
+
+    def key(self):
+        return self._key
 
     def headers(self):
         return self._headers
@@ -72,6 +76,16 @@ def test_headers_count_in_the_size_of_a_batch():
         [("value", "binary", True), ("headers", "array<struct<key:string,value:binary>>", True)]
     )
     arrays = MessageArrays(A, columns)
-    arrays.add([Headed([("key", b"x" * 1000), ("none", None)]), Headed(None)])
+    arrays.add([Sized(headers=[("key", b"x" * 1000), ("none", None)]), Sized()])
     assert arrays.bytes == 2 + len("key") + 1000 + len("none")
     assert arrays.batch().num_rows == 2
+
+
+@pytest.mark.parametrize("large", [{"value": b"x" * 60}, {"key": b"x" * 60}, {"headers": [("k", b"x" * 60)]}])
+def test_messages_that_are_too_many_bytes_for_one_batch_become_several(monkeypatch, large):
+    monkeypatch.setattr(message_arrays, "MOST_BATCH_BYTES", 100)
+    columns = request_message_columns([("headers", "array<struct<key:string,value:binary>>", True)])
+    arrays = MessageArrays(A, columns)
+    small, two = [Sized()] * 20, [Sized(**large)] * 2
+    assert [list(portion) for portion in arrays.portions(small)] == [small]
+    assert [list(portion) for portion in arrays.portions(two)] == [two[:1], two[1:]]
