@@ -72,6 +72,15 @@ class Election:
             self._store.delete(leader_path(self._group), znode.stat.version)
             self.leader = None
 
+    def restore(self, znode: Znode | None, session_id: int, asked: Znode | None, given: Znode | None) -> bool:
+        """While this member leads: whether somebody else had written its round or generation; they are written again.
+
+        znode: the leader's. Raises: DeposedError; ZooKeeper's errors.
+        """
+        if self._leadership is None or znode is None or znode.stat.ephemeral_owner != session_id:
+            return False
+        return self._leadership.restore(asked, given)
+
     def stand(self, znode: Znode | None, session_id: int, snapshot: GroupSnapshot) -> None:
         """Lead if nobody does, and do what is next while this member leads.
 

@@ -25,7 +25,7 @@ from rebalance.led.records import (
     round_path,
 )
 from zk_layout.errors import MalformedZnodeError, MultiFailedError, NodeExistsError
-from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, multi_size
+from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +70,28 @@ class Journal:
         for path, znode, text in zip(paths, (asked, given), texts, strict=True):
             ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
         self._write(ops)
+
+    def restore(self, asked: Znode | None, given: Znode | None) -> bool:
+        """Write again what somebody else has overwritten or deleted while this member leads; whether that was so.
+
+        asked, given: the two znodes as they stand. Raises: DeposedError; ZooKeeper's errors.
+        """
+        versions = (self._round_version, self._generation_version)
+        there = (asked, given)
+        # a lower version was read before this leader's last write
+        if all(znode and znode.stat.version <= ours for znode, ours in zip(there, versions, strict=True)):
+            return False
+        logger.warning("%s: somebody else wrote the round or the generation of group %s", self._name, self._group)
+        paths = (round_path(self._group), generation_path(self._group))
+        texts = (encode_round(self.round), encode_generation(self.generation))
+        ops: list[Op] = []
+        for path, znode, text in zip(paths, there, texts, strict=True):
+            ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
+        self._write(ops)
+        self._round_version, self._generation_version = (
+            0 if znode is None else znode.stat.version + 1 for znode in there
+        )
+        return True
 
     def write_round(self, asked: Round) -> None:
         """Raises: DeposedError; ZooKeeper's errors."""

@@ -39,7 +39,7 @@ from rebalance.led.records import (
 )
 from rebalance.led.roster import Roster
 from rebalance.led.watched import WatchedZnodes
-from zk_layout.store import ZkStore
+from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
 
@@ -103,6 +103,10 @@ class Leadership:
         joined = self._roster.read()
         self._coordinator.load([self._stored(joined)] if self._journal.generation.shares else [], {}, now)
         logger.info("%s: leads group %s in generation %d", self._name, self._group, self._journal.generation.number)
+
+    def restore(self, asked: Znode | None, given: Znode | None) -> bool:
+        """Whether somebody else had written the round or the generation, and they are written again."""
+        return self._journal.restore(asked, given)
 
     def look(self, topics: Mapping[str, int], cluster: Callable[[], Cluster], now: int) -> None:
         """Read what members tell, and do what follows.

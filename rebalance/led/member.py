@@ -279,6 +279,9 @@ class LedMember:
         if self._is_classic:
             self._election.step_down(leader, session_id)
             return
+        if self._election.restore(leader, session_id, asked, given):
+            self._look_in(0)
+            return
         try:
             self._read_round(asked)
             self._read_generation(given)

@@ -155,6 +155,28 @@ def test_a_group_outlives_numbers_and_names_that_no_leader_wrote(cluster, strate
     cluster.await_shares([2, 2, 2], *members)
 
 
+@pytest.mark.parametrize("forged", [*FORGED, {"round": {"refused": {"g_m0": "so", "g_m1": "so"}}}, {}])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_at_rest_outlives_what_no_leader_wrote(cluster, strategy, forged):
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy=strategy)[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    asked = decode_round(round_path("g"), cluster.admin.get_data(round_path("g")).data)
+    given = cluster.generation()
+    written = {}
+    if "round" in forged:
+        path = round_path("g")
+        written[path] = cluster.admin.set_data(path, encode_round(replace(asked, **forged["round"]))).mzxid
+    if "generation" in forged:
+        path = generation_path("g")
+        written[path] = cluster.admin.set_data(path, encode_generation(replace(given, **forged["generation"]))).mzxid
+    if not forged:
+        written[generation_path("g")] = 0
+        cluster.admin.delete(generation_path("g"))
+    # an error while the znode is not there counts as not yet
+    eventually(lambda: all(cluster.admin.exists(path).mzxid > mzxid for path, mzxid in written.items()))
+    cluster.await_shares([3, 3], *members)
+
+
 @pytest.mark.parametrize("name", ["\u00b2", "9" * 5000])
 def test_a_broker_with_a_name_that_no_broker_has_keeps_no_leader_from_assigning(cluster, name):
     cluster.admin.create(f"/brokers/ids/{name}", b"x", make_parents=True)
