@@ -196,7 +196,7 @@ class Operators:
                 self._make_anew(tp.topic)
             case "cut":
                 world.truncate(tp, rng.randrange(100))
-            case "forget" if not world.newer[group]:
+            case "forget" if world.forgets and not world.newer[group]:
                 world.kafka[group].kept.clear()
                 self._forget_rewinds("kafka", group)
             case "rewind" if not world.newer[group] and (world.in_kafka(group, tp) or 0) > begin:

@@ -57,7 +57,12 @@ class _WatchedStore(GuardedStore):
 
 
 class OperatorsWorld(MemoryCluster):
-    """before_write, after_write: what the model does around each write of a command."""
+    """before_write, after_write: what the model does around each write of a command.
+
+    forgets: whether brokers may forget what a group has committed.
+    """
+
+    forgets = True
 
     def __init__(self, monkeypatch, folder):
         super().__init__(monkeypatch)
