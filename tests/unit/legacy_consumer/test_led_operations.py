@@ -13,7 +13,6 @@ from legacy_consumer.admin.migration import (
     look_at,
     make_plan,
 )
-from legacy_consumer.cli import groups_prune
 from legacy_consumer.errors import MigrationRefusedError
 from legacy_consumer.metrics.exporter.cluster_reader import ClusterReader
 from legacy_consumer.metrics.exporter.judging import ClusterJudge, Judging, Logs
@@ -27,13 +26,6 @@ from tests.support.waiting import eventually
 
 WRITE = ("--execute", "--no-backup")
 JVM = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
-
-
-class InTwoDays(SystemClock):
-    """For what only goes when it is old."""
-
-    def wall_ms(self):
-        return super().wall_ms() + 2 * 86_400_000
 
 
 class Operated(LedCluster):
@@ -178,7 +170,8 @@ def test_a_led_group_is_copied_pruned_and_deleted_with_all_that_its_leader_wrote
     assert cluster.admin.get_data("/consumers/h/offsets/t/0").data == b"7"
     first.shutdown()
     assert cluster.admin.exists("/consumers/g/coordination/generation") is not None
-    monkeypatch.setattr(groups_prune, "SystemClock", InTwoDays)
+    # with --execute ZooKeeper's clock counts
+    monkeypatch.setattr(cluster.zookeeper.tree, "_wall_ms", lambda: SystemClock().wall_ms() + 2 * 86_400_000)
     done = cluster.run("groups", "prune", "--older-than", "1d", "--name", "g", *WRITE)
     assert (done.code, "Deleted: g" in done.out) == (0, True), done
     assert cluster.admin.exists("/consumers/g") is None
