@@ -14,13 +14,15 @@ from pathlib import Path
 
 from legacy_consumer import ConsumerConfig, TopicPartition
 from legacy_consumer.wire.factory import BrokerDoor
-from legacy_consumer.wire.link import BrokerLink
-from legacy_consumer.wire.protocol.fetch import FetchPartition
+from legacy_consumer.wire.protocol.fetch import FetchLimits, FetchPartition, FetchSession, decode_fetch, encode_fetch
+from legacy_consumer.wire.protocol.framing import Api
 from legacy_consumer.wire.records import glance
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.codecs import decode_topic
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.paths import TopicPath
+
+NO_SESSION = FetchSession(0, -1)
 
 
 def peak_mb() -> float:
@@ -42,21 +44,24 @@ def main() -> None:
     )
     door = BrokerDoor(config, store)
     (address,) = set(door.leaders.read(positions).addresses.values())
-    link = BrokerLink(address, settings, lambda address: door.begin_opening(address, lambda: None))
-    link.open()
-    while link.take_opened() is None:
-        time.sleep(0.001)
+    connection = door.open(address)
+    version = connection.versions.of(Api.FETCH)
     readable = select.poll()
-    assert link.connection is not None
-    readable.register(link.connection, select.POLLIN)
+    readable.register(connection, select.POLLIN)
     size = settings.bytes_of_each(len(positions))
+    limits = FetchLimits(
+        settings.max_wait_ms, settings.min_bytes, max(settings.response_bytes, size), settings.read_committed
+    )
+    largest = settings.largest_response_bytes(size * len(positions))
     count = 0
     began = 0.0
     while count < wanted:
         asked = {tp: FetchPartition(position, size) for tp, position in positions.items()}
-        link.send(asked, {})
-        while (response := link.receive()) is None:
+        body = encode_fetch(version, limits, asked, NO_SESSION)
+        connection.send_in(version, Api.FETCH, body, largest_bytes=largest, timeout_s=settings.socket_timeout_s)
+        while (frame := connection.receive()) is None:
             readable.poll()
+        response = decode_fetch(version, frame)
         began = began or time.perf_counter()
         for tp, answer in response.partitions.items():
             if answer.records:
@@ -64,7 +69,7 @@ def main() -> None:
                 count += position - positions[tp]
                 positions[tp] = position
     ended = time.perf_counter()
-    link.close()
+    connection.close()
     store.close()
     print(
         json.dumps(

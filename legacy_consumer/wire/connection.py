@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.protocol.api_versions import Versions
 from legacy_consumer.wire.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
 
@@ -30,20 +31,6 @@ _AT_ONCE = 4 * 1024 * 1024
 def _buffer(size: int) -> memoryview:
     """So many bytes with any content, in memory that lives for as long as something refers to it."""
     return np.empty(size, np.uint8).data
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """One listener of one broker; registration_version is that of its znode."""
-
-    broker_id: int
-    host: str
-    port: int
-    registration_version: int
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.fetcher import LogOffsets
 from legacy_consumer.positions import PositionFinder
-from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire.connection import Connection
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.fetcher import ColumnarFetcher
 from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader
 from legacy_consumer.wire.log_offsets import ColumnarLogOffsets

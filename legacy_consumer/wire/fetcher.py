@@ -1,9 +1,10 @@
 """Fetcher over connections of its own: which partitions, from where on, and what is handed out of what brokers send.
 
-The polling thread does the thinking and the decoding: of a response that is whole, the heads of its batches say where
-its partitions go on, the next request is sent, and only then is the response decoded and handed out. How brokers are
-spoken to has a room of its own (links), which gets its turns within a poll, on the same thread. Threads of their own,
-for as long as they are needed, look for leaders and positions, so that no partition waits for another one's trouble.
+The core (wire.core) decides: what to ask which broker for, and what follows from what it answers. This drives it on the
+polling thread, with the sockets, the clock, the log and the decoder that the core does not know: of a response that is
+whole, the heads of its batches say where its partitions go on, the next request is sent, and only then is the response
+decoded and handed out. Threads of their own, for as long as they are needed, connect, and look for leaders and
+positions, so that no partition waits for another one's trouble.
 
 Other threads leave their changes under a lock, and the next poll applies them before anything else.
 
@@ -15,26 +16,41 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import assert_never
 
-from legacy_consumer.errors import FetchError, KafkaError
+from legacy_consumer.errors import (
+    BrokerRefusedError,
+    BrokersUnavailableError,
+    FetchError,
+    KafkaError,
+    MalformedResponseError,
+)
 from legacy_consumer.positions import PositionFinder, Search, StandingStill
-from legacy_consumer.wire.answers import have_failed_again, take_answers
 from legacy_consumer.wire.backlog import Backlog, RecordSet
 from legacy_consumer.wire.batch import SMALL_RUN, ColumnarBatch
-from legacy_consumer.wire.connection import BrokerAddress
+from legacy_consumer.wire.core import (
+    BrokerAddress,
+    Event,
+    Failed,
+    FetchCore,
+    FindLeader,
+    FindPosition,
+    HangUp,
+    Records,
+    Waiting,
+)
 from legacy_consumer.wire.leaders import LeaderFinder
-from legacy_consumer.wire.link import Asked
-from legacy_consumer.wire.links import LOW_BACKLOG_BYTES, BrokerLinks
 from legacy_consumer.wire.opening import Opening
-from legacy_consumer.wire.partition import PartitionState
-from legacy_consumer.wire.protocol.fetch import FetchResponse
-from legacy_consumer.wire.records import MAX_BATCH_BYTES, Columns, decode_records
+from legacy_consumer.wire.records import MAX_BATCH_BYTES, AbortedTransaction, Columns, decode_records, glance
 from legacy_consumer.wire.settings import FetchSettings
+from legacy_consumer.wire.sockets import BrokerSockets
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_LOW_BACKLOG_BYTES = 4 * 1024 * 1024
+"""With less than this waiting the next response is taken in, so that the one after it can be asked for."""
 _SERVICE_S = 0.05
 """So often sockets and searches are looked after while there is enough to hand out."""
 _SERVICE_LOW_S = 0.001
@@ -68,29 +84,16 @@ class ColumnarFetcher:
         self._closed = False
         self._polling: int | None = None
         # below: the polling thread's own
-        self._states: dict[TopicPartition, PartitionState] = {}
-        self._known_leaders: dict[TopicPartition, BrokerAddress] = {}
-        self._life = 0
-        self._backlog = Backlog(self._decode, self._is_live)
+        self._core = FetchCore(settings, glance)
+        self._sockets = BrokerSockets(settings, begin_opening)
+        self._backlog = Backlog(self._decode, self._core.is_live)
         self._moves: dict[TopicPartition, int] = {}
         self._errors: list[KafkaError] = []
         self._standing_still = StandingStill(settings.backoff_s)
-        self._complaints: set[tuple[object, str]] = set()
         self._serviced_at = float("-inf")
         self._searching_since = 0.0
-        self._links = BrokerLinks(
-            settings,
-            self._states,
-            self._backlog,
-            begin_opening=begin_opening,
-            take_in=self._take_in,
-            find_leaders=self._find_leaders,
-            suspect=self._suspect,
-            complain=self._complain,
-            fail=self._errors.append,
-        )
         # its thread rings, as any may
-        self._leaders = make_leader_finder(self._links.ring)
+        self._leaders = make_leader_finder(self._sockets.ring)
 
     @property
     def is_closed(self) -> bool:
@@ -102,7 +105,7 @@ class ColumnarFetcher:
         with self._lock:
             self._changes.update(positions)
             self._woken = True
-        self._links.ring()
+        self._sockets.ring()
 
     def unassign(self, partitions: Collection[TopicPartition]) -> None:
         """Stop fetching these with the next poll; unknown ones are ignored.
@@ -117,7 +120,7 @@ class ColumnarFetcher:
     def wake(self) -> None:
         """End a poll that waits, soon. Takes no lock."""
         self._woken = True
-        self._links.ring()
+        self._sockets.ring()
 
     def note_brokers(self, gone: Collection[int]) -> None:
         """Brokers came or went: look again for leaders and positions; the next service leaves those that went."""
@@ -125,15 +128,14 @@ class ColumnarFetcher:
             self._gone.update(gone)
         self._leaders.look_now()
         self._finder.look_now()
-        self._links.ring()
+        self._sockets.ring()
 
     def position(self, tp: TopicPartition) -> int | None:
         """The offset behind all of the partition that was taken, and behind what holds no messages for the user.
 
         None while something waits to be taken, or the position is not known. For the polling thread.
         """
-        state = self._states.get(tp)
-        return state.position if state is not None and state.is_placed and self._backlog.is_empty else None
+        return self._core.position(tp) if self._backlog.is_empty else None
 
     def poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
         """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
@@ -168,7 +170,7 @@ class ColumnarFetcher:
         """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
         with self._lock:
             self._closed = self._woken = True
-        self._links.ring()
+        self._sockets.ring()
         with self._lock:
             if self._polling != threading.get_ident():
                 self._idle.wait_for(lambda: self._polling is None, _CLOSE_WAIT_S)
@@ -182,7 +184,7 @@ class ColumnarFetcher:
 
     def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
         now = time.monotonic()
-        is_low = self._backlog.nbytes < LOW_BACKLOG_BYTES
+        is_low = self._backlog.nbytes < _LOW_BACKLOG_BYTES
         if self._backlog.is_empty or now >= self._serviced_at + (_SERVICE_LOW_S if is_low else _SERVICE_S):
             self._service(now, 0.0)
         while True:
@@ -209,7 +211,7 @@ class ColumnarFetcher:
             return self._backlog.take(max_messages, SMALL_RUN)
         except FetchError as error:  # CorruptRecordsError, as a rule
             spoilt = self._backlog.drop_first()
-            self._place(spoilt.partition, spoilt.position, pause=True)
+            self._core.damaged(spoilt.partition, spoilt.life, spoilt.position, time.monotonic())
             self._errors.append(error)
             return []
 
@@ -232,8 +234,7 @@ class ColumnarFetcher:
             waits.append(_LONG_SEARCH_SLICE_S if is_long else _SEARCH_SLICE_S)
         else:
             self._searching_since = 0.0
-        waits.extend(self._links.pauses(now))
-        waits.extend(state.not_before - now for state in self._states.values() if state.not_before > now)
+        waits.append(self._core.next_deadline() - now)
         return max(0.0, min(waits))
 
     def _service(self, now: float, wait_s: float) -> None:
@@ -243,8 +244,17 @@ class ColumnarFetcher:
         if self._gone:
             with self._lock:
                 gone, self._gone = self._gone, set()
-            self._links.leave_brokers(gone, now)
-        self._links.service(now, wait_s)
+            self._follow(self._core.gone(gone, now))
+        self._note_opened(now)
+        self._ask(now)
+        readable = self._sockets.wait(wait_s)
+        now = time.monotonic()
+        for address in readable:
+            if self._backlog.nbytes < self._settings.backlog_bytes or not self._sockets.is_asked(address):
+                self._receive(address)
+            else:
+                self._core.heard(address, now)
+        self._follow(self._core.look_for_silence(now))
 
     # Changes
 
@@ -253,99 +263,97 @@ class ColumnarFetcher:
         self._leaders.forget(changes.keys())
         self._standing_still.forget(changes.keys())
         for tp in changes:
-            self._states.pop(tp, None)
             self._moves.pop(tp, None)
-        self._have_mended(changes.keys())
-        for tp, position in changes.items():
-            if position is not None:
-                self._life += 1
-                # the last one known: it says so if it leads no more
-                leader = self._known_leaders.get(tp)
-                self._states[tp] = PartitionState(self._life, position, is_placed=position >= 0, leader=leader)
-        self._leaders.search([tp for tp in changes if tp in self._states and self._states[tp].leader is None])
-        self._search([tp for tp in changes if tp in self._states and not self._states[tp].is_placed])
-
-    def _search(self, partitions: Collection[TopicPartition]) -> None:
-        if partitions:
-            states = self._states
-            self._finder.search([Search(tp, states[tp].life, states[tp].position) for tp in partitions])
-
-    def _is_live(self, tp: TopicPartition, life: int) -> bool:
-        state = self._states.get(tp)
-        return state is not None and state.life == life
-
-    def _place(self, tp: TopicPartition, position: int, *, pause: bool = False) -> None:
-        """Go on there; what is under way or waits of the partition is dropped."""
-        state = self._states[tp]
-        self._life += 1
-        state.life = self._life
-        state.position = position
-        state.is_placed = True
-        if pause:
-            state.not_before = time.monotonic() + self._settings.backoff_s
+        self._follow(self._core.change(changes))
 
     def _note_found(self, now: float) -> None:
         for tp, address in self._leaders.take().items():
-            state = self._states.get(tp)
-            if state is None:
-                continue
-            if state.leader is not None and state.leader != address:
-                # it was only suspected: what it may still answer must not come on top of what the new one does
-                self._links.leave(state.leader, f"broker {address.broker_id} leads {tp} now", now)
-            state.leader = self._known_leaders[tp] = address
+            self._follow(self._core.leader_found(tp, address, now))
         for tp, reason in self._leaders.take_reasons().items():
-            self._complain(tp, reason)
+            self._follow(self._core.leader_missing(tp, reason))
         error = self._leaders.take_error()
         if error is not None:
             self._errors.append(error)
         if not self._finder.is_busy:
             return
         for found in self._finder.take():
-            tp = found.search.partition
-            if not self._is_live(tp, found.search.life):
-                continue
+            tp, life = found.search.partition, found.search.life
             if found.outside is not None and not self._finder.resets:
-                self._standing_still.add(found.outside)
-                continue
-            self._place(tp, found.offset)
-            self._moves[tp] = found.offset
+                if self._core.is_live(tp, life):
+                    self._standing_still.add(found.outside)
+            elif self._core.placed(tp, life, found.offset):
+                self._moves[tp] = found.offset
 
-    # Responses
+    # Brokers
 
-    def _take_in(self, broker: BrokerAddress, asked: Asked, response: FetchResponse) -> None:
-        found = take_answers(response.partitions, asked, self._states, self._settings, time.monotonic())
-        for records in found.records:
-            self._backlog.add(records)
-        if found.well and self._complaints:
-            self._have_mended([broker, *found.well])
-        for tp, reason in found.complaints:
-            self._complain(tp, reason)
-        self._errors += found.errors
-        self._search(found.outdated)
-        if found.moved:
-            again = have_failed_again(found.moved, self._states)
-            self._find_leaders(found.moved, self._settings.backoff_s if again else 0.0)
+    def _note_opened(self, now: float) -> None:
+        for address, opening in self._sockets.take_opened():
+            try:
+                version = self._sockets.use(address, opening)
+            except BrokerRefusedError as error:
+                self._lose(address, str(error), now, error)
+            except KafkaError as error:
+                self._lose(address, str(error), now)
+            else:
+                self._core.opened(address, version)
 
-    def _find_leaders(self, partitions: Collection[TopicPartition], delay_s: float) -> None:
-        for tp in partitions:
-            self._states[tp].leader = None
-            self._known_leaders.pop(tp, None)
-        self._leaders.search(partitions, delay_s)
+    def _ask(self, now: float) -> None:
+        """Carry out what the core wants of connections."""
+        for order in self._core.requests(now):
+            try:
+                self._sockets.obey(order)
+            except (BrokersUnavailableError, MalformedResponseError) as error:
+                self._lose(order.broker, str(error), time.monotonic())
 
-    def _suspect(self, partitions: Collection[TopicPartition]) -> None:
-        """Ask whether others lead them by now; until then they stay where they are."""
-        self._leaders.search(partitions)
+    def _receive(self, address: BrokerAddress) -> None:
+        try:
+            response = self._sockets.receive(address)
+        except MalformedResponseError as error:
+            is_large = "response size" in error.reason
+            told = FetchError(None, f"{error.reason}: raise fetch.message.max.bytes") if is_large else None
+            self._lose(address, str(error), time.monotonic(), told)
+        except BrokersUnavailableError as error:
+            self._lose(address, str(error), time.monotonic())
+        except MemoryError:
+            reason = "there is no memory for a response: lower fetch.message.max.bytes, or give the process more"
+            told = FetchError(None, f"broker {address.broker_id}: {reason}")
+            self._lose(address, reason, time.monotonic(), told)
+        else:
+            now = time.monotonic()
+            if response is None:
+                self._core.heard(address, now)
+                return
+            self._follow(self._core.received(address, response, now))
+            # right behind the response, so that the broker works while it is decoded
+            self._ask(now)
 
-    def _complain(self, about: object, reason: str) -> None:
-        """Log what mends itself, once until it has: one partition may wait for long while others flow."""
-        if (about, reason) not in self._complaints:
-            self._complaints.add((about, reason))
-            logger.warning("%s: waiting: %s", about, reason)
+    def _lose(self, address: BrokerAddress, reason: str, now: float, error: KafkaError | None = None) -> None:
+        self._follow(self._core.lost(address, reason, now, error))
 
-    def _have_mended(self, those: Collection[object]) -> None:
-        self._complaints = {(about, reason) for about, reason in self._complaints if about not in those}
+    def _follow(self, events: Sequence[Event]) -> None:
+        """Do what the core says."""
+        searches: list[Search] = []
+        for event in events:
+            match event:
+                case Records(tp, life, position, records, aborted):
+                    transactions = tuple(AbortedTransaction(*one) for one in aborted)
+                    self._backlog.add(RecordSet(tp, life, position, records, transactions))
+                case FindLeader(partitions, delay_s):
+                    self._leaders.search(partitions, delay_s)
+                case FindPosition(tp, life, position):
+                    searches.append(Search(tp, life, position))
+                case HangUp():
+                    self._sockets.obey(event)
+                case Failed(error):
+                    self._errors.append(error)
+                case Waiting(about, reason):
+                    logger.warning("%s: waiting: %s", about, reason)
+                case _:
+                    assert_never(event)
+        if searches:
+            self._finder.search(searches)
 
     def _free(self) -> None:
         with self._freeing:  # who closes and who was polling may both come here
-            self._links.close()
+            self._sockets.close()
             self._backlog.clear()

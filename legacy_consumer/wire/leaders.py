@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokersUnavailableError, KafkaError, MissingListenerError
-from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire.connection import Connection
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.protocol.framing import Api
 from legacy_consumer.wire.protocol.metadata import FIRST_THAT_CREATES_NO_TOPIC, decode_metadata, encode_metadata
 from zk_layout.codecs import decode_broker, decode_partition_state

@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, FetchError, MalformedResponseError
 from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire.connection import Connection
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.leaders import LeaderReader
 from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.framing import Api

@@ -9,7 +9,8 @@ from dataclasses import replace
 from legacy_consumer.cluster_metadata import ClusterMetadata
 from legacy_consumer.config import ClusterConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, MalformedResponseError
-from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire.connection import Connection
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.opening import open_connection
 from legacy_consumer.wire.protocol.framing import Api
 from legacy_consumer.wire.protocol.metadata import FIRST_THAT_CREATES_NO_TOPIC, decode_metadata, encode_metadata

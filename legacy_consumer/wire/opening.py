@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, MalformedResponseError
-from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire.connection import Connection
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.protocol import error_codes
 from legacy_consumer.wire.protocol.api_versions import VERSION, decode_api_versions, versions_by_registration
 from legacy_consumer.wire.protocol.framing import Api

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from legacy_consumer.config import ConsumerConfig
@@ -72,6 +71,6 @@ class FetchSettings:
         """A broker from which no byte came for so long may lead no more; whether it does is asked, as often."""
         return min(_SUSPICION_S + self.max_wait_ms / 1000, self.socket_timeout_s / 2)
 
-    def largest_response_bytes(self, asked: Iterable[int]) -> int:
-        """What a response to a request for so many bytes of each partition may have."""
-        return max(self.largest_bytes, sum(asked)) + _OVERHEAD_BYTES
+    def largest_response_bytes(self, asked: int) -> int:
+        """What a response to a request for so many bytes of all partitions together may have."""
+        return max(self.largest_bytes, asked) + _OVERHEAD_BYTES

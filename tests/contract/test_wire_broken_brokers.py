@@ -283,8 +283,8 @@ def test_a_broker_that_is_slow_and_leads_is_waited_for(cluster):
 
     def asked_and_told():
         poll_into(got, fetcher, timeout_s=0.01)
-        (link,) = fetcher._links._links.values() or [None]
-        return link is not None and link._suspected_until > 0 and not fetcher._leaders._open
+        (broker,) = fetcher._core._brokers.values() or [None]
+        return broker is not None and broker.suspected_until > 0 and not fetcher._leaders._open
 
     eventually(asked_and_told)
     goes_on.set()

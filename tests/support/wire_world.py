@@ -22,8 +22,9 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.fetcher import EARLIEST
 from legacy_consumer.positions import PositionFinder
-from legacy_consumer.wire import connection, fetcher, leaders, link, links
-from legacy_consumer.wire.connection import BrokerAddress, Connection
+from legacy_consumer.wire import connection, fetcher, leaders, sockets
+from legacy_consumer.wire.connection import Connection
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.fetcher import ColumnarFetcher
 from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader
 from legacy_consumer.wire.opening import open_connection
@@ -451,11 +452,11 @@ class World:
     def __enter__(self):
         self._patch = pytest.MonkeyPatch()
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (connection, fetcher, leaders, link, links):
+        for module in (connection, fetcher, leaders):
             self._patch.setattr(module, "time", clock)
         self._patch.setattr("legacy_consumer.positions.time", clock)
         waiting = SimpleNamespace(DefaultSelector=lambda: Selector(self), EVENT_READ=selectors.EVENT_READ)
-        self._patch.setattr(links, "selectors", waiting)
+        self._patch.setattr(sockets, "selectors", waiting)
         reader = LeaderReader(Store(self, self.zookeeper), "PLAINTEXT", self._no_connection, timeout_s=1.0)
         self._leader_finder = SteppedLeaderFinder(self, reader)
         self._finder = SteppedPositionFinder(self, self._reset_to)

@@ -15,55 +15,17 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
 from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, missing_modules
 from legacy_consumer.wire.leaders import match_leaders
-from legacy_consumer.wire.protocol.fetch import FetchPartition, FetchSession
 from legacy_consumer.wire.scram import ScramClient
 from legacy_consumer.wire.security import security_of
-from legacy_consumer.wire.sessions import FetchSessions
 from legacy_consumer.wire.settings import FetchSettings
 from zk_layout.errors import ConfigError
 from zk_layout.model import Broker, Endpoint, TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
-AT_5, AT_9 = FetchPartition(5, 1000), FetchPartition(9, 1000)
 
 
 def config(**properties):
     return ConsumerConfig.load(zookeeper_connect="h:1", group_id="g", **properties)
-
-
-# Sessions
-
-
-def test_without_a_session_all_is_named_and_each_partition_comes_first_in_turn():
-    sessions = FetchSessions()
-    firsts = []
-    for _ in range(3):
-        plan = sessions.plan({T0: AT_5, T1: AT_5})
-        sessions.answered(0)
-        assert (set(plan.partitions), plan.session, plan.forgotten) == ({T0, T1}, FetchSession(), ())
-        firsts.append(next(iter(plan.partitions)))
-    assert firsts == [T0, T1, T0]
-
-
-def test_in_a_session_only_what_changed_is_named():
-    sessions = FetchSessions()
-    sessions.plan({T0: AT_5, T1: AT_5})
-    sessions.answered(77)
-    plan = sessions.plan({T0: AT_9, T2: AT_5})
-    assert (plan.session, dict(plan.partitions)) == (FetchSession(77, 1), {T0: AT_9, T2: AT_5})
-    assert plan.forgotten == (T1,)
-    sessions.answered(77)
-    plan = sessions.plan({T0: AT_9, T2: AT_5})
-    assert (plan.session, plan.partitions, plan.forgotten) == (FetchSession(77, 2), {}, ())
-
-
-def test_after_a_session_is_gone_all_is_named_again():
-    sessions = FetchSessions()
-    sessions.plan({T0: AT_5})
-    sessions.answered(77)
-    sessions.broken()
-    plan = sessions.plan({T0: AT_5})
-    assert (plan.session, dict(plan.partitions)) == (FetchSession(), {T0: AT_5})
 
 
 # SCRAM: the example of RFC 7677
@@ -143,7 +105,7 @@ def test_sizes_follow_the_fetch_size():
     usual, large = FetchSettings.of(config()), FetchSettings.of(config(fetch_message_max_bytes=200_000_000))
     assert (usual.partition_bytes, usual.response_bytes) == (1_048_576, 8 * 1_048_576)
     assert large.largest_bytes > large.response_bytes == large.partition_bytes == 200_000_000
-    assert usual.largest_response_bytes([60_000_000] * 2) > 120_000_000 > usual.largest_response_bytes([1])
+    assert usual.largest_response_bytes(120_000_000) > 120_000_000 > usual.largest_response_bytes(1)
 
 
 @pytest.mark.parametrize(

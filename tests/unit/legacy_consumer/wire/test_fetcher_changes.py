@@ -23,7 +23,7 @@ def fetcher():
 
 
 def wakes_the_consuming_thread(fetcher):
-    return bool(select.select([fetcher._links._bell_in], [], [], 0)[0])
+    return bool(select.select([fetcher._sockets._bell_in], [], [], 0)[0])
 
 
 def test_giving_partitions_up_does_not_make_the_group_wait_for_the_consuming_thread(fetcher):

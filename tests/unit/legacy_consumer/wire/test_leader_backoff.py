@@ -3,7 +3,7 @@
 import threading
 
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.wire.connection import BrokerAddress
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.leaders import LeaderFinder, Leaders, next_pause
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition

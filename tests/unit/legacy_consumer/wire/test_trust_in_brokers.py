@@ -15,7 +15,7 @@ from legacy_consumer.errors import (
     MalformedResponseError,
 )
 from legacy_consumer.librdkafka.settings import client_settings
-from legacy_consumer.wire.connection import BrokerAddress
+from legacy_consumer.wire.core.address import BrokerAddress
 from legacy_consumer.wire.leaders import LeaderReader
 from legacy_consumer.wire.opening import open_connection
 from legacy_consumer.wire.records import decode_records

@@ -13,7 +13,13 @@ from pathlib import Path
 from tests.simulation.mutation import PACKAGES, ROOT, apply_patch
 
 PATCHES = Path(__file__).parent
-JUDGES = ("test_brokers_that_fail.py", "test_trust_in_brokers.py", "records/test_records_formats.py")
+JUDGES = (
+    "test_fetch_core.py",
+    "test_core_schedules.py",
+    "test_brokers_that_fail.py",
+    "test_trust_in_brokers.py",
+    "records/test_records_formats.py",
+)
 ROOM = Path("tests/unit/legacy_consumer/wire")
 
 

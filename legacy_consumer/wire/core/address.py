@@ -1,0 +1,19 @@
+"""Where a broker is spoken to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """One listener of one broker; registration_version is that of its znode."""
+
+    broker_id: int
+    host: str
+    port: int
+    registration_version: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"

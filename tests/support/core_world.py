@@ -1,0 +1,367 @@
+"""A seeded world around the fetcher's core: brokers, logs, searches and a decoder, without threads, sockets or bytes.
+
+A record set is three numbers: where it begins, where it ends, and the size of a batch that does not come whole. The
+world checks, at every step, what the core may do; see World.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+import struct
+from dataclasses import replace
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.fetcher import EARLIEST
+from legacy_consumer.wire.core import (
+    BrokerAddress,
+    FetchCore,
+    FindLeader,
+    FindPosition,
+    HangUp,
+    Open,
+    Records,
+    Send,
+)
+from legacy_consumer.wire.protocol.fetch import FetchedPartition, FetchResponse, FetchSession
+from legacy_consumer.wire.settings import FetchSettings
+from zk_layout.model import TopicPartition
+
+BACKOFF_S = 0.2
+SETTINGS = replace(
+    FetchSettings.of(
+        ConsumerConfig.load(
+            zookeeper_connect="h:1",
+            group_id="g",
+            refresh_leader_backoff_ms=int(BACKOFF_S * 1000),
+            fetch_wait_max_ms=100,
+            socket_timeout_ms=4000,
+        )
+    ),
+    partition_bytes=1000,
+    few_partitions_bytes=1000,
+    largest_bytes=10_000,
+)
+_LATENCY_S = 0.01
+_MOST_STEPS = 3000
+_RECORDS = struct.Struct(">qqq")
+
+
+def record_set(first, behind, cut=0):
+    """Bytes that glance() understands."""
+    return memoryview(_RECORDS.pack(first, behind, cut))
+
+
+def glance(records, position):
+    """As the decoder's."""
+    _, behind, cut = _RECORDS.unpack(records)
+    return (position, cut) if cut else (max(behind, position), 0)
+
+
+class _Line:
+    """A connection to a broker, and the fetch session on it."""
+
+    def __init__(self):
+        self.is_open = False
+        self.asked = None
+        self.asked_at = 0
+        self.session_id = 0
+        self.epoch = 0
+        self.known = {}
+
+
+class World:
+    """One seed is one schedule. A promise that the core breaks is an AssertionError:
+
+    each message once and in order, from where the user or a search put the partition; one request a broker under way;
+    a broker is connected to once in a back-off at most, and not asked while it throttles; a partition rests after an
+    error; nothing is asked that is not wanted, nor of a broker that said that it does not lead; when the faults are
+    over every partition comes to the end of its log, in bounded time and a bounded number of steps.
+    """
+
+    def __init__(self, seed):
+        self.rng = rng = random.Random(seed)
+        self.now = 100.0
+        self.core = FetchCore(SETTINGS, glance)
+        self.version = rng.choice((2, 4, 11, 11, 11))
+        self.brokers = [BrokerAddress(number, "h", 9000 + number, 4) for number in range(rng.randint(1, 3))]
+        self.partitions = [TopicPartition("t", number) for number in range(rng.randint(1, 4))]
+        self.leaders = {tp: rng.choice(self.brokers) for tp in self.partitions}
+        self.starts = dict.fromkeys(self.partitions, 0)
+        self.ends = {tp: rng.randint(1, 60) for tp in self.partitions}
+        self.batch_bytes = {tp: rng.choice((100, 100, 3000)) for tp in self.partitions}
+        self.errors = {}
+        self.down = set()
+        self.mute = set()
+        self.damage = 0.0
+        self.lines = {}
+        self.agenda = []
+        self.number = 0
+        self.searched = {}
+        self.expected = {}
+        self.rests = {}
+        self.moved_at = {}
+        """In which step a partition was put somewhere."""
+        self.opened_at = {}
+        self.throttled_until = {}
+        self.session_ids = 0
+        self.backlog = []
+        self.steps = 0
+
+    def run(self):
+        """All of it."""
+        self._change({tp: self.rng.choice((0, 0, EARLIEST)) for tp in self.partitions})
+        for _ in range(self.rng.randint(1, 5)):
+            self._fault()
+            self._until(self.now + self.rng.choice((0.02, 0.3, 1.0, 5.0)))
+        self._mend()
+        self._until(self.now + 60.0, is_enough=self._is_done)
+        assert self._is_done(), f"stuck: {self.expected} of {self.ends}"
+        return self
+
+    # Faults and changes
+
+    def _fault(self):
+        rng = self.rng
+        tp, broker = rng.choice(self.partitions), rng.choice(self.brokers)
+        match rng.randrange(13):
+            case 0:
+                self.leaders[tp] = broker
+            case 1:
+                self.leaders[tp] = None
+            case 2:
+                self.down.add(broker)
+                self._break_off(broker)
+            case 3:
+                self.mute.add(broker)
+            case 4:
+                self._break_off(broker)
+            case 5:
+                self.starts[tp] = self.ends[tp] = self.ends[tp] + 5
+                self.ends[tp] += 10
+            case 6:
+                self.errors[tp] = rng.choice((-1, 3, 29, 76, 78))
+            case 7:
+                self.errors[broker] = rng.choice((-1, 31, 70, 71))
+            case 8:
+                self.errors[broker] = "throttle"
+            case 9:
+                self.damage = 0.5
+            case 10:
+                self._change({tp: None})
+                if rng.random() < 0.5:
+                    self._until(self.now + 0.05)
+            case 11:
+                self._change({tp: rng.randint(self.starts[tp], self.ends[tp])})
+            case 12:
+                self._follow(self.core.gone([broker.broker_id], self.now))
+
+    def _mend(self):
+        self.errors.clear()
+        self.down.clear()
+        self.mute.clear()
+        self.damage = 0.0
+        for tp in self.partitions:
+            self.leaders[tp] = self.leaders[tp] or self.brokers[0]
+            self.ends[tp] += 3
+        self._change({tp: self.starts[tp] for tp in self.partitions if tp not in self.expected})
+
+    def _is_done(self):
+        return all(self.expected.get(tp) == end for tp, end in self.ends.items())
+
+    def _change(self, positions):
+        for tp, position in positions.items():
+            self.searched.pop(tp, None)
+            self.rests.pop(tp, None)
+            self.moved_at[tp] = self.steps
+            if position is None:
+                self.expected.pop(tp, None)
+            else:
+                self.expected[tp] = position if position >= 0 else None
+        self._follow(self.core.change(positions))
+
+    def _break_off(self, broker):
+        line = self.lines.pop(broker, None)
+        if line is not None:
+            self._follow(self.core.lost(broker, "it broke off", self.now))
+
+    # Time
+
+    def _at(self, after_s, act, *what):
+        self.number += 1
+        heapq.heappush(self.agenda, (self.now + after_s, self.number, act, what))
+
+    def _until(self, deadline, is_enough=lambda: False):
+        while not is_enough():
+            self.steps += 1
+            assert self.steps < _MOST_STEPS, "the core turns in circles"
+            for order in self.core.requests(self.now):
+                self._obey(order)
+            self._follow(self.core.look_for_silence(self.now))
+            comes = self.agenda[0][0] if self.agenda else float("inf")
+            due = self.core.next_deadline()
+            at = min(comes, max(due, self.now))
+            if at > deadline:
+                self.now = deadline
+                return
+            self.now = at
+            if comes <= at:
+                _, _, act, what = heapq.heappop(self.agenda)
+                act(*what)
+            self._decode()
+
+    # Connections
+
+    def _obey(self, order):
+        broker = order.broker
+        match order:
+            case Open():
+                assert broker not in self.lines, "connected to twice"
+                assert self.now >= self.opened_at.get(broker, 0.0) + BACKOFF_S - 1e-9, "connected to without a pause"
+                self.opened_at[broker] = self.now
+                line = self.lines[broker] = _Line()
+                if broker not in self.mute:
+                    self._at(_LATENCY_S, self._opened, broker, line)
+            case HangUp():
+                self.lines.pop(broker, None)
+            case Send():
+                self._asked(order, self.lines[broker])
+
+    def _opened(self, broker, line):
+        if self.lines.get(broker) is not line:
+            return
+        if broker in self.down:
+            del self.lines[broker]
+            self._follow(self.core.lost(broker, "refused", self.now))
+            return
+        line.is_open = True
+        self.core.opened(broker, self.version)
+
+    def _asked(self, send, line):
+        assert line.is_open
+        assert line.asked is None, "two requests under way"
+        assert self.now >= self.throttled_until.get(send.broker, 0.0), "asked while it throttles"
+        line.asked = send
+        line.asked_at = self.steps
+        if send.session.epoch <= 0:
+            line.known = {}
+            line.session_id = 0
+        line.known.update(send.partitions)
+        for tp in send.forgotten:
+            assert tp in line.known, "forgotten, and was never named"
+            assert tp not in send.partitions
+            del line.known[tp]
+        for tp, wanted in line.known.items():
+            assert tp in self.expected, "asked for, and not assigned"
+            assert self.now >= self.rests.get(tp, 0.0), "asked for without a pause"
+            assert wanted.max_bytes <= SETTINGS.largest_bytes
+        assert send.largest_bytes > sum(wanted.max_bytes for wanted in line.known.values())
+        if send.broker not in self.mute:
+            self._at(self._wait_s(send.broker, line), self._answer, send.broker, line)
+
+    def _wait_s(self, broker, line):
+        has_news = any(self._answer_for(tp, wanted, broker) for tp, wanted in line.known.items())
+        return _LATENCY_S * self.rng.randint(1, 3) if has_news or broker in self.errors else 0.1
+
+    # Answers
+
+    def _answer(self, broker, line):
+        if self.lines.get(broker) is not line:
+            return
+        send, line.asked = line.asked, None
+        fault = self.errors.get(broker)
+        throttle_ms = error = 0
+        if fault == "throttle":
+            throttle_ms = 700
+            self.throttled_until[broker] = self.now + 0.7
+        elif fault is not None:
+            error = fault
+            if error not in {70, 71}:
+                self.throttled_until[broker] = self.now + BACKOFF_S
+        elif send.session.epoch > 0 and send.session != FetchSession(line.session_id, line.epoch):
+            error = 71
+        if self.version >= 7 and not error:
+            if send.session.epoch == 0:
+                self.session_ids += 1
+                line.session_id, line.epoch = self.rng.choice((0, self.session_ids, self.session_ids)), 0
+            line.epoch += 1
+        answers = {}
+        if not error:
+            for tp, wanted in line.known.items():
+                answer = self._answer_for(tp, wanted, broker)
+                if answer is not None:
+                    answers[tp] = answer
+                    # what was asked before the partition was put somewhere else counts no more
+                    if answer.error in {-1, 29, 76, 78} and self.moved_at.get(tp, 0) < line.asked_at:
+                        self.rests[tp] = self.now + BACKOFF_S
+                elif line.session_id == 0:
+                    answers[tp] = FetchedPartition(0, 0, (), None)
+        self._follow(self.core.received(broker, FetchResponse(throttle_ms, error, line.session_id, answers), self.now))
+
+    def _answer_for(self, tp, wanted, broker):
+        if self.leaders[tp] != broker:
+            return FetchedPartition(6, -1, (), None)
+        if tp in self.errors:
+            return FetchedPartition(self.errors[tp], -1, (), None)
+        first, end = wanted.offset, self.ends[tp]
+        if not self.starts[tp] <= first <= end:
+            return FetchedPartition(1, -1, (), None)
+        if first == end:
+            return None
+        if self.version < 3 and self.batch_bytes[tp] > wanted.max_bytes:
+            return FetchedPartition(0, end, (), record_set(first, first, self.batch_bytes[tp]))
+        return FetchedPartition(0, end, (), record_set(first, min(end, first + 7)))
+
+    # What the core asks for
+
+    def _follow(self, events):
+        for event in events:
+            match event:
+                case Records():
+                    self.backlog.append(event)
+                case FindLeader(partitions, delay_s):
+                    assert delay_s <= BACKOFF_S + 0.7, "a look for leaders waits for too long"
+                    for tp in partitions:
+                        assert tp in self.expected
+                        self._search_leader(tp, delay_s)
+                case FindPosition(tp, life, _):
+                    self._at(_LATENCY_S, self._found_position, tp, life)
+                case HangUp():
+                    self._obey(event)
+
+    def _search_leader(self, tp, delay_s):
+        search = self.searched[tp] = object()
+        self._at(delay_s + _LATENCY_S, self._found_leader, tp, search)
+
+    def _found_leader(self, tp, search):
+        if self.searched.get(tp) is not search:
+            return
+        leader = self.leaders[tp]
+        if leader is None or leader in self.down:
+            self._follow(self.core.leader_missing(tp, "it has none"))
+            self._search_leader(tp, BACKOFF_S)
+            return
+        del self.searched[tp]
+        self._follow(self.core.leader_found(tp, leader, self.now))
+
+    def _found_position(self, tp, life):
+        if self.core.placed(tp, life, self.starts[tp]):
+            self.moved_at[tp] = self.steps
+            self.expected[tp] = self.starts[tp]
+
+    def _decode(self):
+        """Some of what was received, some later, as users poll."""
+        while self.backlog and self.rng.random() < 0.8:
+            records = self.backlog.pop(0)
+            tp = records.partition
+            if not self.core.is_live(tp, records.life):
+                continue
+            assert records.position == self.expected[tp], f"{tp}: at {records.position}, not {self.expected[tp]}"
+            if self.rng.random() < self.damage:
+                self.core.damaged(tp, records.life, records.position, self.now)
+                self.rests[tp] = self.now + BACKOFF_S
+                self.moved_at[tp] = self.steps
+            else:
+                first, behind, _ = _RECORDS.unpack(records.records)
+                assert first == records.position
+                self.expected[tp] = behind
