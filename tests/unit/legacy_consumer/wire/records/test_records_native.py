@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[5]
 RECORDED = recorded()
 SMALL = [recording for recording in RECORDED if len(recording.data) < 4000]
 LIMIT = 1 << 20
-VERDICTS = FOLDER / "damaged.txt"
+VERDICTS = FOLDER.parent / "damaged_record_sets.txt"
 MADE = {
     "headers": batch([Written(0, b"k", b"v", 1, HEADERS), Written(1, None, None, 2)]),
     "long": LONG,
