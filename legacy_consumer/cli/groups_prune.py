@@ -73,13 +73,14 @@ def prune(
         _say_migrating([one.group for one in use if one.open_migration is not None])
         for group, error in sorted(forbidden.items()):
             say_error(f"Group {group} is left out: {error}")
+        is_permitted = not forbidden
         if execution.execute and unused:
-            delete_all(store, unused, topic=None, backup_dir=execution.backup_dir, leave_used=True)
+            is_permitted &= delete_all(store, unused, topic=None, backup_dir=execution.backup_dir, leave_used=True)
     if output is Output.TABLE and not unused:
         say_error(f"No group of {len(groups)} was unused for so long.")
     elif output is Output.TABLE and not execution.execute:
         say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
-    if forbidden:
+    if not is_permitted:
         raise click.exceptions.Exit(1)
 
 

@@ -17,7 +17,7 @@ from legacy_consumer.cli.progress_bar import progress_bar
 from legacy_consumer.cli.tables import say, say_error
 from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.offsets.topic_lives import read_topic_marks
-from zk_layout.errors import LegacyConsumerError
+from zk_layout.errors import LegacyConsumerError, NotPermittedError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
@@ -26,10 +26,11 @@ removal_options = execution_options(without="it is said what would go", dry_run=
 
 def delete_all(
     store: ZkStore, use: list[GroupUse], *, topic: str | None, backup_dir: Path | None, leave_used: bool = False
-) -> None:
+) -> bool:
     """Back up and delete what was seen, one group after the other; a line before an error says which are gone.
 
-    leave_used: a group that somebody uses by now is left alone and out of the backup, and the others go.
+    leave_used: a group that somebody uses by now, or that an ACL protects, is left alone, and the others go.
+    Returns: whether no ACL was in the way.
     """
     file = None
     acls: dict[str, GroupAcls] = {}
@@ -44,6 +45,7 @@ def delete_all(
         _say_unreadable(unreadable)
     gone: list[GroupUse] = []
     left: list[str] = []
+    is_permitted = True
     try:
         with progress_bar("deleting groups", len(use)) as advance:
             for one in use:
@@ -55,6 +57,11 @@ def delete_all(
                         raise
                     left.append(one.group)
                     say_error(f"Left alone: {error}")
+                except NotPermittedError as error:
+                    if not leave_used:
+                        raise
+                    is_permitted = False
+                    say_error(f"Group {one.group} was not deleted, or not all of it: {error}")
                 advance(1)
     except LegacyConsumerError:
         if gone:
@@ -69,6 +76,7 @@ def delete_all(
         replace_whole(file, text, private=bool(acls))
     what = "" if topic is None else f" topic {topic} of"
     say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
+    return is_permitted
 
 
 def _offsets(

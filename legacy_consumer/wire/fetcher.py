@@ -14,10 +14,10 @@ Bounded: while settings.backlog_bytes wait to be handed out, nothing more is rec
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import assert_never
 
 from legacy_consumer.errors import (
     BrokerRefusedError,
@@ -46,6 +46,11 @@ from legacy_consumer.wire.records import MAX_BATCH_BYTES, AbortedTransaction, Co
 from legacy_consumer.wire.settings import FetchSettings
 from legacy_consumer.wire.sockets import BrokerSockets
 from zk_layout.model import TopicPartition
+
+if sys.version_info >= (3, 11):
+    from typing import assert_never
+else:
+    from typing_extensions import assert_never
 
 logger = logging.getLogger(__name__)
 

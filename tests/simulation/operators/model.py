@@ -122,7 +122,8 @@ class Operators:
         world, before = self.world, self._counting()
         there = [group for group in GROUPS if world.store.exists(f"/consumers/{group}") is not None]
         world.let_time_pass()
-        words = ["groups", "prune", "--older-than", "1s"]
+        # others use the same servers
+        words = ["groups", "prune", "--older-than", "1s", *(f"--name={group}" for group in GROUPS)]
         named = {one["group"] for one in json.loads(self._run([*words, "--json"]).out)}
         files = set(world.folder.iterdir())
         done = self._run([*words, "--execute", "--backup-dir", str(world.folder)])

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.admin.backups import write_backup
+from legacy_consumer.admin.deletion import delete_tree
 from legacy_consumer.admin.errors import BackupError
 from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.admin.whole_files import replace_whole
 from legacy_consumer.cli import migrate
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import BROKER, MemoryCluster
+from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicPartition
 
 OF_0_9 = BROKER.replace('"version":1', '"version":2,"endpoints":["PLAINTEXT://h:9092"]')
@@ -251,6 +253,24 @@ def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster
     assert offsets(cluster, "job") == {"/consumers/job/offsets/t/0": b"1000"}
     assert cluster.store.exists("/consumers/old") is None
     assert list(json.loads(Path(only_file(tmp_path)).read_text(encoding="utf-8"))["offsets"]) == ["old"]
+
+
+def test_prune_goes_on_behind_a_group_that_an_acl_protects(cluster, tmp_path, monkeypatch):
+    cluster.ago_ms = 86_400_000
+    for group in ("a", "b", "c"):
+        cluster.commit(group, "t", 1)
+    cluster.ago_ms = 0
+
+    def delete(store, tree, **options):
+        if tree.group == "b":
+            raise NotPermittedError("/consumers/b/requests/answers")
+        delete_tree(store, tree, **options)
+
+    monkeypatch.setattr("legacy_consumer.cli.removals.delete_tree", delete)
+    done = cluster.run("groups", "prune", "--older-than", "1s", "--execute", "--backup-dir", str(tmp_path))
+    assert done.code == 1, done
+    assert "Group b was not deleted, or not all of it: /consumers/b/requests/answers may not be accessed" in done.err
+    assert [cluster.store.exists(f"/consumers/{group}") is None for group in ("a", "b", "c")] == [True, False, True]
 
 
 def test_a_clock_that_is_ahead_of_zookeepers_prunes_nothing_that_is_in_use(cluster, tmp_path):
