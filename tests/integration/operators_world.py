@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
+from legacy_consumer.admin.pruning import zookeeper_ms
 from legacy_consumer.cli import groups_describe, kafka_offsets, migrate
 from legacy_consumer.cli import options as cli_options
 from legacy_consumer.config import ConsumerConfig
@@ -248,7 +249,9 @@ class RealOperatorsWorld(OperatorsWorld):
             self.newer[group] = names
 
     def let_time_pass(self):
-        """It passes by itself."""
+        """Until all that was written is older than a second, by the server's clock."""
+        begun_ms = zookeeper_ms(self.store)
+        eventually(lambda: zookeeper_ms(self.store) > begun_ms + 1100)
 
     def truncate(self, tp, begin):
         super().truncate(tp, begin)
