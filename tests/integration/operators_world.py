@@ -20,7 +20,7 @@ from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets
 from legacy_consumer.offsets import KafkaOffset
-from tests.simulation.operators.world import GROUPS, PARTITIONS, OperatorsWorld
+from tests.simulation.operators.world import GROUPS, PARTITIONS, OperatorsWorld, WatchedWrites
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -30,27 +30,10 @@ _ANSWER_S = 30.0
 MESSAGES = 100
 
 
-class _WatchedStore(KazooStore):
-    """A command's connection: the world has its way around each of its writes."""
-
+class _WatchedStore(WatchedWrites, KazooStore):
     def __init__(self, settings, world):
         super().__init__(settings)
         self._world = world
-
-    def multi(self, ops, **options):
-        return self._around(lambda: super(_WatchedStore, self).multi(ops, **options))
-
-    def create(self, *arguments, **options):
-        return self._around(lambda: super(_WatchedStore, self).create(*arguments, **options))
-
-    def set_data(self, *arguments):
-        return self._around(lambda: super(_WatchedStore, self).set_data(*arguments))
-
-    def _around(self, write):
-        self._world.before_write()
-        done = write()
-        self._world.after_write()
-        return done
 
 
 class _WatchedOffsets:

@@ -33,27 +33,29 @@ class KilledError(BaseException):
     """The command's process is gone."""
 
 
-class _WatchedStore(GuardedStore):
-    """A command's connection: the world has its way around each of its writes."""
-
-    def __init__(self, world):
-        super().__init__(world.server, world.forbidden)
-        self._world = world
+class WatchedWrites:
+    """A command's connection: the world has its way around each of its writes. Beside a store, and before it."""
 
     def multi(self, ops, **options):
-        return self._around(lambda: super(_WatchedStore, self).multi(ops, **options))
+        return self._around(lambda: super(WatchedWrites, self).multi(ops, **options))
 
     def create(self, *arguments, **options):
-        return self._around(lambda: super(_WatchedStore, self).create(*arguments, **options))
+        return self._around(lambda: super(WatchedWrites, self).create(*arguments, **options))
 
     def set_data(self, *arguments):
-        return self._around(lambda: super(_WatchedStore, self).set_data(*arguments))
+        return self._around(lambda: super(WatchedWrites, self).set_data(*arguments))
 
     def _around(self, write):
         self._world.before_write()
         done = write()
         self._world.after_write()
         return done
+
+
+class _WatchedStore(WatchedWrites, GuardedStore):
+    def __init__(self, world):
+        super().__init__(world.server, world.forbidden)
+        self._world = world
 
 
 class OperatorsWorld(MemoryCluster):
