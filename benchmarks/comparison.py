@@ -16,6 +16,8 @@ Better = Literal["higher", "lower"]
 Figures = Mapping[str, float]
 """What one measurement of a contender brought: {figure: value}."""
 
+CPU_US = "cpu_us_per_message"
+"""A figure that is shown beside the one that is compared."""
 _QUICK_ROUNDS = 2
 
 S = TypeVar("S")
@@ -90,7 +92,8 @@ class Result:
     """One comparison over all rounds: ours and peer are medians, a ratio is that of one round.
 
     date, commit: of the run. stolen, others: shares of the machine's processor time that its host, and processes that
-    are not of the benchmark, took meanwhile; None if not known.
+    are not of the benchmark, took meanwhile; None if not known. cpu_us: our process's time for each message, where
+    messages are counted.
     """
 
     name: str
@@ -105,20 +108,25 @@ class Result:
     commit: str = ""
     stolen: float | None = None
     others: float | None = None
+    cpu_us: float | None = None
 
 
-def summarise(comparison: Comparison[S], rounds: Sequence[tuple[float, float]]) -> Result:
-    """The result of (ours, peer) per round."""
-    ratios = [ours / peer for ours, peer in rounds]
+def summarise(comparison: Comparison[S], rounds: Sequence[tuple[Figures, Figures]]) -> Result:
+    """The result of what (ours, peer) brought in each round."""
+    name = comparison.figure
+    pairs = [(ours[name], peer[name]) for ours, peer in rounds]
+    ratios = [ours / peer for ours, peer in pairs]
+    spent = [ours[CPU_US] for ours, _ in rounds if CPU_US in ours]
     return Result(
         name=comparison.name,
         unit=comparison.unit,
-        ours=_rounded(statistics.median(ours for ours, _ in rounds)),
-        peer=_rounded(statistics.median(peer for _, peer in rounds)),
+        ours=_rounded(statistics.median(ours for ours, _ in pairs)),
+        peer=_rounded(statistics.median(peer for _, peer in pairs)),
         ratio_min=_rounded(min(ratios)),
         ratio_median=_rounded(statistics.median(ratios)),
         ratio_max=_rounded(max(ratios)),
         better=comparison.better,
+        cpu_us=_rounded(statistics.median(spent)) if spent else None,
     )
 
 

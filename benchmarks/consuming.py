@@ -8,13 +8,14 @@ What a figure includes, messages a second:
 - ours: from the first batch or message at the user to the last. Joining the group is not in it.
 - raw: the same, of a loop over confluent_kafka's consume() with the settings that our fetcher gives to librdkafka.
 - socket: the same requests as our columnar fetcher sends, the responses received and not looked at but for the heads
-  of their batches, which say what to ask for next.
+  of their batches, which say what to ask for next. The floor of compressed messages decompresses the batches as well,
+  and does not check their sums.
 - scala: nMsg.sec of kafka.tools.ConsumerPerformance with --zookeeper and one thread. The tool starts its clock
   after it joined and slept a second, in which its fetcher filled the queue: neither is in the figure. That of 0.8
   computes its rate otherwise, so there it is made of the times and the count that it prints.
 - jvm_new: fetch.nMsg.sec of the same tool with the newer Java consumer. It is without the time for joining the group,
   but with that of looking up positions and of the first fetch, a few hundredths of a second.
-The JVMs compile while they run, in the figure as in life; over four million messages that weighs little.
+The JVMs compile while they run, in the figure as in life; over so many messages that weighs little.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from benchmarks.comparison import Effort, Figures
 from benchmarks.processes import output_of, own_program
 from legacy_consumer import ClusterConfig
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.embedded.jvm import ALL_COMPILERS
-from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
-from legacy_consumer.librdkafka import produce_all, read_brokers
-from legacy_consumer.librdkafka.producer import Record
-from legacy_consumer.librdkafka.settings import SettingsDict, client_settings
+from legacy_consumer.fetching.librdkafka import produce_all, read_brokers
+from legacy_consumer.fetching.librdkafka.producer import Record
+from legacy_consumer.fetching.librdkafka.settings import SettingsDict, client_settings
+from legacy_consumer.sandbox.servers.jvm import ALL_COMPILERS
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 from zk_layout.kazoo_store import KazooStore
 
 MESSAGES_PER_S = "messages_per_s"
@@ -79,13 +80,13 @@ class ConsumingStage:
 class ConsumingScene:
     """One broker and one topic of so many partitions, with so many messages of so many bytes."""
 
-    messages: int = 4_000_000
+    messages: int = 24_000_000
     quick_messages: int = 1_000_000
     message_bytes: int = 100
     partitions: int = 4
     kafka_version: str = "1.1.1"
     compression: str = "none"
-    rounds: int = 5
+    rounds: int = 3
 
     def __str__(self) -> str:
         packed = "" if self.compression == "none" else f" {self.compression},"
@@ -125,10 +126,13 @@ def producer_settings(kafka: EmbeddedKafka) -> SettingsDict:
 
 
 SMALL_MESSAGES = ConsumingScene()
-LARGE_MESSAGES = ConsumingScene(messages=1_000_000, quick_messages=250_000, message_bytes=1000, rounds=3)
-SNAPPY_MESSAGES = ConsumingScene(compression="snappy", rounds=3)
-FORMAT_0_MESSAGES = ConsumingScene(messages=2_000_000, kafka_version="0.8.2.2", rounds=3)
-FORMAT_1_MESSAGES = ConsumingScene(messages=2_000_000, kafka_version="0.10.2.2", rounds=3)
+LARGE_MESSAGES = ConsumingScene(messages=3_000_000, quick_messages=250_000, message_bytes=1000)
+FORMAT_0_MESSAGES = ConsumingScene(messages=12_000_000, kafka_version="0.8.2.2")
+FORMAT_1_MESSAGES = ConsumingScene(messages=12_000_000, kafka_version="0.10.2.2")
+COMPRESSED = {
+    codec: ConsumingScene(messages=12_000_000, compression=codec, kafka_version="2.8.2" if codec == "zstd" else "1.1.1")
+    for codec in ("snappy", "lz4", "zstd", "gzip")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +165,18 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """Our requests, and responses that nobody decodes."""
+    """Our requests, and responses that nobody decodes. decompress: but which are decompressed, batch by batch."""
+
+    decompress: bool = False
 
     def __str__(self) -> str:
-        return "the socket alone"
+        return "the socket and the compression's library" if self.decompress else "the socket alone"
 
     def measure(self, stage: ConsumingStage) -> Figures:
         """Messages a second and the highest resident memory."""
-        return _figures(stage.python("consume_socket", stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages)))
+        more = ("decompress",) if self.decompress else ()
+        where = stage.kafka.zookeeper_connect, _TOPIC, str(stage.messages)
+        return _figures(stage.python("consume_socket", *where, *more))
 
 
 def _figures(output: str) -> Figures:

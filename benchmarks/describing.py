@@ -34,7 +34,7 @@ from typing import Literal
 from benchmarks.comparison import Effort, Figures
 from benchmarks.processes import JAVA_SOURCES, Side, own_program
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.embedded.jvm import ALL_COMPILERS
+from legacy_consumer.sandbox.servers.jvm import ALL_COMPILERS
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 from zk_layout.store import CreateOp, Op, multi_size

@@ -30,8 +30,8 @@ from pathlib import Path
 from benchmarks.describing import fill
 from benchmarks.processes import own_program
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.embedded.jvm import ALL_COMPILERS
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.sandbox.servers.jvm import ALL_COMPILERS
 from zk_layout.codecs import encode_registration
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern

@@ -20,10 +20,10 @@ from benchmarks.comparison import Comparison, Effort, Figures
 from benchmarks.consuming import producer_settings
 from benchmarks.processes import own_program
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
-from legacy_consumer.librdkafka import produce_all
-from legacy_consumer.librdkafka.producer import Record
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka.producer import Record
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 
 SECONDS = "seconds"
 

@@ -35,8 +35,8 @@ from benchmarks.comparison import Effort, Figures
 from benchmarks.observer import Observer
 from benchmarks.processes import Crew, MembersProcess, Side, compile_java, own_program
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper, find_java
-from legacy_consumer.embedded.jvm import ALL_COMPILERS, java_command, write_logging_files
-from legacy_consumer.embedded.process import Workspace
+from legacy_consumer.sandbox.servers.jvm import ALL_COMPILERS, java_command, write_logging_files
+from legacy_consumer.sandbox.servers.process import Workspace
 
 JOIN_S, LEAVE_S, START_S = "join_s", "leave_s", "start_s"
 JOIN_REQUESTS = "join_requests"
@@ -79,10 +79,7 @@ class GroupStage:
 
     def _new_process(self, side: Side, first: int, *, in_one_process: bool) -> MembersProcess:
         arguments = [self._kafka.zookeeper_connect, _TOPIC, str(self.partitions), str(first)]
-        if side == "jvm":
-            command = self._java_command(arguments)
-        else:
-            command = own_program("members", *arguments, "leader" if side == "led" else "classic")
+        command = self._java_command(arguments) if side == "jvm" else own_program("members", *arguments, side)
         name = f"{side}, all members" if in_one_process else f"{side}, member {first}"
         return MembersProcess(name, command, self._workspace)
 
@@ -93,6 +90,11 @@ class GroupStage:
             self._classes = compile_java(java, "Members.java", self._kafka.jars, folder)
         jars = [self._classes, *self._kafka.jars]
         return java_command(java, jars, "Members", arguments, folder=folder, flags=_SMALL_HEAP)
+
+    @property
+    def zookeeper(self) -> str:
+        """Where it listens."""
+        return self._kafka.zookeeper_connect
 
     def close(self) -> None:
         """End the processes."""
@@ -234,13 +236,13 @@ class Size:
 _WITHOUT_MULTI_READ = "3.5"
 
 SIZES = (
-    *(Size(members, 500) for members in (1, 4, 16)),
+    *(Size(members, 500) for members in (1, 4, 16, 32)),
     Size(16, 2000),
     Size(16, 500, plain=True),
 )
 
 LED_SIZES = (Size(4, 500), Size(16, 500))
-"""A group that a member leads, beside a classic one of ours. Both divide by range, so both end with the same owners."""
+"""Groups that a member leads, dividing by range or by cooperative-sticky, beside a classic one of ours."""
 
 IN_ONE_PROCESS = Size(50, 500, in_one_process=True)
 """For users who run many members as threads of one process. The row is reported; the code is not tuned for it."""

@@ -27,9 +27,9 @@ from pathlib import Path
 
 from benchmarks.processes import own_program
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.embedded.process import ServerProcess, Workspace
-from legacy_consumer.embedded.waiting import wait_for
-from legacy_consumer.librdkafka.producer import Record, produce_all
+from legacy_consumer.fetching.librdkafka.producer import Record, produce_all
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.paths import ConsumerIdPath, OwnerPath, TopicOwnersPath

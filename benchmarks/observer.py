@@ -18,14 +18,11 @@ import time
 from dataclasses import dataclass
 
 from legacy_consumer.embedded import four_letter_word
-from rebalance.assignors import ASSIGNORS
-from rebalance.snapshot import GroupSnapshot
 from zk_layout.errors import NoNodeError
 from zk_layout.kazoo_store import KazooStore
-from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicOffsetsPath, TopicOwnersPath
 from zk_layout.settings import ZkSettings
-from zk_layout.store import Children, Znode
+from zk_layout.store import Children
 
 _LOOK_EVERY_S = 0.1
 _STILL_FOR_S = 2.0
@@ -124,13 +121,12 @@ class Observer:
 
     def wait_until_settled(self, group: str, members: int) -> Settled:
         """Wait until the group of so many has been right and still for a while. Raises: NotSettledError."""
-        wanted = self._share(group, members)
         deadline = time.monotonic() + _TIMEOUT_S
         still_since = time.monotonic()
         self._listed = None
         seen: list[int] = []
         while time.monotonic() < deadline:
-            made = self._owners_made(group, members, wanted)
+            made = self._owners_made(group, members)
             now = time.monotonic()
             if made is None or [stat for stat, _ in made] != seen:
                 seen = [] if made is None else [czxid for czxid, _ in made]
@@ -140,8 +136,8 @@ class Observer:
             time.sleep(_LOOK_EVERY_S)
         raise NotSettledError(f"{group} with {members} members has not settled after {_TIMEOUT_S:g} s")
 
-    def _owners_made(self, group: str, members: int, wanted: list[bytes]) -> list[tuple[int, int]] | None:
-        """(czxid, ctime) of each owner znode if the right members are there and own what they should."""
+    def _owners_made(self, group: str, members: int) -> list[tuple[int, int]] | None:
+        """(czxid, ctime) of each owner znode if the right members are there and own equal shares."""
         ids = self._store.get_children_many([ConsumerIdsPath(group).path])[0]
         if ids is None or set(ids) != {member_id(group, number) for number in range(members)}:
             return None
@@ -155,29 +151,21 @@ class Observer:
             self._made = None
             return None
         if self._made is None:
-            self._made = self._read_owners(group, wanted)
+            self._made = self._read_owners(group, members)
         return self._made
 
-    def _read_owners(self, group: str, wanted: list[bytes]) -> list[tuple[int, int]] | None:
+    def _read_owners(self, group: str, members: int) -> list[tuple[int, int]] | None:
+        """Whichever strategy divides: no member may have two partitions more than another."""
         paths = [OwnerPath(group, self._topic, number).path for number in range(self._partitions)]
-        znodes: list[Znode | None] = self._store.get_data_many(paths)
-        made: list[tuple[int, int]] = []
-        for znode, owner in zip(znodes, wanted, strict=True):
-            if znode is None or znode.data != owner:
+        znodes = [znode for znode in self._store.get_data_many(paths) if znode is not None]
+        threads = {f"{member_id(group, number)}-0".encode(): 0 for number in range(members)}
+        for znode in znodes:
+            if znode.data not in threads:
                 return None
-            made.append((znode.stat.czxid, znode.stat.ctime_ms))
-        return made
-
-    def _share(self, group: str, members: int) -> list[bytes]:
-        """The thread id that each partition should have, by number."""
-        registration = ConsumerRegistration(SubscriptionPattern.STATIC, ((self._topic, 1),), 0)
-        snapshot = GroupSnapshot(
-            group,
-            {member_id(group, number): registration for number in range(members)},
-            {self._topic: tuple(range(self._partitions))},
-        )
-        assignment = ASSIGNORS["range"](snapshot, "1.0")
-        return [str(thread).encode() for _, thread in sorted(assignment.items())]
+            threads[znode.data] += 1
+        if len(znodes) < self._partitions or max(threads.values()) - min(threads.values()) > 1:
+            return None
+        return [(znode.stat.czxid, znode.stat.ctime_ms) for znode in znodes]
 
 
 def member_id(group: str, number: int) -> str:

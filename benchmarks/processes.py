@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 
-Side = Literal["ours", "jvm", "led"]
+Side = Literal["ours", "jvm", "led", "cooperative"]
 """led: ours, with group.coordination=leader."""
 
 _HERE = Path(__file__).resolve().parent

@@ -9,13 +9,13 @@ from typing import Any
 
 from benchmarks.comparison import Comparison
 from benchmarks.consuming import (
+    COMPRESSED,
     FORMAT_0_MESSAGES,
     FORMAT_1_MESSAGES,
     LARGE_MESSAGES,
     MESSAGES_PER_S,
     PEAK_MB,
     SMALL_MESSAGES,
-    SNAPPY_MESSAGES,
     ConsumerPerformance,
     ConsumingScene,
     ConsumingStage,
@@ -41,6 +41,7 @@ from benchmarks.grouping import (
     GroupStage,
     Size,
 )
+from benchmarks.processes import Side
 from benchmarks.spark_reading import (
     MANY_MESSAGES,
     SECONDS,
@@ -80,49 +81,71 @@ def _consuming(
     )
 
 
-_MEMORY: Comparison[ConsumingStage] = Comparison(
-    name="consume_memory_vs_raw",
-    about="peak resident memory of a process with batches() against one with raw consume()",
-    scene=SMALL_MESSAGES,
-    ours=_BATCHES,
-    peer=Raw(),
-    figure=PEAK_MB,
-    unit="MB",
-    better="lower",
-)
+def _memory(
+    name: str, about: str, ours: Ours, peer: Raw | Socket, scene: ConsumingScene = SMALL_MESSAGES
+) -> Comparison[ConsumingStage]:
+    return Comparison(
+        name=name,
+        about=about,
+        scene=scene,
+        ours=ours,
+        peer=peer,
+        figure=PEAK_MB,
+        unit="MB",
+        better="lower",
+        in_quick=scene is SMALL_MESSAGES,
+    )
+
 
 _CONSUMING = (
     _consuming("consume_batches_vs_raw", "batches() against confluent_kafka's consume()", _BATCHES, Raw(), 0.95),
     _consuming("consume_batches_vs_scala", "batches() against the Scala consumer", _BATCHES, _SCALA, 1.0),
     _consuming(
-        "consume_batches_vs_jvm_new", "batches() against the newer Java consumer", _BATCHES, _JAVA, 1.2, headline=True
+        "consume_batches_vs_jvm_new", "batches() against the newer Java consumer", _BATCHES, _JAVA, 2.5, headline=True
     ),
     _consuming(
-        "consume_arrow_vs_jvm_new", "arrow_batches() against the newer Java consumer", _ARROW, _JAVA, 5, headline=True
+        "consume_arrow_vs_jvm_new", "arrow_batches() against the newer Java consumer", _ARROW, _JAVA, 6, headline=True
     ),
-    _consuming("consume_arrow_vs_socket", "arrow_batches() against reading the same bytes", _ARROW, Socket(), 0.3),
+    _consuming("consume_arrow_vs_socket", "arrow_batches() against reading the same bytes", _ARROW, Socket(), 0.85),
     _consuming("iterate_vs_scala", "for message in stream against the Scala consumer", _ITERATE, _SCALA, 0.9),
     _consuming(
         "iterate_vs_jvm_new",
         "for message in stream against the newer Java consumer",
         _ITERATE,
         _JAVA,
-        1.2,
+        2.0,
         headline=True,
     ),
-    _MEMORY,
+    _memory("consume_memory_vs_raw", "peak memory of a process with batches(), or with consume()", _BATCHES, Raw()),
+    _memory("consume_memory_arrow_vs_socket", "with arrow_batches(), or reading the same bytes", _ARROW, Socket()),
+    _memory(
+        "consume_memory_snappy_vs_floor", "the same, compressed with snappy", _ARROW, Socket(decompress=True),
+        COMPRESSED["snappy"],
+    ),
     _consuming(
         "consume_arrow_1kb_vs_jvm_new", "the same, messages of 1,000 bytes", _ARROW, _JAVA, scene=LARGE_MESSAGES
     ),
     _consuming(
-        "consume_arrow_snappy_vs_jvm_new", "the same, compressed with snappy", _ARROW, _JAVA, scene=SNAPPY_MESSAGES
+        "consume_arrow_1kb_vs_socket", "the same, against reading the same bytes", _ARROW, Socket(), 0.85,
+        scene=LARGE_MESSAGES,
     ),
     _consuming(
-        "consume_arrow_format0_vs_scala", "format 0, Kafka 0.8.2.2 on both sides", _ARROW, _SCALA,
+        "consume_arrow_snappy_vs_jvm_new", "messages of 100 bytes, compressed with snappy", _ARROW, _JAVA,
+        scene=COMPRESSED["snappy"],
+    ),
+    *(
+        _consuming(
+            f"consume_arrow_{codec}_vs_floor", f"{codec}, against reading and decompressing the same bytes", _ARROW,
+            Socket(decompress=True), 0.7, scene=scene,
+        )
+        for codec, scene in COMPRESSED.items()
+    ),
+    _consuming(
+        "consume_arrow_format0_vs_scala", "format 0, Kafka 0.8.2.2 on both sides", _ARROW, _SCALA, 5,
         scene=FORMAT_0_MESSAGES,
     ),
     _consuming(
-        "consume_arrow_format1_vs_scala", "format 1, Kafka 0.10.2.2 on both sides", _ARROW, _SCALA,
+        "consume_arrow_format1_vs_scala", "format 1, Kafka 0.10.2.2 on both sides", _ARROW, _SCALA, 5,
         scene=FORMAT_1_MESSAGES,
     ),
 )  # fmt: skip
@@ -157,12 +180,13 @@ def _change(kind: str, about: str, figure: str, unit: str, size: Size, target: f
     )
 
 
-def _led(kind: str, about: str, figure: str, unit: str, size: Size) -> Comparison[GroupStage]:
+def _led(side: Side, kind: str, about: str, figure: str, unit: str, size: Size) -> Comparison[GroupStage]:
+    strategy = "cooperative-sticky" if side == "cooperative" else "range"
     return Comparison(
-        name=f"{kind}_led_vs_classic_{size.members}_{size.partitions}",
-        about=f"{about} of {size}, led by a member against classic",
+        name=f"{kind}_{side}_vs_classic_{size.members}_{size.partitions}",
+        about=f"{about} of {size}, led by a member, by {strategy}, against classic",
         scene=size.scene,
-        ours=Changes("led", size.members),
+        ours=Changes(side, size.members),
         peer=Changes("ours", size.members),
         figure=figure,
         unit=unit,
@@ -171,8 +195,10 @@ def _led(kind: str, about: str, figure: str, unit: str, size: Size) -> Compariso
     )
 
 
+_LED_SIDES: tuple[Side, ...] = ("led", "cooperative")
 _LED = tuple(
-    _led(kind, about, figure, unit, size)
+    _led(side, kind, about, figure, unit, size)
+    for side in _LED_SIDES
     for kind, about, figure, unit in (
         ("join", "one member joins a group", JOIN_S, "s"),
         ("leave", "one member leaves a group, which is then", LEAVE_S, "s"),

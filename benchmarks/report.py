@@ -66,8 +66,11 @@ def write(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
 def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]]) -> str:
     """The results as a table in Markdown."""
     rows = [
-        "| Benchmark | Ours | Peer | Unit | Ratio: min, **median**, max | Wanted | Commit, date | Stolen, others |",
-        "| --- | ---: | ---: | --- | --- | --- | --- | --- |",
+        (
+            "| Benchmark | Ours | Peer | Unit | Ratio: min, **median**, max | Wanted | CPU, us | Commit, date "
+            "| Stolen, others |"
+        ),
+        "| --- | ---: | ---: | --- | --- | --- | ---: | --- | --- |",
     ]
     for result in results:
         target = comparisons[result.name].target
@@ -76,6 +79,7 @@ def table(results: Sequence[Result], comparisons: Mapping[str, Comparison[Any]])
         rows.append(
             f"| `{result.name}` | {_shown(result.ours)} | {_shown(result.peer)} | {result.unit} "
             f"| {result.ratio_min:.3g}, **{result.ratio_median:.3g}**, {result.ratio_max:.3g} | {wanted} "
+            f"| {'-' if result.cpu_us is None else result.cpu_us} "
             f"| {result.commit or '-'}, {result.date or '-'} | {_load(result)} |"
         )
     return "\n".join(rows)

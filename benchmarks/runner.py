@@ -58,10 +58,7 @@ def _run_scene(
         else ""
     )
     _say(f"{scene}: done in {took:.0f} s{busy}")
-    summaries = [
-        summarise(one, [(figures[one.ours][one.figure], figures[one.peer][one.figure]) for figures in rounds])
-        for one in comparisons
-    ]
+    summaries = [summarise(one, [(figures[one.ours], figures[one.peer]) for figures in rounds]) for one in comparisons]
     return [
         replace(summary, stolen=load.stolen if load else None, others=load.others if load else None)
         for summary in summaries

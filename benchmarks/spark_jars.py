@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from legacy_consumer.embedded.jars import jar_root, sha256_of
-from legacy_consumer.embedded.java import find_java
-from legacy_consumer.embedded.process import ServerProcess, Workspace
-from legacy_consumer.embedded.pyspark_wheel import pyspark_jar_folder
 from legacy_consumer.errors import JarsUnavailableError
+from legacy_consumer.sandbox.servers.jars import jar_root, sha256_of
+from legacy_consumer.sandbox.servers.java import find_java
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
+from legacy_consumer.sandbox.servers.pyspark_wheel import pyspark_jar_folder
 
 _WHAT = "Spark's Kafka connector"
 _SPARK = "org.apache.spark"

@@ -24,7 +24,7 @@ from benchmarks.consuming import ConsumingScene, ConsumingStage
 from benchmarks.processes import output_of, own_program
 from benchmarks.spark_jars import connector_jars
 from legacy_consumer.embedded import EmbeddedZooKeeper
-from legacy_consumer.embedded.process import ServerProcess, Workspace
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.paths import OffsetPath
 from zk_layout.settings import ZkSettings

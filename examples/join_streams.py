@@ -22,7 +22,7 @@ import click
 
 from legacy_consumer import LegacyConsumerError
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.librdkafka import Record, produce_all
+from legacy_consumer.fetching.librdkafka import Record, produce_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,8 @@ import click
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, LegacyConsumerError
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.librdkafka import produce_all
-from legacy_consumer.quickstart.flights import find_flights, read_flights
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.sandbox.quickstart.flights import find_flights, read_flights
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,28 +47,38 @@ Delays = dict[str, Counter[str]]
 def main(flights: int, master: str) -> None:
     """Hand a group of /consumers over to Spark and back, and see that no flight is lost or counted twice."""
     records = [record for record, _ in zip(read_flights(find_flights()), range(flights))]  # noqa: B905
-    first, rest = records[: 2 * flights // 3], records[2 * flights // 3 :]
     with tempfile.TemporaryDirectory(prefix="takeover-") as folder, EmbeddedKafka(chroot="/kafka") as kafka:
-        kafka.create_topic(TOPIC, partitions=PARTITIONS)
-        produce(kafka, first)
-        by_group: Delays = defaultdict(Counter)
-        count = consume(kafka, by_group, at_least=flights // 3)
-        click.echo(f"the group consumed {count} flights and stopped")
-        by_spark = take_over(kafka, master, Path(folder))
-        count = sum(each["flights"] for each in by_spark.values())
-        click.echo(f"Spark took over, aggregated {count} flights and stopped")
-        produce(kafka, rest)
-        left = flights - sum(each["flights"] for each in [*by_group.values(), *by_spark.values()])
-        count = consume(kafka, by_group, at_least=left)
-        click.echo(f"the group went on and consumed {count} flights")
-    found = total(by_group, by_spark)
-    expected = delays_of(records)
-    if found != expected:
+        spark = start_spark(master, Path(folder))
+        try:
+            found = hand_over_and_back(spark, kafka, Path(folder), records)
+        finally:
+            spark.stop()
+    if found != delays_of(records):
         click.echo("error: flights were lost or counted twice", err=True)
         sys.exit(1)
     for carrier, sums in sorted(found.items(), key=lambda item: -item[1]["minutes"])[:3]:
         click.echo(f"{carrier}: {sums['flights']} flights, {sums['minutes']} minutes of delay")
     click.echo(f"each of {flights} flights was counted once")
+
+
+def hand_over_and_back(
+    spark: SparkSession, kafka: EmbeddedKafka, folder: Path, records: Sequence[tuple[bytes, bytes]]
+) -> Delays:
+    """The three steps; what the group and Spark have counted together."""
+    first, rest = records[: 2 * len(records) // 3], records[2 * len(records) // 3 :]
+    kafka.create_topic(TOPIC, partitions=PARTITIONS)
+    produce(kafka, first)
+    by_group: Delays = defaultdict(Counter)
+    count = consume(kafka, by_group, at_least=len(records) // 3)
+    click.echo(f"the group consumed {count} flights and stopped")
+    by_spark = take_over(spark, kafka, folder)
+    count = sum(each["flights"] for each in by_spark.values())
+    click.echo(f"Spark took over, aggregated {count} flights and stopped")
+    produce(kafka, rest)
+    left = len(records) - sum(each["flights"] for each in [*by_group.values(), *by_spark.values()])
+    count = consume(kafka, by_group, at_least=left)
+    click.echo(f"the group went on and consumed {count} flights")
+    return total(by_group, by_spark)
 
 
 def produce(kafka: EmbeddedKafka, records: Iterable[tuple[bytes, bytes]]) -> None:
@@ -98,55 +108,49 @@ def consume(kafka: EmbeddedKafka, delays: Delays, *, at_least: int) -> int:
     return count
 
 
-def take_over(kafka: EmbeddedKafka, master: str, folder: Path) -> Delays:
+def take_over(spark: SparkSession, kafka: EmbeddedKafka, folder: Path) -> Delays:
     """Read with Spark from where the group stands to the end of the topic; what is in the Parquet files then."""
-    spark = start_spark(master, folder)
-    try:
-        from pyspark.sql import functions as f
+    from pyspark.sql import functions as f
 
-        fields = f.split(f.col("value").cast("string"), ",")
-        flights = (
-            spark.readStream.format("zk_messages")
-            .schema("key binary, value binary")
-            .option("zookeeper.connect", kafka.zookeeper_connect)
-            .option("topics", TOPIC)
-            .option("group.id", GROUP)
-            .option("claimOwnership", "true")
-            .option("maxOffsetsPerTrigger", "20000")
-            .load()
-            .select(
-                f.col("key").cast("string").alias("carrier"),
-                fields[0].cast("bigint").alias("number"),
-                fields[9].try_cast("int").alias("delay"),
-            )
+    fields = f.split(f.col("value").cast("string"), ",")
+    flights = (
+        spark.readStream.format("zk_messages")
+        .schema("key binary, value binary")
+        .option("zookeeper.connect", kafka.zookeeper_connect)
+        .option("topics", TOPIC)
+        .option("group.id", GROUP)
+        .option("claimOwnership", "true")
+        .option("maxOffsetsPerTrigger", "20000")
+        .load()
+        .select(
+            f.col("key").cast("string").alias("carrier"),
+            fields[0].cast("bigint").alias("number"),
+            fields[9].try_cast("int").alias("delay"),
         )
-        parquet = folder / "delays"
+    )
+    parquet = folder / "delays"
 
-        def write(batch: DataFrame, number: int) -> None:
-            # overwriting a folder of its own makes a batch that is repeated count once
-            by_carrier = batch.groupBy("carrier").agg(
-                f.count("*").alias("flights"),
-                f.coalesce(f.sum("delay"), f.lit(0)).alias("minutes"),
-                f.sum("number").alias("numbers"),
-            )
-            by_carrier.write.mode("overwrite").parquet(str(parquet / f"batch={number}"))
+    def write(batch: DataFrame, number: int) -> None:
+        # overwriting a folder of its own makes a batch that is repeated count once
+        by_carrier = batch.groupBy("carrier").agg(
+            f.count("*").alias("flights"),
+            f.coalesce(f.sum("delay"), f.lit(0)).alias("minutes"),
+            f.sum("number").alias("numbers"),
+        )
+        by_carrier.write.mode("overwrite").parquet(str(parquet / f"batch={number}"))
 
-        query = (
-            flights.writeStream.foreachBatch(write)
-            .option("checkpointLocation", str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        if not query.awaitTermination(WAIT_S):
-            raise click.ClickException(f"Spark did not come to the end within {WAIT_S} s")
-        left = spark.read.format("zk_offsets").options(
-            **{"zookeeper.connect": kafka.zookeeper_connect, "groups": GROUP}
-        )
-        lag = left.schema("partition int, lag bigint").load().agg(f.count("*"), f.sum("lag")).collect()[0]
-        click.echo(f"the group is {lag[1]} messages behind in {lag[0]} partitions, says zk_offsets")
-        rows = spark.read.parquet(str(parquet)).groupBy("carrier").sum("flights", "minutes", "numbers").collect()
-    finally:
-        spark.stop()
+    query = (
+        flights.writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    if not query.awaitTermination(WAIT_S):
+        raise click.ClickException(f"Spark did not come to the end within {WAIT_S} s")
+    left = spark.read.format("zk_offsets").options(**{"zookeeper.connect": kafka.zookeeper_connect, "groups": GROUP})
+    lag = left.schema("partition int, lag bigint").load().agg(f.count("*"), f.sum("lag")).collect()[0]
+    click.echo(f"the group is {lag[1]} messages behind in {lag[0]} partitions, says zk_offsets")
+    rows = spark.read.parquet(str(parquet)).groupBy("carrier").sum("flights", "minutes", "numbers").collect()
     names = ("flights", "minutes", "numbers")
     return {row["carrier"]: Counter({name: row[f"sum({name})"] for name in names}) for row in rows}
 

@@ -15,7 +15,6 @@ from zk_layout.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from legacy_consumer.config import ClusterConfig, ConsumerConfig
-    from legacy_consumer.connector import ConsumerConnector
     from legacy_consumer.errors import (
         BrokerRefusedError,
         BrokersUnavailableError,
@@ -40,11 +39,12 @@ if TYPE_CHECKING:
         StreamInUseError,
         UnsubscribeError,
     )
-    from legacy_consumer.fetcher import EARLIEST, LATEST, Message
-    from legacy_consumer.kafka_stream import KafkaStream
-    from legacy_consumer.listener import RebalanceListener
+    from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, Message
+    from legacy_consumer.member.connector import ConsumerConnector
+    from legacy_consumer.member.kafka_stream import KafkaStream
+    from legacy_consumer.member.listener import RebalanceListener
     from legacy_consumer.offsets import CommitResult
-    from legacy_consumer.progress import Committed, PartitionProgress
+    from legacy_consumer.offsets.progress import Committed, PartitionProgress
     from legacy_consumer.simple_consumer import SimpleConsumer
     from rebalance.errors import StrategyMismatchError
     from rebalance.led.standing import LedState, Standing
@@ -117,12 +117,12 @@ __getattr__, __dir__ = lazy_names(
         "rebalance.status",
         "legacy_consumer.errors",
         "legacy_consumer.config",
-        "legacy_consumer.fetcher",
-        "legacy_consumer.listener",
+        "legacy_consumer.fetching.fetcher",
+        "legacy_consumer.member.listener",
         "legacy_consumer.offsets",
-        "legacy_consumer.progress",
-        "legacy_consumer.kafka_stream",
+        "legacy_consumer.offsets.progress",
+        "legacy_consumer.member.kafka_stream",
         "legacy_consumer.simple_consumer",
-        "legacy_consumer.connector",
+        "legacy_consumer.member.connector",
     ),
 )

@@ -21,16 +21,6 @@ from dataclasses import dataclass, fields, replace
 from types import TracebackType
 from typing import TypeVar
 
-from legacy_consumer.arguments import (
-    check_config,
-    check_partition,
-    check_topic,
-    checked_fetches,
-    checked_number,
-    checked_offset,
-    checked_seconds,
-)
-from legacy_consumer.bootstrap import open_broker_store, parse_servers
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig
 from legacy_consumer.config.sources import Value
 from legacy_consumer.errors import (
@@ -41,12 +31,22 @@ from legacy_consumer.errors import (
     NoSuchTopicError,
     OffsetOutOfRangeError,
 )
-from legacy_consumer.fetcher import EARLIEST, LATEST, Fetcher, LogOffsets, Message
-from legacy_consumer.fetchers import open_fetcher, open_log_offsets
-from legacy_consumer.interrupted_calls import is_inside, refuse_inside
-from legacy_consumer.librdkafka import read_brokers
-from legacy_consumer.message_batch import MessageBatch
-from legacy_consumer.owning_process import OwningProcess
+from legacy_consumer.fetching.bootstrap import open_broker_store, parse_servers
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, Fetcher, LogOffsets, Message
+from legacy_consumer.fetching.fetchers import open_fetcher, open_log_offsets
+from legacy_consumer.fetching.librdkafka import read_brokers
+from legacy_consumer.fetching.message_batch import MessageBatch
+from legacy_consumer.member.arguments import (
+    check_config,
+    check_partition,
+    check_topic,
+    checked_fetches,
+    checked_number,
+    checked_offset,
+    checked_seconds,
+)
+from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
+from legacy_consumer.member.owning_process import OwningProcess
 from zk_layout.codecs import decode_partition_state, decode_topic
 from zk_layout.errors import LegacyConsumerError, NoNodeError
 from zk_layout.kazoo_store import KazooStore

@@ -1,4 +1,4 @@
-"""Kafka's record sets into columns in Arrow's layout: what legacy-consumer's columnar fetcher decodes with.
+"""Kafka's record sets into columns in Arrow's layout, and rows of them into messages; for the columnar fetcher.
 
 Decoding runs without the interpreter's lock. Every length is checked, what is decompressed is bounded, and no input
 ends in anything but columns or one of the errors below.
@@ -7,7 +7,7 @@ ends in anything but columns or one of the errors below.
 from collections.abc import Sequence
 from typing import final
 
-from typing_extensions import Buffer, CapsuleType
+from typing_extensions import Buffer, CapsuleType, Self
 
 __version__: str
 
@@ -46,21 +46,52 @@ class Columns:
     def slice(self, start: int, stop: int, /) -> Columns:
         """The records from start to before stop, as many as there are."""
     def offset(self, row: int, /) -> int: ...
-    def timestamp(self, row: int, /) -> tuple[int, int]:
-        """(type, ms since 1970): type 0 none, with -1; 1 create time; 2 log append time."""
-    def key(self, row: int, /) -> bytes | None: ...
-    def value(self, row: int, /) -> bytes | None: ...
-    def headers(self, row: int, /) -> list[tuple[str, bytes | None]] | None:
-        """In order, a key perhaps more than once; None if there are none. What is not UTF-8 becomes U+FFFD."""
-    def offsets(self) -> list[int]: ...
-    def timestamps(self) -> list[tuple[int, int]]: ...
-    def keys(self) -> list[bytes | None]: ...
-    def values(self) -> list[bytes | None]: ...
     def arrow(self, names: Sequence[str], topic: str, partition: int, /) -> ArrowBatch:
         """Columns for Arrow: key, value, topic, partition, offset, timestamp, timestampType, headers.
 
         Raises: ValueError for another name.
         """
+
+@final
+class Message:
+    """One record, made when it is asked for. It keeps the columns that it is a row of.
+
+    True, though its value be empty; len() is the bytes of its value; equal to another one with the same fields.
+    """
+
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None:
+        """A new object at each call, as are key and headers."""
+    def timestamp(self) -> tuple[int, int]:
+        """(type, ms since 1970): type 0 none, with -1; 1 create time; 2 log append time."""
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """In order, a key perhaps more than once; None if there are none. What is not UTF-8 becomes U+FFFD."""
+    def error(self) -> None: ...
+    def __len__(self) -> int: ...
+
+@final
+class MessageIterator:
+    """The messages of some columns, each made as it is asked for. Another thread can shut it between any two of them.
+
+    An exception from outside strikes between two messages and never between a message and its count.
+    """
+
+    def __new__(cls, runs: Sequence[tuple[Columns, str, int]], /) -> Self:
+        """runs: columns, and the topic and the partition that they are of. Nothing is allowed at first."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Message: ...
+    def __getitem__(self, number: int, /) -> Message:
+        """One of all its messages, from 0 on, whatever has left it. Raises: IndexError."""
+    def allow(self, most: int, /) -> bool:
+        """From now on so many more may leave it; False if none will, because it is shut or at its end."""
+    def shut(self) -> int:
+        """No message leaves it any more; how many did."""
+    @property
+    def handed_out(self) -> int:
+        """How many messages have left it."""
 
 @final
 class ArrowBatch:
@@ -92,6 +123,28 @@ def decode(
 
     Raises: DamagedRecordsError or TooLargeError if what comes first at the position cannot be read (what is sound
     before it is returned, with has_more); MemoryError; ValueError for more than 2 GiB - 1.
+    """
+
+@final
+class Decoding:
+    """A record set that a thread decodes, or has decoded. The buffer is kept until it has, or none will begin."""
+
+    def result(self) -> Columns:
+        """Wait for it, or decode it here if no thread has begun to. The same each time. Raises: as decode."""
+
+def decode_ahead(
+    record_set: Buffer,
+    position: int,
+    /,
+    *,
+    aborted: Sequence[tuple[int, int]] | None = None,
+    max_records: int = 1_048_576,
+    max_batch_bytes: int = ...,
+    max_decompressed_bytes: int = 33_554_432,
+    check_crcs: bool = True,
+) -> Decoding | None:
+    """As decode, on a thread of this module's: one for each processor but one, begun with the first call, in a forked
+    child anew. In a process no more of these objects live than there are threads: beyond that it is None.
     """
 
 def glance(record_set: Buffer, position: int, /) -> tuple[int, int]:

@@ -274,7 +274,7 @@ class Coordinator:
             case Rebalance():
                 return self._attempt(partial(self._reconciler.reconcile, action))
             case GuardOwnership():
-                return self._reconciler.guard()
+                self._reconciler.guard()
             case StartTimer():
                 self._mailbox.set_alarm(action.name, action.delay_ms, action.since_s)
             case CancelTimer():

@@ -1,11 +1,12 @@
 """Claims and releases owner znodes: all of a plan or nothing, and only what this session owns.
 
 A claim is one multi of creates, held together with a check that this member is still registered. ZooKeeper refuses it
-as a whole when one owner znode exists; then the znodes in the way are read. Those of my own session (a claim whose
-reply was lost) are adopted, all others are reported with their owners' names.
+as a whole when one owner znode exists, and says which; that one is read and watched. If it belongs to my own session (a
+claim whose reply was lost) all that do are adopted; any other is reported with its owner's name.
 
-A look costs a round trip, so a release does without where it would say nothing new: an owner znode that was seen to be
-mine while it was watched is mine until the watch fires, and whoever was answered since would have heard of that.
+A look costs a round trip, so a release does without where it would say nothing new: an owner znode that is watched
+since the transaction that wrote it is mine until the watch fires, and whoever was answered since would have heard of
+that.
 
 A reply that never came leaves it open whether a claim was made, and a claim of several requests may fail between two of
 them, whatever the error. Such partitions are kept in mind as doubtful, and their owner znodes are looked at before the
@@ -15,8 +16,7 @@ next decision.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from rebalance.errors import PartitionOwnedError
 from zk_layout.codecs import encode_owner
@@ -30,17 +30,9 @@ from zk_layout.errors import (
 )
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import ConsumerIdPath, OwnerPath, TopicOwnersPath
-from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, Watcher, WatchEvent, WatchKind, ZkStore, multi_size
+from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, WatchEvent, WatchKind, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
-
-
-class _Outcome(Enum):
-    """What became of an attempt to create owner znodes."""
-
-    DONE = "done"
-    IN_THE_WAY = "owner znodes of somebody are in the way"
-    NO_FOLDER = "the topic's directory under owners is missing"
 
 
 class Ownership:
@@ -53,9 +45,10 @@ class Ownership:
         self._id_path = ConsumerIdPath(group, consumer_id).path
         self._owned: dict[TopicPartition, ConsumerThreadId] = {}
         self._doubtful: dict[TopicPartition, ConsumerThreadId] = {}
+        self._written_at: dict[TopicPartition, int] = {}
+        """The transaction (zxid) that wrote the owner znode."""
         self._watched: set[str] = set()
-        self._seen_since: set[str] = set()
-        """Of those watched, the ones that were seen to be mine after the watch was set."""
+        """The owner znodes that are watched since then."""
         self._session_id = 0
 
     @property
@@ -78,32 +71,32 @@ class Ownership:
         """Own nothing, without touching ZooKeeper: the session that owned it is gone."""
         self._owned = {}
         self._doubtful = {}
+        self._written_at.clear()
         self._watched.clear()
-        self._seen_since.clear()
 
-    def claim(self, wanted: Mapping[TopicPartition, ConsumerThreadId]) -> None:
+    def claim(self, wanted: Mapping[TopicPartition, ConsumerThreadId], on_free: Callable[[], None]) -> None:
         """Create the owner znodes of all wanted partitions, or of none.
 
-        Raises: PartitionOwnedError with the owners in the way; any other error of the store, after which
+        on_free is called, on a thread of the store, once an owner znode that was in the way may be gone.
+        Raises: PartitionOwnedError with an owner in the way; any other error of the store, after which
         resolve_doubts must find out what was done.
         Source: design of the Scala consumer, ZookeeperConsumerConnector.reflectPartitionOwnershipDecision, which tries
         every partition for itself and undoes what it created.
         """
-        todo = dict(wanted)
         claimed: dict[TopicPartition, ConsumerThreadId] = {}
         try:
             for _ in range(4):
-                outcome = self._create_all(todo, claimed)
-                todo = {tp: thread for tp, thread in todo.items() if tp not in claimed}
-                if outcome is _Outcome.DONE:
+                todo = {tp: thread for tp, thread in wanted.items() if tp not in claimed}
+                if not todo:
                     break
-                if outcome is _Outcome.NO_FOLDER:
+                try:
+                    in_the_way = self._create_all(todo, claimed)
+                except NoNodeError:
                     # once in the life of a group; most who claim find the folder there
                     self._make_folders({tp.topic for tp in todo})
                     continue
-                adopted = self._adopt_or_refuse(todo)
-                claimed.update(adopted)
-                todo = {tp: thread for tp, thread in todo.items() if tp not in adopted}
+                if in_the_way is not None and self._is_mine(in_the_way, on_free):
+                    claimed.update(self._adopt(todo))
         except Exception as error:
             # in mind before it is undone: that may fail as well
             self._doubtful.update(wanted)
@@ -114,9 +107,10 @@ class Ownership:
                     del self._doubtful[tp]
             raise
         self._owned.update(claimed)
-        if todo:
+        if left := wanted.keys() - claimed.keys():
             # each look found them free, each claim found them taken: somebody comes and goes
-            raise PartitionOwnedError(dict.fromkeys(todo, "(changing)"))
+            on_free()
+            raise PartitionOwnedError(dict.fromkeys(left, "(changing)"))
 
     def release(self, partitions: Iterable[TopicPartition], *, just_asked: bool = False) -> None:
         """Delete the owner znodes of these partitions, those that are still mine.
@@ -142,7 +136,6 @@ class Ownership:
         """
         self.resolve_doubts()
         self._watched.clear()
-        self._seen_since.clear()
         ops: list[tuple[TopicPartition, Op]] = [
             (tp, DeleteOp(self._owner_path(tp))) for tp in self._still_mine(self._owned)
         ]
@@ -167,28 +160,27 @@ class Ownership:
         if not self._doubtful:
             return
         doubtful = dict(self._doubtful)
-        for tp, text in self._mine_among(list(doubtful)).items():
+        for tp, text in self._mine_among(doubtful).items():
             self._owned[tp] = ConsumerThreadId.parse(text)
         self._doubtful = {}
 
     def lost(self) -> set[TopicPartition]:
         """Of what I believe to own, what the owner znodes no longer show as mine; those are owned no more."""
-        watched = frozenset(self._watched)
-        mine = self._mine_among(list(self._owned))
-        self._seen_since = {path for path in map(self._owner_path, mine) if path in watched}
+        mine = self._mine_among(self._owned)
         gone = {tp for tp, thread in self._owned.items() if mine.get(tp) != str(thread)}
         for tp in gone:
             del self._owned[tp]
         return gone
 
     def watch_owned(self, on_gone: Callable[[], None]) -> bool:
-        """Watch the owner znodes that are mine and not watched yet; False if there are none. Look at them after it.
+        """Watch the owner znodes that are mine and not watched yet, each since it was written; False if there are none.
 
-        on_gone is called on a thread of the store, and not for what I release myself.
+        on_gone is called on a thread of the store, at once for what is gone already, and not for what I release myself.
         """
-        fresh = [path for path in map(self._owner_path, self._owned) if path not in self._watched]
-        if not fresh:
-            return False
+        fresh: dict[int, list[str]] = {}
+        for tp in self._owned:
+            if (path := self._owner_path(tp)) not in self._watched:
+                fresh.setdefault(self._written_at[tp], []).append(path)
 
         def watcher(event: WatchEvent) -> None:
             if event.path in self._watched:
@@ -197,26 +189,14 @@ class Ownership:
                 if event.kind is not WatchKind.LOST:
                     on_gone()
 
-        self._seen_since.difference_update(fresh)
-        self._watched.update(fresh)
-        try:
-            self._store.watch_data_many(fresh, watcher)
-        except ZooKeeperError:
-            self._watched.difference_update(fresh)
-            raise
-        return True
-
-    def watch_obstacles(self, owners: Mapping[TopicPartition, str], watcher: Watcher) -> bool:
-        """Watch one owner znode of each member in the way; False if one of them is gone already.
-
-        One is enough: a member of ours releases all in one request, and after it is gone the next try finds what is
-        left of those of a JVM member.
-        """
-        last_of: dict[str, TopicPartition] = {}
-        for tp, owner in owners.items():
-            last_of[owner.rpartition("-")[0]] = tp
-        stats = self._store.exists_many([self._owner_path(tp) for tp in sorted(last_of.values())], watcher)
-        return all(stat is not None for stat in stats)
+        for since, paths in fresh.items():
+            self._watched.update(paths)
+            try:
+                self._store.watch_data_many(paths, watcher, since)
+            except ZooKeeperError:
+                self._watched.difference_update(paths)
+                raise
+        return bool(fresh)
 
     def _owner_path(self, tp: TopicPartition) -> str:
         return OwnerPath(self._group, tp.topic, tp.partition).path
@@ -227,49 +207,52 @@ class Ownership:
 
     def _create_all(
         self, todo: Mapping[TopicPartition, ConsumerThreadId], claimed: dict[TopicPartition, ConsumerThreadId]
-    ) -> _Outcome:
-        """Create in as few requests as fit, noting what was created."""
+    ) -> TopicPartition | None:
+        """Create in as few requests as fit, noting what was created. Returns: what is in the way, if anything is.
+
+        The last partition first: a JVM member releases one by one, and the one in the way goes with its last ones.
+        Raises: NoNodeError if a topic's directory is missing; SessionExpiredError; the store's other errors.
+        """
         ops = [
-            (tp, CreateOp(self._owner_path(tp), encode_owner(thread), ephemeral=True)) for tp, thread in todo.items()
+            (tp, CreateOp(self._owner_path(tp), encode_owner(todo[tp]), ephemeral=True))
+            for tp in sorted(todo, reverse=True)
         ]
         for chunk in self._chunks(ops):
             try:
-                self._multi([CheckOp(self._id_path), *(op for _, op in chunk)])
+                zxid = self._multi([CheckOp(self._id_path), *(op for _, op in chunk)])
             except MultiFailedError as error:
                 if error.index == 0:
                     msg = f"{self._id_path} is gone"
                     raise SessionExpiredError(msg) from error
-                if isinstance(error.cause, NoNodeError):
-                    return _Outcome.NO_FOLDER
                 if isinstance(error.cause, NodeExistsError):
-                    return _Outcome.IN_THE_WAY
+                    return chunk[error.index - 1][0]
                 raise error.cause from error
-            claimed.update((tp, todo[tp]) for tp, _ in chunk)
-        return _Outcome.DONE
+            for tp, _ in chunk:
+                claimed[tp] = todo[tp]
+                self._written_at[tp] = zxid
+        return None
 
-    def _adopt_or_refuse(
-        self, todo: Mapping[TopicPartition, ConsumerThreadId]
-    ) -> dict[TopicPartition, ConsumerThreadId]:
-        """Which of these are mine already. Raises: PartitionOwnedError if somebody else holds one."""
-        adopted: dict[TopicPartition, ConsumerThreadId] = {}
-        stale: dict[TopicPartition, ConsumerThreadId] = {}
-        others: dict[TopicPartition, str] = {}
-        paths = [self._owner_path(tp) for tp in todo]
-        for (tp, thread), znode in zip(todo.items(), self._store.get_data_many(paths), strict=True):
-            if znode is None:
-                continue
-            text = (znode.data or b"").decode("utf-8", "replace")
-            # compared by session, not by text: a claim of my own dead session looks like mine and then vanishes
-            if znode.stat.ephemeral_owner != self._session_id:
-                others[tp] = text
-            elif text == str(thread):
-                adopted[tp] = thread
-            else:
-                stale[tp] = thread
-        if others:
-            raise PartitionOwnedError(others)
+    def _is_mine(self, tp: TopicPartition, on_free: Callable[[], None]) -> bool:
+        """Whether my session holds what is in the way; False if it is gone.
+
+        Raises: PartitionOwnedError if it is another's, which is watched then.
+        """
+        try:
+            znode = self._store.get_data(self._owner_path(tp), lambda _: on_free())
+        except NoNodeError:
+            return False
+        # compared by session, not by text: a claim of my own dead session looks like mine and then vanishes
+        if znode.stat.ephemeral_owner == self._session_id:
+            return True
+        owner = (znode.data or b"").decode("utf-8", "replace")
+        raise PartitionOwnedError({tp: owner})
+
+    def _adopt(self, todo: Mapping[TopicPartition, ConsumerThreadId]) -> dict[TopicPartition, ConsumerThreadId]:
+        """Which of these are mine already."""
+        mine = self._mine_among(todo)
+        adopted = {tp: todo[tp] for tp, text in mine.items() if text == str(todo[tp])}
         # mine, but another stream's: make room for the right text
-        self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in stale])
+        self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in mine if tp not in adopted])
         return adopted
 
     def _delete_owners(
@@ -298,20 +281,20 @@ class Ownership:
         return [tp for tp in partitions if tp in mine]
 
     def _is_guarded(self, tp: TopicPartition) -> bool:
-        path = self._owner_path(tp)
-        # in this order: a watch that fires takes it out of the second
-        return path in self._seen_since and path in self._watched
+        # a watch that fires takes it out
+        return self._owner_path(tp) in self._watched
 
-    def _mine_among(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+    def _mine_among(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """{partition: owner text} of those whose owner znode belongs to my session."""
         if not partitions:
             return {}
+        mine: dict[TopicPartition, str] = {}
         znodes = self._store.get_data_many([self._owner_path(tp) for tp in partitions])
-        return {
-            tp: (znode.data or b"").decode("utf-8", "replace")
-            for tp, znode in zip(partitions, znodes, strict=True)
-            if znode is not None and znode.stat.ephemeral_owner == self._session_id
-        }
+        for tp, znode in zip(partitions, znodes, strict=True):
+            if znode is not None and znode.stat.ephemeral_owner == self._session_id:
+                mine[tp] = (znode.data or b"").decode("utf-8", "replace")
+                self._written_at[tp] = znode.stat.mzxid
+        return mine
 
     def _multi_in_chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> None:
         for chunk in self._chunks(ops):
@@ -331,5 +314,5 @@ class Ownership:
         if chunk:
             yield chunk
 
-    def _multi(self, ops: Sequence[Op]) -> None:
-        self._store.multi(ops, session_id=self._session_id)
+    def _multi(self, ops: Sequence[Op]) -> int:
+        return self._store.multi(ops, session_id=self._session_id).zxid

@@ -74,8 +74,6 @@ class Reconciler:
         try:
             return self._step(todo)
         except PartitionOwnedError as error:
-            if not self._ownership.watch_obstacles(error.owners, lambda _: self._post(Unblocked())):
-                self._post(Unblocked())
             return Blocked(error)
 
     def _step(self, todo: Rebalance) -> Event:
@@ -110,7 +108,7 @@ class Reconciler:
         if plan.claim:
             if plan.release and self._is_overtaken(todo):
                 return Overtaken()
-            self._ownership.claim(plan.claim)
+            self._ownership.claim(plan.claim, lambda: self._post(Unblocked()))
             self._claimed += len(plan.claim)
         self._begin(assignment)
         released, claimed, self._released, self._claimed = self._released, self._claimed, 0, 0
@@ -154,16 +152,15 @@ class Reconciler:
             self._ownership.forget()
             self._released = self._claimed = 0
 
-    def guard(self) -> Event | None:
-        """Watch the owner znodes that are not watched yet, and look at all: see audit.
+    def guard(self) -> None:
+        """Watch the owner znodes that are not watched yet.
 
         Once all is quiet: nobody but a member of the JVM or an operator deletes an owner znode of mine.
         """
         try:
-            return self.audit() if self._ownership.watch_owned(lambda: self._post(Doubted())) else None
+            self._ownership.watch_owned(lambda: self._post(Doubted()))
         except LegacyConsumerError as error:
             logger.info("%s: could not watch its owner znodes: %s", self._consumer_id, error)
-            return None
 
     def audit(self) -> Event | None:
         """Drop what ZooKeeper does not show as mine; Triggered if there was any.

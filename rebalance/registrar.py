@@ -40,7 +40,12 @@ class Registrar:
             if stat.ephemeral_owner == session_id:
                 # a create whose reply was lost
                 return True
-            logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
+            if stat.ephemeral_owner:
+                logger.warning("%s is held by session 0x%x, waiting for its end", self.path, stat.ephemeral_owner)
+            else:
+                logger.warning(
+                    "%s is not ephemeral: I wait until somebody deletes it, for no session ends it", self.path
+                )
             return False
         return False
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from legacy_consumer.config import ClusterConfig
-from legacy_consumer.librdkafka.client import check_settings
-from legacy_consumer.librdkafka.client_queries import QueryHandle
-from legacy_consumer.librdkafka.settings import query_settings
+from legacy_consumer.fetching.librdkafka.client import check_settings
+from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle
+from legacy_consumer.fetching.librdkafka.settings import query_settings
 from zk_layout.model import Broker
 
 _TIMEOUT_S = 5.0

@@ -16,7 +16,7 @@ def old_offsets(file: str | Path) -> list[OffsetRow]:
     Raises: BadOffsetFileError, OSError.
     """
     # not with the module: Spark imports the package into workers that have no use for these
-    from legacy_consumer.admin.offset_files import read_offsets
+    from legacy_consumer.operations.admin.offset_files import read_offsets
     from spark_source.offset_rows import as_rows
 
     path = Path(file)

@@ -16,6 +16,8 @@ GroupOffsets: TypeAlias = "dict[str, dict[TopicPartition, int | None]]"
 
 _TYPES = {"group": ("string",), "topic": ("string",), "partition": ("int", "bigint"), "offset": ("bigint", "int")}
 _MOST_PARTITION = 2**31 - 1
+_NO_ZNODE = re.compile("[/\\x00-\\x1f\\x7f-\\x9f\\ud800-\\uf8ff\\ufff0-\\uffff]")
+"""Characters that ZooKeeper takes in no name."""
 _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 
 
@@ -45,7 +47,7 @@ def check_batch(batch: pa.RecordBatch, names: tuple[str, str, str, str], *, may_
         row = f"(group {group!r}, topic {topic!r}, partition {partition}, offset {offset})"
         if group is None or topic is None or partition is None:
             raise OffsetWriteError(f"a row has no group, topic or partition: {row}")
-        if not group or "/" in group or group in {".", ".."}:
+        if not group or _NO_ZNODE.search(group) or group in {".", ".."}:
             raise OffsetWriteError(f"there can be no such group: {row}")
         if not _TOPIC.fullmatch(topic) or not 0 <= partition <= _MOST_PARTITION:
             raise OffsetWriteError(f"there can be no such partition: {row}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from legacy_consumer.admin.group_table import GroupPartition
+from legacy_consumer.operations.admin.group_table import GroupPartition
 from spark_source.batch import GroupsPartition, log_notes, plan_groups
 from spark_source.errors import CheckpointError
 from spark_source.offsets import Facts, RequestedColumn

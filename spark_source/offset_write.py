@@ -15,15 +15,15 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from legacy_consumer.admin.backups import write_backups
-from legacy_consumer.admin.errors import BackupError, ChangeError
-from legacy_consumer.admin.group_members import RegisteredMember, read_members
-from legacy_consumer.admin.group_table import read_group_partitions
-from legacy_consumer.admin.group_writes import write_plans
-from legacy_consumer.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan, standing_of
-from legacy_consumer.admin.offset_writes import write_plan
-from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import ActiveGroupError, BrokersUnavailableError
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
+from legacy_consumer.operations.admin.backups import write_backups
+from legacy_consumer.operations.admin.errors import BackupError, ChangeError
+from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
+from legacy_consumer.operations.admin.group_table import read_group_partitions
+from legacy_consumer.operations.admin.group_writes import write_plans
+from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan, Standing, make_plan, standing_of
+from legacy_consumer.operations.admin.offset_writes import write_plan
 from spark_source.errors import OffsetWriteError
 from spark_source.offset_rows import GroupOffsets, check_batch, merge
 from spark_source.options import LiveGroups, NullOffsets, OutsideLog, WriteOptions
@@ -109,7 +109,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
 
     def _refuse_outside(self, store: ZkStore, wanted: GroupOffsets) -> None:
         """Raises: OffsetWriteError naming offsets that their logs do not hold, or logs that nobody knows."""
-        from legacy_consumer.librdkafka import open_log_offsets  # takes a moment to load
+        from legacy_consumer.fetching.librdkafka import open_log_offsets  # takes a moment to load
 
         offsets = [(tp, offset) for own in wanted.values() for tp, offset in own.items() if offset is not None]
         partitions = {tp for tp, _ in offsets}

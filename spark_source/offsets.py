@@ -17,8 +17,8 @@ from spark_source.schemas import match_columns
 from zk_layout.model import PartitionState, TopicPartition
 
 if TYPE_CHECKING:
-    from legacy_consumer.admin.group_table import GroupPartition
-    from legacy_consumer.admin.groups import PartitionLag
+    from legacy_consumer.operations.admin.group_table import GroupPartition
+    from legacy_consumer.operations.admin.groups import PartitionLag
 
 
 class Need(Enum):
@@ -75,7 +75,7 @@ def _log_ends(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
 
 def _looks(rows: Sequence[GroupPartition], facts: Facts) -> list[PartitionLag]:
     """As `groups describe` sees the rows."""
-    from legacy_consumer.admin.groups import partition_lag
+    from legacy_consumer.operations.admin.groups import partition_lag
 
     members: dict[str, dict[str, int]] = {}
     for group, consumer_id in facts.members:
@@ -92,8 +92,8 @@ def _lags(rows: Sequence[GroupPartition], facts: Facts) -> list[int | None]:
 
 
 def _verdicts(rows: Sequence[GroupPartition], facts: Facts) -> list[str]:
-    from legacy_consumer.admin.lag_verdict import judge
-    from legacy_consumer.admin.lag_watch import sample_of
+    from legacy_consumer.operations.admin.lag_verdict import judge
+    from legacy_consumer.operations.admin.lag_watch import sample_of
 
     return [
         judge(

@@ -43,13 +43,12 @@ def match_columns(
 ) -> Iterator[tuple[str, Known, bool]]:
     """For each field of a schema, (name, type as Spark calls it, nullable), the column it means; case does not count.
 
-    Raises: SchemaMismatchError for an unknown column, another type, or NOT NULL where null can be; ConfigError for a
-    schema without columns, whose rows Spark would count as none.
+    Raises: SchemaMismatchError for a column that is unknown, stands twice, has another type, or is NOT NULL where null
+    can be; ConfigError for a schema without columns, whose rows Spark would count as none.
     """
     by_name = {column.name.lower(): column for column in columns}
-    some = False
+    seen: set[str] = set()
     for name, type_name, nullable in fields:
-        some = True
         column = by_name.get(name.lower())
         if column is None:
             known = ", ".join(each.name for each in columns)
@@ -59,8 +58,11 @@ def match_columns(
             raise SchemaMismatchError(name, reason + _advice(name, column.type, type_name))
         if column.nullable and not nullable:
             raise SchemaMismatchError(name, "can be null: leave NOT NULL out of the schema")
+        if column.name in seen:
+            raise SchemaMismatchError(name, "stands twice in the schema")
+        seen.add(column.name)
         yield name, column, nullable
-    if not some:
+    if not seen:
         raise ConfigError("schema", None, "has no columns: name one at least, or leave the schema out for all")
 
 

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 
 import pyarrow as pa
 
-from legacy_consumer.admin.group_list import list_groups
-from legacy_consumer.admin.group_members import read_members
-from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.operations.admin.group_list import list_groups
+from legacy_consumer.operations.admin.group_members import read_members
+from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
 from spark_source.arrow import record_batch
 from spark_source.errors import MissingGroupsError, UnreadableZnodeError
 from spark_source.offsets import BROKER_NEEDS, Facts, Need, RequestedColumn, needed_facts

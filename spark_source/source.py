@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from spark_source.batch import ZkOffsetsReader
@@ -118,6 +118,12 @@ class ZkOffsets(DataSource):
             )
         return ZkOffsetsWriter(options, offset_columns((name, kind) for name, kind, _ in _fields(schema)))
 
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802, ARG002
+        """Raises: ConfigError, for there is none."""
+        raise ConfigError(
+            "format", OFFSETS_FORMAT, "is no sink of a stream: write each batch, with writeStream.foreachBatch"
+        )
+
 
 class ZkMessages(DataSource):
     """The format zk_messages: the messages of topics, from where a group stands or from anywhere else.
@@ -145,9 +151,13 @@ class ZkMessages(DataSource):
         check_for_batch(options)
         return ZkMessagesReader(options, request_message_columns(_fields(schema)))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002
         """Raises: ConfigError, for there is none."""
         raise ConfigError("format", MESSAGES_FORMAT, "only reads: write messages with Spark's own Kafka sink")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        """Raises: ConfigError, for there is none."""
+        self.writer(schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The streaming read; runs on the driver when a query starts. What cannot be, the reader says."""
@@ -179,7 +189,7 @@ class KafkaSegments(DataSource):
 
     def reader(self, schema: StructType) -> KafkaSegmentsReader:
         """The batch read; runs on the driver when a query is planned. Raises: ConfigError, SchemaMismatchError."""
-        from legacy_consumer.fetchers import decoder_obstacle
+        from legacy_consumer.fetching.fetchers import decoder_obstacle
         from spark_source.segments.reader import KafkaSegmentsReader
 
         options = parse_segment_options(self.options)
@@ -187,9 +197,13 @@ class KafkaSegments(DataSource):
             raise ConfigError("format", SEGMENTS_FORMAT, f"{obstacle}, on driver and executors")
         return KafkaSegmentsReader(options, request_message_columns(_fields(schema)))
 
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: ARG002
+    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002
         """Raises: ConfigError, for there is none."""
         raise ConfigError("format", SEGMENTS_FORMAT, "only reads")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+        """Raises: ConfigError, for there is none."""
+        self.writer(schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002 - Spark's name
         """A reader that says that there is none."""

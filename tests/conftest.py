@@ -39,8 +39,11 @@ from tests.support.tiers import (
 TESTS = Path(__file__).parent
 IN_CI = bool(os.environ.get("CI"))
 
-hypothesis.settings.register_profile("developer", deadline=None, database=None)
-hypothesis.settings.register_profile("ci", deadline=None, database=None, derandomize=True)
+# how long it takes to make an example says how busy the machine is
+hypothesis.settings.register_profile(
+    "developer", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("developer"), derandomize=True)
 
 tier_key = pytest.StashKey[str]()
 

@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from legacy_consumer.cli.main import main
+from legacy_consumer.operations.cli.main import main
 
 
 def commands_below(group: click.Group, name: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -26,17 +26,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from legacy_consumer.admin.errors import BadOffsetFileError, DamagedRecordError
-from legacy_consumer.admin.migration.record import decode_record
-from legacy_consumer.admin.offset_files import read_offsets
 from legacy_consumer.config.java_properties import decode_java_properties, parse_java_properties
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError
-from legacy_consumer.reset_requests.records import decode_answer, decode_request
-from legacy_consumer.wire.protocol.api_versions import decode_api_versions
-from legacy_consumer.wire.protocol.fetch import decode_fetch
-from legacy_consumer.wire.protocol.list_offsets import decode_list_offsets
-from legacy_consumer.wire.protocol.metadata import decode_metadata
-from legacy_consumer.wire.protocol.sasl import decode_authenticate, decode_handshake
+from legacy_consumer.fetching.columnar.protocol.api_versions import decode_api_versions
+from legacy_consumer.fetching.columnar.protocol.fetch import decode_fetch
+from legacy_consumer.fetching.columnar.protocol.list_offsets import decode_list_offsets
+from legacy_consumer.fetching.columnar.protocol.metadata import decode_metadata
+from legacy_consumer.fetching.columnar.protocol.sasl import decode_authenticate, decode_handshake
+from legacy_consumer.member.resets.records import decode_answer, decode_request
+from legacy_consumer.operations.admin.errors import BadOffsetFileError, DamagedRecordError
+from legacy_consumer.operations.admin.migration.record import decode_record
+from legacy_consumer.operations.admin.offset_files import read_offsets
 from rebalance.assignors.sticky_user_data import UnreadableUserDataError, decode_sticky
 from rebalance.assignors.sticky_user_data import decode_generation as decode_sticky_generation
 from rebalance.errors import UnsupportedRegexError
@@ -127,7 +127,12 @@ class Target:
 
 def hostile_json(chance: random.Random) -> bytes:
     """A document that once was sound, with odd values, bytes and depths in it."""
-    text = json.dumps(_mutated(chance.choice(_DOCUMENTS), chance), ensure_ascii=chance.random() < 0.8)
+    return hostile_version_of(chance.choice(_DOCUMENTS), chance)
+
+
+def hostile_version_of(document: object, chance: random.Random) -> bytes:
+    """The same of this document."""
+    text = json.dumps(_mutated(document, chance), ensure_ascii=chance.random() < 0.8)
     data = bytearray(text.replace('"1e999"', "1e999").encode("utf-8", "surrogatepass"))
     for _ in range(chance.choice((0, 0, 0, 1, 3))):
         if data:

@@ -40,7 +40,9 @@ class ConfigError(LegacyConsumerError):
         self.reason = reason
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f"={self.value}"
+        text = str(self.value)
+        # in one line, whatever was given
+        shown = "" if self.value is None else f"={text if text.isprintable() else ascii(text)[1:-1]}"
         return f"{self.key}{shown}: {self.reason}"
 
 
@@ -73,19 +75,21 @@ class ConnectionLostError(ZooKeeperError):
 
 
 class ConnectTimeoutError(ZooKeeperError):
-    """No ZooKeeper server answered in time."""
+    """No ZooKeeper server answered in time. with_sasl: it was asked by SASL, which a server without SASL ignores."""
 
     retriable: ClassVar[bool] = True
 
-    def __init__(self, connect: str, timeout_ms: int) -> None:
-        super().__init__(connect, timeout_ms)
+    def __init__(self, connect: str, timeout_ms: int, with_sasl: bool = False) -> None:
+        super().__init__(connect, timeout_ms, with_sasl)
         self.connect = connect
         self.timeout_ms = timeout_ms
+        self.with_sasl = with_sasl
 
     def __str__(self) -> str:
+        or_no_sasl = ", or is it not set up for SASL?" if self.with_sasl else ""
         return (
             f"no ZooKeeper answered at {self.connect} within {self.timeout_ms} ms: check zookeeper.connect, "
-            "or raise zookeeper.connection.timeout.ms"
+            f"or raise zookeeper.connection.timeout.ms{or_no_sasl}"
         )
 
 

@@ -257,6 +257,7 @@ class Write:
         self.client: Any = None
         self.given_up = False
         self.refused = False
+        self.zxid = 0
 
     def serialize(self) -> bytes:
         """Called by kazoo as it sends."""
@@ -264,9 +265,10 @@ class Write:
         self.refused = self.given_up or self.session_id not in (None, session_id)
         return NOTHING if self.refused else self.body
 
-    @staticmethod
-    def deserialize(reply: bytes, offset: int) -> list[bytes]:
+    def deserialize(self, reply: bytes, offset: int) -> list[bytes]:
         """The undecoded reply, in a list: kazoo takes the chroot off the texts of one."""
+        # kazoo has just taken it from the head of this reply
+        self.zxid = self.client.last_zxid
         return [reply[offset:]]
 
     def __repr__(self) -> str:
@@ -298,16 +300,16 @@ class ReadMany:
 class WatchMany:
     """The request by which a client sets its watches again on a new connection; kazoo lacks it.
 
-    The server fires at once for what has changed since a zxid; this one is beyond all, so that only what is missing
-    fires. It does so before it replies: the watchers must be known when the request goes out.
+    The server fires at once for what is missing or has changed since a zxid. It does so before it replies: the watchers
+    must be known when the request goes out.
     """
 
     type: ClassVar[int] = 101
-    _BEYOND_ALL_ZXID: ClassVar[int] = 2**63 - 1
 
-    def __init__(self, watches: Mapping[str, Watch]) -> None:
+    def __init__(self, watches: Mapping[str, Watch], since: int) -> None:
         self.client: Any = None
         self._watches = watches
+        self._since = since
 
     def serialize(self) -> bytes:
         """Called by kazoo as it sends: the zxid, then the paths to watch for data, for existence, for children."""
@@ -316,7 +318,7 @@ class WatchMany:
             self.client._data_watchers[path].add(watch)
         return b"".join(
             (
-                _LONG_INT.pack(self._BEYOND_ALL_ZXID, len(texts)),
+                _LONG_INT.pack(self._since, len(texts)),
                 *(_INT.pack(len(text)) + text for text in texts),
                 _INT.pack(0),
                 _INT.pack(0),

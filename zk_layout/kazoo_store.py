@@ -53,7 +53,7 @@ from zk_layout.kazoo_client import (
     Write,
     stop_client,
 )
-from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of, stat_of, translated
+from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, failure_of, stat_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
@@ -74,6 +74,7 @@ from zk_layout.store import (
     SetOp,
     Stat,
     Watcher,
+    Written,
     Znode,
     multi_size,
 )
@@ -182,7 +183,9 @@ class KazooStore(ReadsMany):
                 failure = self._client.handler.last_failure
                 if isinstance(failure, ssl.SSLError):
                     raise AuthenticationError(f"TLS with {self._settings.connect} failed: {failure}") from failure
-                raise ConnectTimeoutError(self._settings.connect, self._settings.connection_timeout_ms) from failure
+                settings = self._settings
+                late = ConnectTimeoutError(settings.connect, settings.connection_timeout_ms, settings.sasl is not None)
+                raise late from failure
             return None if found is None else stat_of(found)
 
     def close(self) -> None:
@@ -255,7 +258,7 @@ class KazooStore(ReadsMany):
             kind = SessionKind.EXPIRED
             if client.client_state == KeeperState.AUTH_FAILED:
                 kind = SessionKind.AUTH_FAILED
-                self._refused = AuthenticationError(f"{self._settings.connect} refused the credentials")
+                self._refused = AuthenticationError(f"{self._settings.connect} refused the credentials{OR_NO_SASL}")
             elif client.client_state == KeeperState.CLOSED:
                 # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
                 logger.warning("the connection to %s broke down, starting a new session", self._settings.connect)
@@ -314,15 +317,15 @@ class KazooStore(ReadsMany):
         """One request each; None where there is no znode, watched either way."""
         return [None if stat is None else stat_of(stat) for stat in self._pipeline("exists_async", paths, watcher)]
 
-    def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
-        """Watch many existing znodes without reading them; fires at once for those that do not exist."""
+    def watch_data_many(self, paths: Sequence[str], watcher: Watcher, since: int) -> None:
+        """Watch many existing znodes without reading them."""
         stopping = self._stopping()
         for start in range(0, len(paths), _WATCHES_PER_REQUEST):
             watches = {
                 self._full(path): Watch("data", path, watcher, stopping)
                 for path in paths[start : start + _WATCHES_PER_REQUEST]
             }
-            self._ask_other(WatchMany(watches), paths[start])
+            self._ask_other(WatchMany(watches, since), paths[start])
 
     def multi_read(self, kind: ReadKind, paths: Sequence[str]) -> bytes:
         """One request for all."""
@@ -412,10 +415,10 @@ class KazooStore(ReadsMany):
         """Delete."""
         self._write_one(DeleteOp(path, version))
 
-    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> list[Stat | None]:
-        """Carry out all operations or none; the Stat for each SetOp, None for the others."""
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> Written:
+        """Carry out all operations or none."""
         if not ops:
-            return []
+            return Written(0, [])
         write = self._write(ops, session_id)
         # the estimate is at most four times the truth, and costs as much as encoding: only for what may be too big
         if 4 * len(write.body) > MAX_MULTI_BYTES and (size := sum(map(multi_size, ops))) > MAX_MULTI_BYTES:
@@ -424,7 +427,8 @@ class KazooStore(ReadsMany):
         if session_id is not None and session_id != self._session_id and not self._closed:
             raise SessionExpiredError(_other_session(session_id))
         deadline = self._deadline()
-        return self._written(write, self._send_other(write, deadline), ops, deadline)
+        stats = self._written(write, self._send_other(write, deadline), ops, deadline)
+        return Written(write.zxid, stats)
 
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
         for op in ops:

@@ -21,7 +21,7 @@ from zk_layout.errors import (
     UnimplementedRequestError,
     ZooKeeperError,
 )
-from zk_layout.store import AclEntries, AclEntry, Stat
+from zk_layout.store import AclEntries, AclEntry, Stat, owning_session
 
 _BY_PATH = {
     kazoo_errors.NoNodeError: NoNodeError,
@@ -30,6 +30,8 @@ _BY_PATH = {
     kazoo_errors.NotEmptyError: NotEmptyError,
     kazoo_errors.NoAuthError: NotPermittedError,
 }
+OR_NO_SASL = " (a server that is not set up for SASL does so, too)"
+"""A server without SASL drops the connection, as after a wrong password."""
 _REFUSED = (
     kazoo_errors.AuthFailedError,
     # kazoo 2.10 lacks it
@@ -43,7 +45,7 @@ def translated(error: Exception, path: str) -> ZooKeeperError:
         if isinstance(error, foreign):
             return ours(path)
     if isinstance(error, _REFUSED):
-        return AuthenticationError("ZooKeeper refused the credentials")
+        return AuthenticationError(f"ZooKeeper refused the credentials{OR_NO_SASL}")
     match error:
         case kazoo_errors.ConnectionClosedError() | kazoo_errors.ConnectionLoss():
             return ConnectionLostError(f"the connection to ZooKeeper was lost while asking about {path}")
@@ -86,7 +88,7 @@ def stat_of(stat: ZnodeStat) -> Stat:
         stat.ctime,
         stat.mtime,
         stat.version,
-        stat.ephemeralOwner,
+        owning_session(stat.ephemeralOwner),
         stat.dataLength,
         stat.numChildren,
         stat.cversion,

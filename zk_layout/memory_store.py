@@ -48,6 +48,7 @@ from zk_layout.store import (
     Watcher,
     WatchEvent,
     WatchKind,
+    Written,
     Znode,
     multi_size,
 )
@@ -418,15 +419,18 @@ class MemoryStore:
         """The children of many znodes, sorted; None = no such znode."""
         return self._request("multi_read", lambda: [_or_none(self._get_children, path) for path in paths])
 
-    def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
-        """Watch many existing znodes without reading them; fires at once for those that do not exist."""
-        self._request("watch_many", lambda: self._watch_present(paths, watcher))
+    def watch_data_many(self, paths: Sequence[str], watcher: Watcher, since: int) -> None:
+        """Watch many existing znodes without reading them."""
+        self._request("watch_many", lambda: self._watch_present(paths, watcher, since))
 
-    def _watch_present(self, paths: Sequence[str], watcher: Watcher) -> None:
+    def _watch_present(self, paths: Sequence[str], watcher: Watcher, since: int) -> None:
         for path in paths:
             full = self._full(path)
-            if self._peek(full) is None:
+            stat = self._peek(full)
+            if stat is None:
                 self.queue.append(Delivery(WatchEvent(WatchKind.DELETED, path), watcher))
+            elif stat.mzxid > since:
+                self.queue.append(Delivery(WatchEvent(WatchKind.CHANGED, path), watcher))
             else:
                 self._watch(WatchOn.DATA, full, watcher)
 
@@ -532,8 +536,8 @@ class MemoryStore:
         """Delete."""
         self._write_one("delete", DeleteOp(path, version))
 
-    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> list[Stat | None]:
-        """Carry out all operations or none; the Stat for each SetOp, None for the others."""
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> Written:
+        """Carry out all operations or none."""
         size = sum(map(multi_size, ops))
         if size > self.max_multi_bytes:
             msg = f"a multi of {size} bytes: the limit is {self.max_multi_bytes}"
@@ -541,21 +545,22 @@ class MemoryStore:
         if session_id is not None and not self._closed and session_id != self._session_id:
             raise SessionExpiredError(_other_session(session_id))
         if not ops:
-            return []
+            return Written(0, [])
         try:
-            stats = self._request("multi", lambda: self._write(ops, session_id))
+            zxid, stats = self._request("multi", lambda: self._write(ops, session_id))
         except NotPermittedError as error:
             # refused for one of its operations, as a server does
             raise MultiFailedError(len(ops) - 1, ops[-1].path, error) from None
-        return [stat if isinstance(op, SetOp) else None for op, stat in zip(ops, stats, strict=True)]
+        return Written(zxid, [stat if isinstance(op, SetOp) else None for op, stat in zip(ops, stats, strict=True)])
 
     def _write_one(self, kind: str, op: Op) -> Stat | None:
         try:
-            return self._request(kind, lambda: self._write([op]))[0]
+            return self._request(kind, lambda: self._write([op]))[1][0]
         except MultiFailedError as failed:
             raise failed.cause from None
 
-    def _write(self, ops: Sequence[Op], session_id: int | None = None) -> list[Stat | None]:
+    def _write(self, ops: Sequence[Op], session_id: int | None = None) -> tuple[int, list[Stat | None]]:
+        """The zxid, and the Stat of each that was created or set."""
         if session_id is not None and session_id != self.server_session_id:
             raise SessionExpiredError(_other_session(session_id))
         rooted = [self._rooted(op) for op in ops]
@@ -565,7 +570,7 @@ class MemoryStore:
             path = ops[failed.index].path
             raise MultiFailedError(failed.index, path, _renamed(failed.cause, path)) from None
         self._server.publish(changes)
-        return stats
+        return self._server.tree.zxid, stats
 
     # ------------------------------------------------------------------ requests
 

@@ -22,7 +22,7 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from zk_layout.errors import ZooKeeperError
-from zk_layout.store import Stat, Znode
+from zk_layout.store import Stat, Znode, owning_session
 
 MULTI_READ = 22
 NO_NODE = -101
@@ -128,7 +128,7 @@ def _read_buffer(reply: bytes, offset: int) -> tuple[bytes | None, int]:
 def read_stat(reply: bytes, offset: int) -> Stat:
     """A Stat as it stands in replies. Raises: struct.error if it is cut off."""
     czxid, mzxid, ctime, mtime, version, changes, _, owner, size, children, _ = _STAT.unpack_from(reply, offset)
-    return Stat(czxid, mzxid, ctime, mtime, version, owner, size, children, changes)
+    return Stat(czxid, mzxid, ctime, mtime, version, owning_session(owner), size, children, changes)
 
 
 @dataclass(slots=True)

@@ -53,6 +53,13 @@ AclEntries: TypeAlias = tuple[AclEntry, ...]
 """A whole ACL."""
 
 EVERYBODY: AclEntries = (AclEntry(0b11111, "world", "anyone"),)
+_CONTAINER = -(1 << 63)
+"""What ZooKeeper says of a container in the place of the session."""
+
+
+def owning_session(ephemeral_owner: int) -> int:
+    """Of what a server says of a znode: the session that owns it, or 0; no session owns a container."""
+    return 0 if ephemeral_owner == _CONTAINER else ephemeral_owner
 
 
 class Stat(NamedTuple):
@@ -67,7 +74,7 @@ class Stat(NamedTuple):
     mtime_ms: int
     version: int
     ephemeral_owner: int
-    """The session that owns an ephemeral znode; 0 for a persistent one."""
+    """The session that owns an ephemeral znode; 0 for a persistent one and for a container."""
     data_length: int
     num_children: int
     child_changes: int = 0
@@ -175,6 +182,18 @@ class CheckOp:
 Op: TypeAlias = CreateOp | SetOp | DeleteOp | CheckOp
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a multi did.
+
+    zxid: its transaction, which is the mzxid of all that it created or set; 0 if there was nothing to do. stats: one
+    for each operation, the Stat for a SetOp and None for the others.
+    """
+
+    zxid: int
+    stats: list[Stat | None]
+
+
 class ZkStore(Protocol):
     """ZooKeeper, as far as consumer groups need it. See the module for threads, watches and paths.
 
@@ -252,10 +271,10 @@ class ZkStore(Protocol):
         """The ACL of each znode, pipelined; None where there is no znode, or where these credentials may not see it."""
         ...
 
-    def watch_data_many(self, paths: Sequence[str], watcher: Watcher) -> None:
+    def watch_data_many(self, paths: Sequence[str], watcher: Watcher, since: int) -> None:
         """Watch the data of many existing znodes without reading them, in as few requests as they fit in.
 
-        The watcher fires at once for those that do not exist, and knows nothing of what changed before: look after it.
+        since: a zxid. The watcher fires at once for each that does not exist, or was written after it.
         """
         ...
 
@@ -286,8 +305,8 @@ class ZkStore(Protocol):
         """Delete. Raises: NoNodeError, BadVersionError, NotEmptyError."""
         ...
 
-    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> list[Stat | None]:
-        """Carry out all operations or none; the Stat for each SetOp, None for the others.
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> Written:
+        """Carry out all operations or none.
 
         session_id: refuse with SessionExpiredError when the store has another session by now, so that what was
         decided in a dead session cannot be written in its successor.

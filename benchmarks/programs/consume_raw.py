@@ -13,8 +13,8 @@ from pathlib import Path
 import confluent_kafka
 
 from legacy_consumer import ConsumerConfig
-from legacy_consumer.librdkafka import read_brokers
-from legacy_consumer.librdkafka.settings import SettingsDict, fetcher_settings
+from legacy_consumer.fetching.librdkafka import read_brokers
+from legacy_consumer.fetching.librdkafka.settings import SettingsDict, fetcher_settings
 from zk_layout.kazoo_store import KazooStore
 
 AT_ONCE = 500

@@ -1,28 +1,64 @@
-"""Receive so many messages of a topic and throw them away: consume_socket.py ZOOKEEPER TOPIC MESSAGES
+"""Receive so many messages of a topic and throw them away: consume_socket.py ZOOKEEPER TOPIC MESSAGES [decompress]
 
 It sends the requests that our columnar fetcher would send, to the one broker, and looks at the heads of the batches
-only, which say how many messages there were and where to go on.
+only, which say how many messages there were and where to go on. With `decompress` it decompresses each batch, too.
 """
 
 from __future__ import annotations
 
 import json
 import select
+import struct
 import sys
 import time
 from pathlib import Path
 
+import cramjam
+
 from legacy_consumer import ConsumerConfig, TopicPartition
-from legacy_consumer.wire.factory import BrokerDoor
-from legacy_consumer.wire.protocol.fetch import FetchLimits, FetchPartition, FetchSession, decode_fetch, encode_fetch
-from legacy_consumer.wire.protocol.framing import Api
-from legacy_consumer.wire.records import glance
-from legacy_consumer.wire.settings import FetchSettings
+from legacy_consumer.fetching.columnar.factory import BrokerDoor
+from legacy_consumer.fetching.columnar.protocol.fetch import (
+    FetchLimits,
+    FetchPartition,
+    FetchSession,
+    decode_fetch,
+    encode_fetch,
+)
+from legacy_consumer.fetching.columnar.protocol.framing import Api
+from legacy_consumer.fetching.columnar.records import glance
+from legacy_consumer.fetching.columnar.settings import FetchSettings
 from zk_layout.codecs import decode_topic
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.paths import TopicPath
 
 NO_SESSION = FetchSession(0, -1)
+_LENGTH = struct.Struct(">i")
+_HEAD_BYTES = 12
+"""Offset and length, before what the length counts."""
+_CODEC_AT = 22
+"""The lower byte of the attributes."""
+_RECORDS_AT = 61
+_DECOMPRESS = {
+    1: cramjam.gzip.decompress,
+    2: cramjam.snappy.decompress_raw,
+    3: cramjam.lz4.decompress,
+    4: cramjam.zstd.decompress,
+}
+"""By the number in the attributes; snappy as librdkafka writes it, without the framing of Java's library."""
+
+
+def decompress(records: bytes | memoryview) -> None:
+    """Each whole batch of format 2."""
+    view = memoryview(records)
+    at = 0
+    while at + _RECORDS_AT <= len(view):
+        end = at + _HEAD_BYTES + _LENGTH.unpack_from(view, at + 8)[0]
+        if end > len(view):
+            break
+        # a batch that did not get smaller is not compressed
+        if codec := view[at + _CODEC_AT] & 7:
+            _DECOMPRESS[codec](view[at + _RECORDS_AT : end])
+        at = end
 
 
 def peak_mb() -> float:
@@ -33,7 +69,7 @@ def peak_mb() -> float:
 
 def main() -> None:
     """Print the figures as one line of JSON."""
-    zookeeper, topic, wanted = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    zookeeper, topic, wanted, decompresses = sys.argv[1], sys.argv[2], int(sys.argv[3]), len(sys.argv) > 4
     config = ConsumerConfig.load(None, None, zookeeper_connect=zookeeper, group_id="benchmark-socket")
     settings = FetchSettings.of(config)
     store = KazooStore(config.zk_settings())
@@ -66,6 +102,8 @@ def main() -> None:
         for tp, answer in response.partitions.items():
             if answer.records:
                 position = glance(answer.records, positions[tp])[0]
+                if decompresses:
+                    decompress(answer.records)
                 count += position - positions[tp]
                 positions[tp] = position
     ended = time.perf_counter()

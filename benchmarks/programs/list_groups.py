@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 
-from legacy_consumer.cli import main
+from legacy_consumer.operations.cli import main
 
 CALLS = 6
 

@@ -1,6 +1,6 @@
 """Members of a group in this process, one or many, that come and go as lines on standard input say.
 
-members.py ZOOKEEPER TOPIC PARTITIONS FIRST [COORDINATION], and then the same lines and answers as java/Members.java,
+members.py ZOOKEEPER TOPIC PARTITIONS FIRST [SIDE], and then the same lines and answers as java/Members.java,
 which explains them.
 """
 
@@ -10,8 +10,15 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from legacy_consumer import ConsumerConnector, KafkaStream, LegacyConsumerError, TopicPartition
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "ours": {},
+    "led": {"group_coordination": "leader"},
+    "cooperative": {"group_coordination": "leader", "partition_assignment_strategy": "cooperative-sticky"},
+}
 
 
 class Members:
@@ -20,12 +27,12 @@ class Members:
     first: the number of the first; it is in its consumer id.
     """
 
-    def __init__(self, zookeeper: str, topic: str, partitions: int, first: int, coordination: str) -> None:
+    def __init__(self, zookeeper: str, topic: str, partitions: int, first: int, side: str) -> None:
         self._zookeeper = zookeeper
         self._topic = topic
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._first = first
-        self._coordination = coordination
+        self._settings = _SETTINGS[side]
         self._group = ""
         self._members: list[ConsumerConnector] = []
         self._next_offset = 1
@@ -54,7 +61,7 @@ class Members:
             group_id=self._group,
             consumer_id=consumer_id,
             auto_offset_reset="smallest",
-            group_coordination=self._coordination,
+            **self._settings,
         )
         (stream,) = connector.create_message_streams({self._topic: 1})[self._topic]
         threading.Thread(target=_read, args=(stream,), daemon=True).start()
@@ -84,8 +91,8 @@ def _read(stream: KafkaStream) -> None:
 
 def main() -> None:
     """Obey until standard input ends."""
-    zookeeper, topic, partitions, first, *coordination = sys.argv[1:]
-    members = Members(zookeeper, topic, int(partitions), int(first), *coordination or ["classic"])
+    zookeeper, topic, partitions, first, *side = sys.argv[1:]
+    members = Members(zookeeper, topic, int(partitions), int(first), *side or ["ours"])
     print("ok", flush=True)
     for line in sys.stdin:
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from legacy_consumer.config.cluster_config import ClusterConfig, check_name
 from legacy_consumer.config.sources import Value, Values
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.strategies import common_protocol, make_assignors
 from rebalance.errors import UnknownAssignorError

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from legacy_consumer.offsets.judgement import written_in_kafka
 from legacy_consumer.offsets.kafka import UNTOLD, KafkaOffset, KafkaOffsetStore, committed_in_kafka
+from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
-from legacy_consumer.progress import Committed
 from zk_layout.model import TopicPartition
 
 
@@ -29,7 +29,7 @@ class DualOffsetStore:
         self._zookeeper = zookeeper
         self._kafka = kafka
 
-    def wants_unchanged(self, _tp: TopicPartition) -> bool:
+    def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
         """For Kafka, where they would expire; the znodes stay as they are."""
         return True
 
@@ -52,7 +52,7 @@ class DualOffsetStore:
         changed = {
             tp: commit
             for tp, commit in commits.items()
-            if commit.offset != commit.seen.offset or self._zookeeper.wants_unchanged(tp)
+            if commit.offset != commit.seen.offset or self._zookeeper.wants_unchanged(tp, commit.seen)
         }
         same = commits.keys() - changed.keys()
         result = self._zookeeper.commit(changed, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)

@@ -32,10 +32,10 @@ from legacy_consumer.errors import (
     OffsetsNotCommittedError,
 )
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, metadata_of, written_in_kafka
+from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.topic_lives import read_topic_origins
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
-from legacy_consumer.progress import Committed
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -102,8 +102,10 @@ class KafkaOffsetStore:
         self._timeout_s = timeout_s
         self._asking = asking
         self._unanswered: dict[TopicPartition, set[KafkaOffset]] = {}
+        self._written: dict[TopicPartition, KafkaOffset] = {}
+        """By the last commit that was answered: its caller may be interrupted before it has noted that."""
 
-    def wants_unchanged(self, _tp: TopicPartition) -> bool:
+    def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
         """They would expire."""
         return True
 
@@ -139,7 +141,9 @@ class KafkaOffsetStore:
             seen = todo[tp].seen
             expected = {seen.offset, seen.outlived, todo[tp].offset}
             # one that expired is nobody's reset, and one of ours may have been written without our being told
-            if now.offset is not None and now.offset not in expected and now not in self._unanswered.get(tp, ()):
+            own = {*self._unanswered.get(tp, ()), self._written.get(tp)}
+            if now.offset is not None and now.offset not in expected and now not in own:
+                self._written.pop(tp, None)
                 result.foreign[tp] = committed_in_kafka(now, seen.topic)
         self._put({tp: todo[tp] for tp in found if tp not in result.foreign}, timeout_s, result)
         return result
@@ -203,15 +207,18 @@ class KafkaOffsetStore:
                 # one partition's refusal is reported for all: see which stand
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
-        except Exception as error:  # noqa: BLE001
-            result.failure = self._failure(todo, error)
+            for tp, commit in todo.items():
+                if tp not in refused:
+                    self._written[tp] = wanted[tp]
+                    result.committed[tp] = Committed(commit.offset, None, commit.seen.topic)
+                    self._unanswered.pop(tp, None)
+        except BaseException as error:
             for tp, offset in wanted.items():
                 self._unanswered.setdefault(tp, set()).add(offset)
+            if not isinstance(error, Exception):
+                raise
+            result.failure = self._failure(todo, error)
             return
-        for tp, commit in todo.items():
-            if tp not in refused:
-                result.committed[tp] = Committed(commit.offset, None, commit.seen.topic)
-                self._unanswered.pop(tp, None)
         if refused:
             result.failure = CommitFailedError(self._group, tuple(sorted(refused)), reason or "refused")
 

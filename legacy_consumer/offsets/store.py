@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from legacy_consumer.errors import OffsetError
-from legacy_consumer.progress import Committed
+from legacy_consumer.offsets.progress import Committed
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
@@ -53,8 +53,8 @@ def refuse_unreadable(read: Mapping[TopicPartition, Committed]) -> None:
 class OffsetStore(Protocol):
     """The offsets of one group. Any thread may call; a caller serialises its own commits."""
 
-    def wants_unchanged(self, tp: TopicPartition) -> bool:
-        """Whether a commit should name the partition even if its offset did not change."""
+    def wants_unchanged(self, tp: TopicPartition, seen: Committed) -> bool:
+        """Whether a commit should name the partition even if its offset is the one that was last seen."""
         ...
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:

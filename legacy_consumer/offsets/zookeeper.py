@@ -19,9 +19,9 @@ from itertools import islice
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zookeeper
+from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
-from legacy_consumer.progress import Committed
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import encode_offset
 from zk_layout.errors import (
@@ -52,6 +52,11 @@ class ZooKeeperOffsetStore:
         self._group = group
         self._topics: dict[str, tuple[str, str]] = {}
         self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
+        self._written: dict[TopicPartition, tuple[int, int]] = {}
+        """{partition: version and transaction} of the last commit that was answered.
+
+        Its caller may be interrupted before it has noted that. Others may have written the same offset at that version.
+        """
         self._refused: dict[TopicPartition, LegacyConsumerError] = {}
         """Refused by the last commit that tried them, the longest ago first."""
 
@@ -123,9 +128,10 @@ class ZooKeeperOffsetStore:
     def close(self) -> None:
         """The store is not this one's to close."""
 
-    def wants_unchanged(self, tp: TopicPartition) -> bool:
-        """A znode stays as it is. Of one whose last commit got no answer nobody knows how it is."""
-        return tp in self._unanswered
+    def wants_unchanged(self, tp: TopicPartition, seen: Committed) -> bool:
+        """A znode stays as it is, unless the last commit got no answer, or its answer was not noted."""
+        written, _ = self._written.get(tp, (-1, 0))
+        return tp in self._unanswered or written > (-1 if seen.version is None else seen.version)
 
     def _guard(self, consumer_id: str | None) -> list[CheckOp]:
         return [] if consumer_id is None else [CheckOp(ConsumerIdPath(self._group, consumer_id).path)]
@@ -160,7 +166,13 @@ class ZooKeeperOffsetStore:
             first_write = len(ops)
             ops += [self._write_op(tp, todo[tp]) for tp in order]
             try:
-                stats = self._store.multi(ops, session_id=session_id)
+                written = self._store.multi(ops, session_id=session_id)
+                for tp, stat in zip(order, written.stats[first_write:], strict=True):
+                    version = 0 if stat is None else stat.version
+                    self._written[tp] = version, written.zxid
+                    result.committed[tp] = Committed(todo[tp].offset, version, todo[tp].seen.topic)
+                    self._unanswered.pop(tp, None)
+                    self._refused.pop(tp, None)
             except MultiFailedError as error:
                 self._check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
@@ -188,17 +200,12 @@ class ZooKeeperOffsetStore:
                         result.refused.update(dict.fromkeys(todo, cause))
                         return
                 continue
-            except Exception:
+            except BaseException:
                 # perhaps written all the same: not to be taken for somebody else's write later
                 for tp, commit in todo.items():
                     version = 0 if commit.seen.version is None else commit.seen.version + 1
                     self._unanswered.setdefault(tp, set()).add((commit.offset, version))
                 raise
-            for tp, stat in zip(order, stats[first_write:], strict=True):
-                version = 0 if stat is None else stat.version
-                result.committed[tp] = Committed(todo[tp].offset, version, todo[tp].seen.topic)
-                self._unanswered.pop(tp, None)
-                self._refused.pop(tp, None)
             return
         result.failure = OffsetError(
             f"group {self._group}: {len(todo)} offsets change faster than they can be committed"
@@ -259,8 +266,9 @@ class ZooKeeperOffsetStore:
             del todo[tp]
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
-        """By offset and version."""
-        return (stored.offset, stored.version) in self._unanswered.get(tp, ())
+        """By the transaction; by offset and version, if it was never told."""
+        is_unanswered = (stored.offset, stored.version) in self._unanswered.get(tp, ())
+        return is_unanswered or (stored.version, stored.transaction) == self._written.get(tp)
 
     def _write_op(self, tp: TopicPartition, commit: Commit) -> Op:
         data = encode_offset(commit.offset)
@@ -316,5 +324,7 @@ def _committed(path: str, znode: Znode | NotPermittedError | None, topic: TopicO
         return Committed(None, None, topic, problem=str(znode))
     written = written_in_zookeeper(path, znode)
     judgement = judge(written, topic)
-    version = None if znode is None else znode.stat.version
-    return Committed(judgement.position, version, topic, judgement.outlived, written.problem)
+    if znode is None:
+        return Committed(judgement.position, None, topic, judgement.outlived, written.problem)
+    stat = znode.stat
+    return Committed(judgement.position, stat.version, topic, judgement.outlived, written.problem, stat.mzxid)

@@ -10,6 +10,7 @@ from rebalance.clock import Clock
 from rebalance.coordination.states import GroupState
 from rebalance.led.cluster import read_cluster, subscribed_counts
 from rebalance.led.leadership import Leadership
+from rebalance.led.permanent import is_permanent
 from rebalance.led.records import coordination_path, leader_path
 from rebalance.led.watched import WatchedZnodes
 from rebalance.snapshot import GroupSnapshot
@@ -60,6 +61,10 @@ class Election:
         leadership = self._leadership
         return None if leadership is None else leadership.state
 
+    def misses(self, member_id: str) -> bool:
+        """Whether this member leads and could not read what that one tells."""
+        return self._leadership is not None and not self._leadership.hears(member_id)
+
     def forget(self) -> None:
         """What a leader knows half is worse than what it, or the next one, reads anew."""
         self._leadership = self.leader = None
@@ -87,7 +92,7 @@ class Election:
         znode: the leader's. Raises: DeposedError if another one leads; RebalanceError; ZooKeeper's errors.
         """
         self._see(znode)
-        if znode is None:
+        if znode is None or is_permanent(znode):
             self._begin(session_id)
         elif znode.stat.ephemeral_owner != session_id:
             self._leadership = None

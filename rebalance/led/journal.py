@@ -12,6 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from rebalance.errors import DeposedError, RebalanceError
+from rebalance.led.permanent import delete_below, is_permanent
 from rebalance.led.records import (
     NO_GENERATION,
     Generation,
@@ -25,7 +26,7 @@ from rebalance.led.records import (
     round_path,
 )
 from zk_layout.errors import MalformedZnodeError, MultiFailedError, NodeExistsError
-from zk_layout.store import CheckOp, CreateOp, Op, SetOp, ZkStore, Znode, multi_size
+from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +52,9 @@ class Journal:
 
         Raises: DeposedError if another one leads; ZooKeeper's errors.
         """
-        paths = [round_path(self._group), generation_path(self._group)]
-        asked, given = self._store.get_data_many(paths)
+        paths = [round_path(self._group), generation_path(self._group), leader_path(self._group)]
+        # the leader last: one that is elected after this look makes the versions of the others old
+        asked, given, leader = self._store.get_data_many(paths)
         if given is not None:
             self.generation = readable(self._name, partial(decode_generation, paths[1], given.data)) or NO_GENERATION
         self.round = Round(max(0, self.generation.round))
@@ -65,9 +67,15 @@ class Journal:
         # another version: what the former leader decided by what it saw is refused
         self._round_version = 0 if asked is None else asked.stat.version + 1
         self._generation_version = 0 if given is None else given.stat.version + 1
-        ops: list[Op] = [CreateOp(leader_path(self._group), self._name.encode(), ephemeral=True)]
+        ops: list[Op] = []
+        if leader is not None and is_permanent(leader):
+            logger.warning("%s: %s is not ephemeral, so no leader wrote it: I delete it", self._name, paths[2])
+            if not delete_below(self._store, paths[2]):
+                raise DeposedError(f"there is more below {paths[2]}, which I delete first")
+            ops.append(DeleteOp(paths[2], leader.stat.version))
+        ops.append(CreateOp(paths[2], self._name.encode(), ephemeral=True))
         texts = (encode_round(self.round), encode_generation(self.generation))
-        for path, znode, text in zip(paths, (asked, given), texts, strict=True):
+        for path, znode, text in zip(paths[:2], (asked, given), texts, strict=True):
             ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
         self._write(ops)
 

@@ -23,7 +23,7 @@ from rebalance.coordination.effects import (
     StoredMember,
     StoreGroup,
 )
-from rebalance.coordination.group import Group
+from rebalance.coordination.group import Group, Member
 from rebalance.coordination.requests import NO_MEMBER, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
 from rebalance.coordination.states import GroupState
 from rebalance.coordination.turn import Settings
@@ -39,6 +39,7 @@ from rebalance.led.records import (
 )
 from rebalance.led.roster import Roster
 from rebalance.led.watched import WatchedZnodes
+from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore, Znode
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,8 @@ class Leadership:
     def begin(self, now: int) -> None:
         """Take the group over. Raises: DeposedError if another one leads; ZooKeeper's errors."""
         self._journal.take_over()
-        self._topics = self._journal.generation.topics
+        given = self._journal.generation
+        self._topics = given.topics if _gives_all(given) else {}
         self._coordinator.elect()
         joined = self._roster.read()
         self._coordinator.load([self._stored(joined)] if self._journal.generation.shares else [], {}, now)
@@ -118,7 +120,7 @@ class Leadership:
         joined = self._roster.read()
         self._take(self._coordinator.tick(now))
         known = self._known()
-        for member_id in [member_id for member_id in known if member_id not in joined]:
+        for member_id in [one for one, member in known.items() if not _offers(joined.get(one), member)]:
             self._handle(LeaveGroup(next(self._replies), self._group, (Leaving(member_id),)), now)
             self._joined.pop(member_id, None)
         for member_id in self._joined.keys() - joined.keys():
@@ -134,9 +136,13 @@ class Leadership:
             self._again(now)
         self._get_on(topics, cluster, now)
 
+    def hears(self, member_id: str) -> bool:
+        """Whether what this member tells could be read at the last look."""
+        return member_id in self._joined
+
     # Inside.
 
-    def _known(self) -> Mapping[str, object]:
+    def _known(self) -> Mapping[str, Member]:
         group = self._coordinator.groups.get(self._group)
         return {} if group is None else group.members
 
@@ -192,6 +198,8 @@ class Leadership:
         self._rejoin(self._joined[group.leader or ""], now)
 
     def _join(self, joining: Joining, now: int) -> None:
+        # what it told before may have been refused
+        self._refused.pop(joining.consumer_id, None)
         self._joined[joining.member_id] = joining
         self._rounds[joining.member_id] = max(self._round_of(joining), self._rounds.get(joining.member_id, 0))
         self._rejoin(joining, now)
@@ -236,8 +244,8 @@ class Leadership:
     def _refuse(self, request: JoinGroup) -> None:
         group = self._coordinator.groups[self._group]
         theirs = sorted({offered.name for member in group.members.values() for offered in member.protocols})
-        ours = ", ".join(offered.name for offered in request.protocols)
-        why = f"it offers {ours}, and the group's members share one of {', '.join(theirs)}"
+        ours = _brief([offered.name for offered in request.protocols])
+        why = f"it offers {ours}, and the group's members share one of {_brief(theirs)}"
         self._refused[request.client_id] = why
         logger.warning("%s: member %s is refused: %s", self._name, request.client_id, why)
 
@@ -319,3 +327,24 @@ class Leadership:
             "%s: group %s: generation %d of %d members, by %s",
             self._name, self._group, generation.number, len(shares), generation.protocol or "nobody",
         )  # fmt: skip
+
+
+def _gives_all(given: Generation) -> bool:
+    """Whether it gives each partition of its topics to one member; a stranger's may not, nor a failed assignor's."""
+    partitions = sorted(tp for share in given.shares.values() for tp in share.partitions)
+    return partitions == sorted(
+        TopicPartition(topic, number) for topic, count in given.topics.items() for number in range(count)
+    )
+
+
+def _offers(joining: Joining | None, member: Member) -> bool:
+    """Whether the member is there and offers the strategies that are known of it.
+
+    If somebody else wrote others in its place, it is alone with its own as long as those count.
+    """
+    return joining is not None and {one.name for one in joining.protocols} == {one.name for one in member.protocols}
+
+
+def _brief(names: Sequence[str]) -> str:
+    """Anybody can write names of any length and number."""
+    return ", ".join(name[:100] for name in names[:10])

@@ -63,6 +63,8 @@ _SOON_MS = 100
 """After another leader's write was in the way."""
 _AGAIN_MS = 1000
 """After an error of ZooKeeper's, or of the user's assignor, the member looks again."""
+_UNHEARD_MS = 5000
+"""A member that waits this long for its share looks whether what it told still stands there."""
 _ROOM_BYTES = 4096
 """For the path and the head of the request that writes a znode."""
 
@@ -136,6 +138,7 @@ class LedMember:
         self._is_classic = False
         self._sees = False
         """Whether it could see what the leader says when it looked last."""
+        self._will_doubt = False
         self._failure: RebalanceError | None = None
         """Why this member cannot say what a member has to say when it joins."""
         self._is_told_out = False
@@ -291,7 +294,7 @@ class LedMember:
             # who leads next writes it anew
             logger.warning("%s: goes by what stood there before: %s", self._consumer_id, error)
         if not self._own_znode.stands(session_id):
-            self._joined = None
+            self._join_anew()
         if self._must_join():
             if self._is_eager and self._owned():
                 # the reconciler gives all up, and comes back here when it has
@@ -307,17 +310,39 @@ class LedMember:
             self._post(Triggered("it takes no part in the group"))
         if self._may_lead():
             self._election.stand(leader, session_id, self._snapshot)
+            if self._joined is not None and self._election.misses(self._member_id):
+                # somebody else wrote in its place; no generation tells that if nobody else is there
+                self._own_znode.doubt()
+                self._look_in(_SOON_MS)
         else:
             self._election.step_down(leader, session_id)
         self._sees = True
+        self._doubt_while_waiting()
+
+    def _doubt_while_waiting(self) -> None:
+        """Somebody may delete what this member told before the leader reads it: then no generation tells of it."""
+        if self._waits and not self._will_doubt:
+            self._will_doubt = True
+            self._later(Errand(self._doubt), _UNHEARD_MS)
+
+    def _doubt(self) -> None:
+        self._will_doubt = False
+        if self._waits:
+            self._own_znode.doubt()
+            self.look()
 
     def _read_round(self, znode: Znode | None) -> None:
-        before = self._round.refused.get(self._consumer_id)
+        before, was_joining = self._round.refused.get(self._consumer_id), self._is_joining
         self._round = Round() if znode is None else decode_round(self._paths[0], znode.data)
         if self._round.refused.get(self._consumer_id) != before:
+            # perhaps for what somebody else wrote in my place
+            self._own_znode.doubt()
             self._post(Triggered("the leader refuses me, or not any more"))
         if self._joined is not None and self._consumer_id in self._round.joined:
             self._joined = replace(self._joined, round=max(self._joined.round, self._round.number))
+        if was_joining and not self._is_joining:
+            # somebody else had deleted the round, and an eager member gave up all that it had for another
+            self._post(Triggered(f"round {self._round.number} stands again"))
 
     def _read_generation(self, znode: Znode | None) -> None:
         if znode == self._given:
@@ -329,9 +354,11 @@ class LedMember:
         self._generation = given
         share = given.shares.get(self._member_id)
         if share is None and self._joined is not None and self._joined.round <= given.round:
-            # the leader could not find or read what this member told
+            # the leader could not find or read what this member told, or asked for a round of this number before
             self._own_znode.doubt()
+            self._join_anew()
         if share is not None:
+            self._own_znode.compare(share.joined)
             self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
             if not set(share.partitions) - self._owned().keys():
                 self._tell_nothing_assigned()
@@ -351,6 +378,16 @@ class LedMember:
             or self._generation.round < joined.round
             or self._member_id not in self._generation.shares
         )
+
+    @property
+    def _waits(self) -> bool:
+        """Whether this member has told what it offers, and no generation has answered."""
+        return self._joined is not None and self._is_joining
+
+    def _join_anew(self) -> None:
+        """What it told does not count any more: an eager member gives up all that it owns once more before it joins."""
+        if self._joined is not None:
+            self._joined = self._given_up_for = None
 
     def _must_join(self) -> bool:
         joined = self._joined

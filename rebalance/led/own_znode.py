@@ -1,14 +1,20 @@
 """The znode in which a member tells what it offers and owns. Nobody else writes it, so it is not watched for changes.
 
-It is read when the member has to doubt it: in a new session, after an error, and if a generation leaves the member out.
+It is read when the member has to doubt it: in a new session, after an error, if the leader refuses the member, and if a
+generation leaves it out or names another write of it.
 """
 
 from __future__ import annotations
 
+import logging
+
+from rebalance.led.permanent import delete_below
 from rebalance.led.records import member_path, members_path
 from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import NodeExistsError
 from zk_layout.store import Stat, ZkStore
+
+logger = logging.getLogger(__name__)
 
 
 class OwnZnode:
@@ -26,6 +32,11 @@ class OwnZnode:
         """It may be gone, or another one."""
         self._is_doubted = True
 
+    def compare(self, joined: int) -> None:
+        """joined: the transaction that wrote what the leader read last; a later one than mine was somebody else's."""
+        if self._stat is not None and joined > self._stat.mzxid:
+            self._is_doubted = True
+
     def stands(self, session_id: int) -> bool:
         """Whether what this member wrote last stands there; read only in doubt. Raises: ZooKeeper's errors."""
         if not self._is_doubted:
@@ -33,12 +44,17 @@ class OwnZnode:
         (found,) = self._watched.read([self._path])
         before, self._stat = self._stat, None if found is None else found.stat
         is_anothers = self._stat is not None and self._stat.ephemeral_owner != session_id
-        # of this member's former session, or of another member of its name: it goes with its session
+        # of this member's former session, or of another member of its name: it goes with its session; or of no session
         self._is_doubted = is_anothers
         return self._stat is not None and not is_anothers and self._stat == before
 
     def write(self, data: bytes, session_id: int) -> bool:
-        """False: another session's stands there. Raises: NoNodeError, BadVersionError; ZooKeeper's other errors."""
+        """Whether it is written; not if another session's stands there, or a lot below what is no session's.
+
+        Raises: NoNodeError, BadVersionError; ZooKeeper's other errors.
+        """
+        if self._stat is not None and not self._stat.ephemeral_owner and not self._delete_permanent(self._stat):
+            return False
         if self._stat is not None and self._stat.ephemeral_owner != session_id:
             return False
         if self._stat is not None:
@@ -50,6 +66,15 @@ class OwnZnode:
         except NodeExistsError:
             self._is_doubted = True
             return False
+        return True
+
+    def _delete_permanent(self, stat: Stat) -> bool:
+        """Somebody else put it there for good; whether it is gone."""
+        logger.warning("%s is not ephemeral, so no member wrote it: I delete it", self._path)
+        if not delete_below(self._store, self._path):
+            return False
+        self._store.delete(self._path, stat.version)
+        self._stat = None
         return True
 
     def delete(self, session_id: int) -> None:

@@ -57,6 +57,13 @@ def generation_path(group: str) -> str:
     return f"{coordination_path(group)}/generation"
 
 
+LONGEST_WAIT_MS = 600_000
+"""A rebalance waits no longer for a member that does not join again, whatever it asks: it may be a stranger's."""
+
+_LONGEST_REASON = 2000
+"""Of what a refused member shows; anybody can write it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Joining:
     """What a member tells.
@@ -138,7 +145,7 @@ def decode_joining(path: str, consumer_id: str, data: bytes | None, written: int
     )
     if not protocols:
         raise document.malformed("protocols", "a list of strategies")
-    timeout_ms = max(1, document.integer("rebalance_timeout_ms"))
+    timeout_ms = min(max(1, document.integer("rebalance_timeout_ms")), LONGEST_WAIT_MS)
     return Joining(consumer_id, session_id, document.integer("round"), timeout_ms, protocols, written)
 
 
@@ -152,7 +159,9 @@ def decode_round(path: str, data: bytes | None) -> Round:
     document = _document(path, data)
     refused = document.child("refused")
     return Round(
-        document.integer("round"), frozenset(document.texts("joined")), {name: refused.text(name) for name in refused}
+        document.integer("round"),
+        frozenset(document.texts("joined")),
+        {name: refused.text(name)[:_LONGEST_REASON] for name in refused},
     )
 
 

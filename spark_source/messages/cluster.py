@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from legacy_consumer.admin.log_times import BrokerLogTimes
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
-from legacy_consumer.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
+from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
 from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in, read_topic_origins
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
+from legacy_consumer.operations.admin.log_times import BrokerLogTimes
 from rebalance.clock import Clock, SystemClock
 from spark_source.broker_access import check_access
 from spark_source.errors import NoSuchPartitionsError, NoTopicsError

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from legacy_consumer.wire.records import Columns
+from legacy_consumer.fetching.columnar.records import Columns
 from spark_source.arrow import ARROW_TYPES, ColumnType, message_times
 from spark_source.messages.columns import WantedColumn
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.wire import open_fetcher, open_log_offsets
-from legacy_consumer.wire.records import Columns
+from legacy_consumer.fetching.columnar import open_fetcher, open_log_offsets
+from legacy_consumer.fetching.columnar.records import Columns
 from spark_source.arrow import arrow_schema
 from spark_source.messages.column_batches import batch_of_columns
 from spark_source.messages.columns import WantedColumn

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-from legacy_consumer.consumer_id import make_consumer_id
+from legacy_consumer.member.consumer_id import make_consumer_id
 from rebalance.clock import SystemClock
 from rebalance.errors import PartitionOwnedError
 from rebalance.ownership import Ownership
@@ -83,7 +83,7 @@ class GroupClaim:
         self._ownership.release(self._ownership.owned.keys() - wanted)
         thread = ConsumerThreadId(self.consumer_id, 0)
         try:
-            self._ownership.claim(dict.fromkeys(sorted(wanted - self._ownership.owned.keys()), thread))
+            self._ownership.claim(dict.fromkeys(wanted - self._ownership.owned.keys(), thread), lambda: None)
         except PartitionOwnedError as error:
             if set(error.owners.values()) == {str(thread)}:
                 raise self._not_over_yet() from error

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from legacy_consumer.fetcher import Message
+from legacy_consumer.fetching.fetcher import Message
 from spark_source.arrow import ARROW_TYPES, ColumnType, arrow_schema, message_times
 from spark_source.messages.columns import WantedColumn
 from zk_layout.model import TopicPartition

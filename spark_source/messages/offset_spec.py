@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
-from legacy_consumer.fetcher import EARLIEST
+from legacy_consumer.fetching.fetcher import EARLIEST
 from zk_layout.errors import ConfigError
 from zk_layout.model import TopicPartition
 

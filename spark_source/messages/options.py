@@ -167,7 +167,7 @@ def parse_message_options(given: Mapping[str, str]) -> MessageOptions:
         what = "leaves a query no place to begin: use smallest or largest, or name each offset in startingOffsets"
         raise ConfigError("auto.offset.reset", "none", what)
     if config.fetcher == "columnar":
-        from legacy_consumer.fetchers import choose_fetcher  # takes a moment to load
+        from legacy_consumer.fetching.fetchers import choose_fetcher  # takes a moment to load
 
         choose_fetcher(config)  # refuses what can never work
     starting = parse_offset_spec("startingOffsets", own.get("startingOffsets", "committed" if group else "earliest"))

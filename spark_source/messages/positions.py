@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from spark_source.errors import Lost, MissingOffsetsError, NoMessageAtTimeError
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.ranges import OffsetRange

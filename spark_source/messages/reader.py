@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import OffsetOutOfRangeError
-from legacy_consumer.fetchers import LIBRDKAFKA, choose_fetcher
-from legacy_consumer.librdkafka import open_log_offsets, read_brokers
-from legacy_consumer.librdkafka.batch import LibrdkafkaBatch
-from legacy_consumer.librdkafka.client import RdMessage
-from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
-from legacy_consumer.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
-from legacy_consumer.librdkafka.settings import fetcher_settings
+from legacy_consumer.fetching.fetchers import LIBRDKAFKA, choose_fetcher
+from legacy_consumer.fetching.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.fetching.librdkafka.batch import LibrdkafkaBatch
+from legacy_consumer.fetching.librdkafka.client import RdMessage
+from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.fetching.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
+from legacy_consumer.fetching.librdkafka.settings import fetcher_settings
 from rebalance.clock import Clock, SystemClock
 from spark_source.errors import DataLossError, Lost, RangeReadError
 from spark_source.messages.columns import WantedColumn

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from legacy_consumer.fetcher import EARLIEST
+from legacy_consumer.fetching.fetcher import EARLIEST
 from spark_source.errors import Lost
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.positions import Logs, to_ranges

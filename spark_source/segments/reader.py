@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from legacy_consumer.errors import CorruptSegmentError, SegmentFileError
-from legacy_consumer.segment_files import opened_segment, partition_of, segments_of
+from legacy_consumer.fetching.segment_files import opened_segment, partition_of, segments_of
 from spark_source.arrow import arrow_schema
 from spark_source.errors import DamagedSegmentError
 from spark_source.messages.columns import WantedColumn
@@ -55,7 +55,7 @@ class KafkaSegmentsReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one file. Runs on an executor. Raises: SegmentFileError, DamagedSegmentError."""
-        from legacy_consumer.wire.segments import read_columns
+        from legacy_consumer.fetching.columnar.segments import read_columns
         from spark_source.messages.column_batches import batch_of_columns
 
         assert isinstance(partition, SegmentPartition)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from tests.chaos.stranger import Stranger, clear_up
 from tests.chaos.world import GROUP, SESSION_TIMEOUT_S, TOPIC, World, patiently
 from tests.support.jvm_member import between_looks

@@ -35,8 +35,8 @@ from confluent_kafka import Producer
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.embedded.waiting import wait_for
-from legacy_consumer.embedded.zookeeper import four_letter_word
+from legacy_consumer.sandbox.servers.waiting import wait_for
+from legacy_consumer.sandbox.servers.zookeeper import four_letter_word
 from tests.support.metrics_truth import MetricsTruth
 from tests.support.stopwatch import Stopwatch
 from tests.support.zk_wire import close_session

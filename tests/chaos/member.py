@@ -31,8 +31,8 @@ class RecordingOffsets:
         self._inner = inner
         self._history = history
 
-    def wants_unchanged(self, tp):
-        return self._inner.wants_unchanged(tp)
+    def wants_unchanged(self, tp, seen):
+        return self._inner.wants_unchanged(tp, seen)
 
     def read(self, partitions):
         found = self._inner.read(partitions)
@@ -178,8 +178,9 @@ def main(folder, name, topic, how, *properties):
     store = KazooStore(config.zk_settings())
     store.add_session_listener(lambda event: history.write("session", kind=event.kind.value, session=event.session_id))
     connector = ConsumerConnector(config, store=store)
-    connector._delivery._offsets = connector._delivery.committer.offsets = RecordingOffsets(connector._offsets, history)
-    connector.set_rebalance_listener(Listener(history, connector._delivery))
+    delivery = connector._membership.delivery
+    delivery._offsets = delivery.committer.offsets = RecordingOffsets(connector._offsets, history)
+    connector.set_rebalance_listener(Listener(history, delivery))
     history.write("joining", id=connector.consumer_id)
     with connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]

@@ -6,7 +6,7 @@ registration that it cannot read, and does not notice that its owner znode is go
 
 from __future__ import annotations
 
-from legacy_consumer.reset_requests import (
+from legacy_consumer.member.resets import (
     Answer,
     AnswerState,
     Request,

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.errors import ServerStartError
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from rebalance.led.records import generation_path, leader_path, round_path
 from tests.chaos.history import HistoryFile, Tail
 from tests.chaos.observing import Observer

@@ -9,7 +9,7 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
 from legacy_consumer.config import ClusterConfig
-from legacy_consumer.nodes import await_cluster
+from legacy_consumer.sandbox.nodes import await_cluster
 from tests.containers.confinement import confinement
 from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore

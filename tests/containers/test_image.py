@@ -118,7 +118,7 @@ def test_it_holds_what_is_pinned_with_hashes_and_nothing_else(image):
     } == wanted
 
 
-_CAN_DECODE = "from legacy_consumer.fetchers import decoder_obstacle; print(decoder_obstacle())"
+_CAN_DECODE = "from legacy_consumer.fetching.fetchers import decoder_obstacle; print(decoder_obstacle())"
 
 
 def test_a_consumer_of_the_compose_file_has_the_native_decoder(image):

@@ -3,12 +3,12 @@
 import asyncio
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.wire.core import BrokerAddress, FetchCore, HangUp, Open, Records, Send
-from legacy_consumer.wire.protocol.api_versions import versions_by_registration
-from legacy_consumer.wire.protocol.fetch import decode_fetch, encode_fetch
-from legacy_consumer.wire.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
-from legacy_consumer.wire.records import decode_records, glance
-from legacy_consumer.wire.settings import FetchSettings
+from legacy_consumer.fetching.columnar.core import BrokerAddress, FetchCore, HangUp, Open, Records, Send
+from legacy_consumer.fetching.columnar.protocol.api_versions import versions_by_registration
+from legacy_consumer.fetching.columnar.protocol.fetch import decode_fetch, encode_fetch
+from legacy_consumer.fetching.columnar.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
+from legacy_consumer.fetching.columnar.records import decode_records, glance
+from legacy_consumer.fetching.columnar.settings import FetchSettings
 from tests.support.scripted_broker import HANG_UP, ScriptedBroker
 from zk_layout.model import TopicPartition
 

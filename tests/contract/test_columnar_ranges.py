@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.wire.records import decode_records
+from legacy_consumer.fetching.columnar.records import decode_records
 from spark_source.arrow import arrow_schema
 from spark_source.messages.column_batches import batch_of_columns
 from spark_source.messages.columnar_reader import read_columnar

@@ -5,16 +5,24 @@ import json
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.librdkafka import LibrdkafkaFetchers
-from legacy_consumer.wire import ColumnarFetchers
+from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
 from tests.support.fetching import fetch
 from tests.support.native_fetchers import NATIVE, NativeFetchers
 from tests.support.scripted_broker import ScriptedBroker
+from tests.support.waiting import eventually
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
 OTHER, OUTSIDE = TopicPartition("t", 0), TopicPartition("t", 1)
 COUNT = 200
+
+
+@pytest.fixture
+def broker():
+    made = ScriptedBroker()
+    yield made
+    made.close()
 
 
 @pytest.fixture(
@@ -24,28 +32,33 @@ COUNT = 200
         pytest.param(NativeFetchers, id="native", marks=NATIVE),
     ]
 )
-def fetchers(request):
+def fetchers(request, broker):
     store = MemoryStore(MemoryZooKeeper())
     store.start()
-    broker = ScriptedBroker()
     store.create("/brokers/ids/0", broker.registration(), make_parents=True)
     state = json.dumps({"leader": 0, "leader_epoch": 0, "isr": [0], "controller_epoch": 1, "version": 1}).encode()
     for tp in (OTHER, OUTSIDE):
         broker.logs[tp] = [b"%d" % number for number in range(COUNT)]
         store.create(f"/brokers/topics/t/partitions/{tp.partition}/state", state, make_parents=True)
+    # librdkafka believes a broker at once that there is no topic, as after its first half minute
+    properties = {"rdkafka.topic.metadata.propagation.max.ms": "0"} if request.param is LibrdkafkaFetchers else {}
     config = ConsumerConfig.load(
-        zookeeper_connect="nowhere:1", group_id="g", fetch_wait_max_ms=20, auto_offset_reset="smallest"
+        None,
+        properties,
+        zookeeper_connect="nowhere:1",
+        group_id="g",
+        fetch_wait_max_ms=20,
+        auto_offset_reset="smallest",
     )
     made = request.param(config, store)
     yield made
     made.close()
-    broker.close()
     store.close()
 
 
 def test_messages_that_come_beside_a_position_outside_the_log_move_their_own_position(fetchers, monkeypatch):
     """They were handed out, and then no commit counted them: the next owner got them again."""
-    monkeypatch.setattr("legacy_consumer.positions.LOG_END_WAIT_S", 0.1)
+    monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.1)
     fetcher = fetchers.fetcher()
     for _ in range(10):  # the two may miss each other by a poll
         fetcher.assign({OTHER: 0, OUTSIDE: 999_999})
@@ -53,3 +66,17 @@ def test_messages_that_come_beside_a_position_outside_the_log_move_their_own_pos
         assert got.positions == {OTHER: COUNT, OUTSIDE: COUNT}
         assert {OUTSIDE: 0} in got.moves
         assert (got.offsets(OTHER), got.offsets(OUTSIDE)) == (list(range(COUNT)), list(range(COUNT)))
+
+
+@pytest.mark.parametrize("fetchers", [LibrdkafkaFetchers], indirect=True)
+def test_librdkafka_is_begun_again_when_a_broker_told_it_that_a_topic_has_no_partitions(fetchers, broker, caplog):
+    """As a broker may that has just started; librdkafka by itself goes on nearly always, and else never."""
+    fetcher = fetchers.fetcher()
+    fetcher.assign({OTHER: 0})
+    assert len(fetch(fetcher, COUNT).offsets(OTHER)) == COUNT
+    asked = broker.forget_topics()
+    assert eventually(lambda: fetcher.poll(100, 0.1) is None and asked.is_set())
+    broker.remember_topics()
+    assert eventually(lambda: fetcher.poll(100, 0.1) is None and "it is begun again" in caplog.text)
+    broker.logs[OTHER] += [b"later"] * 10
+    assert fetch(fetcher, 10).offsets(OTHER) == list(range(COUNT, COUNT + 10))

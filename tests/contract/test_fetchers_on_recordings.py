@@ -8,8 +8,8 @@ import pytest
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import KAFKA_VERSIONS
-from legacy_consumer.librdkafka import LibrdkafkaFetchers
-from legacy_consumer.wire import ColumnarFetchers
+from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
 from tests.support.native_fetchers import NATIVE, NativeFetchers
 from tests.support.record_sets import recorded
 from tests.support.scripted_broker import ScriptedBroker

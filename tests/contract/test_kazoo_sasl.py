@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.embedded import EmbeddedZooKeeper
-from zk_layout.errors import AuthenticationError, NotPermittedError
+from zk_layout.errors import AuthenticationError, ConnectTimeoutError, NotPermittedError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import SaslSettings, ZkSettings
 from zk_layout.store import Acl
@@ -53,6 +53,17 @@ def test_what_one_user_owns_another_may_read_and_not_write(server: EmbeddedZooKe
     finally:
         alice.close()
         bob.close()
+
+
+def test_a_server_without_sasl_is_said_to_be_a_possible_reason(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    with EmbeddedZooKeeper() as zookeeper:
+        store = store_of(zookeeper, "alice", "alice-secret")
+        try:
+            with pytest.raises((AuthenticationError, ConnectTimeoutError), match="not set up for SASL"):
+                store.start()
+        finally:
+            store.close()
 
 
 def test_a_wrong_password_is_refused_at_the_start(server: EmbeddedZooKeeper):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -17,7 +18,7 @@ import pytest
 from kazoo.security import make_acl
 
 from legacy_consumer.embedded import EmbeddedZooKeeper
-from legacy_consumer.embedded.ports import free_port
+from legacy_consumer.sandbox.servers.ports import free_port
 from tests.contract.backends import KazooBackend
 from tests.support.recorder import Recorder
 from tests.support.stopwatch import Stopwatch
@@ -655,3 +656,35 @@ def test_a_server_that_is_not_trusted_is_an_authentication_error(
             store.start()
     finally:
         proxied.close()
+
+
+class CreateContainer:
+    """kazoo lacks this request."""
+
+    type = 19
+
+    def __init__(self, path: str) -> None:
+        self._path = path.encode()
+
+    def serialize(self) -> bytes:
+        everybody = struct.pack("!iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
+        return (
+            struct.pack("!i", len(self._path)) + self._path + struct.pack("!i", -1) + everybody + struct.pack("!i", 4)
+        )
+
+    @staticmethod
+    def deserialize(reply: bytes, offset: int) -> bytes:
+        return reply[offset:]
+
+
+@zookeeper_needed
+def test_a_container_belongs_to_no_session(kazoo: KazooBackend):
+    """Anybody can put one where only a session's znode belongs, and it stays as a persistent one does."""
+    store, path = kazoo.new_store(), f"/container-{uuid.uuid4().hex}"
+    store.start()
+    store._ask_other(CreateContainer(path), path)
+    (many,), stat = store.get_data_many([path]), store.exists(path)
+    assert stat is not None
+    assert many is not None
+    assert many.stat == stat
+    assert stat.ephemeral_owner == 0

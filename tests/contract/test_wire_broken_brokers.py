@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, CorruptRecordsError, FetchError, OffsetOutOfRangeError
-from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.wire import ColumnarFetchers, open_fetcher, open_log_offsets
+from legacy_consumer.fetching.columnar import ColumnarFetchers, open_fetcher, open_log_offsets
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.scripted_broker import HANG_UP, ScriptedBroker
 from tests.support.stopwatch import Stopwatch
@@ -135,7 +135,9 @@ def test_every_message_comes_once_and_in_order_in_spite_of(cluster, fault, at):
     assert is_silent(fetcher, 0.1)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=st.data())
 def test_no_falsified_response_head_loses_or_repeats_a_message(data):
     """All but the records themselves, which have checksums of their own, though not for their offsets."""
@@ -449,7 +451,7 @@ def test_what_lies_before_a_corrupt_message_comes_and_it_is_an_error_until_it_is
 
 
 def test_a_position_outside_the_log_is_reset_or_an_error(cluster, monkeypatch):
-    monkeypatch.setattr("legacy_consumer.positions.LOG_END_WAIT_S", 0.1)
+    monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.1)
     cluster.broker(0, T0)
     for reset, goes_to in (("smallest", 0), ("largest", COUNT)):
         fetcher = cluster.fetcher(auto_offset_reset=reset)
@@ -463,6 +465,23 @@ def test_a_position_outside_the_log_is_reset_or_an_error(cluster, monkeypatch):
     assert (caught.value.earliest, caught.value.latest) == (0, COUNT)
     fetcher.close()
     lookup.close()
+
+
+def test_what_was_received_comes_before_a_reset(cluster, monkeypatch):
+    """The log lost its end while the user still had most of a response to take."""
+    monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.05)
+    broker = cluster.broker(0, T0)
+    fetcher = cluster.fetcher()
+    fetcher.assign({T0: 0})
+    got = fetch(fetcher, 1, max_messages=1)
+    del broker.logs[T0][50:]
+    eventually(lambda: not poll_into(got, fetcher, max_messages=1) or fetcher._finder.is_busy or got.moves)
+    # it is found where the partition goes on while most of the messages wait to be taken
+    eventually(lambda: not fetcher._finder._open)
+    while not got.moves:
+        poll_into(got, fetcher, max_messages=10)
+    assert got.offsets(T0) == list(range(COUNT))
+    assert got.moves == [{T0: 0}]
 
 
 def test_ends_are_told_before_messages(cluster):

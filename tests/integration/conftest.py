@@ -116,7 +116,7 @@ def fresh_cluster(cluster):
 @pytest.fixture
 def _lone_broker(monkeypatch):
     """A position behind the end of a log is believed at once: there is no follower whose log ends lower for a while."""
-    monkeypatch.setattr("legacy_consumer.positions.LOG_END_WAIT_S", 0.2)
+    monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.2)
 
 
 FETCHING = "two_that_fetch_the_same_jars"

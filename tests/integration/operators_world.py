@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
-from legacy_consumer.admin.pruning import zookeeper_ms
-from legacy_consumer.cli import groups_describe, kafka_offsets, migrate
-from legacy_consumer.cli import options as cli_options
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.librdkafka import open_group_offsets, open_log_offsets
+from legacy_consumer.fetching.librdkafka import open_group_offsets, open_log_offsets
 from legacy_consumer.offsets import KafkaOffset
+from legacy_consumer.operations.admin.pruning import zookeeper_ms
+from legacy_consumer.operations.cli import groups_describe, kafka_offsets, migrate
+from legacy_consumer.operations.cli.helpers import options as cli_options
 from tests.simulation.operators.world import GROUPS, PARTITIONS, OperatorsWorld, WatchedWrites
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError

@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli import main
+from legacy_consumer.operations.cli import main
 from tests.support.broker_cluster import on_every_broker
 
 pytestmark = pytest.mark.kafka

@@ -2,7 +2,7 @@
 
 import pytest
 
-from legacy_consumer.librdkafka import Record
+from legacy_consumer.fetching.librdkafka import Record
 from tests.support.broker_cluster import comes_no_more, take, tp
 from tests.support.waiting import eventually
 

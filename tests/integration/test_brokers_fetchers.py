@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka import LibrdkafkaFetcher, LibrdkafkaFetchers, Record
-from legacy_consumer.wire import ColumnarFetchers
+from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.librdkafka import LibrdkafkaFetcher, LibrdkafkaFetchers, Record
 from tests.support.broker_cluster import CODECS, FORMAT_VERSIONS, FORMATS, on_every_broker, tp
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from zk_layout.kazoo_store import KazooStore

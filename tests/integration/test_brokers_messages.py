@@ -6,7 +6,7 @@ import time
 import pytest
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, FetchError
-from legacy_consumer.librdkafka import Record
+from legacy_consumer.fetching.librdkafka import Record
 from tests.support.broker_cluster import (
     CODEC_BITS,
     CODECS,

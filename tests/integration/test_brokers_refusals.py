@@ -11,9 +11,9 @@ from kazoo.client import KazooClient
 from legacy_consumer import ConsumerConnector, Whitelist
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.embedded.ports import claim_port
 from legacy_consumer.errors import FetchError, GroupOffsetsUnavailableError, MissingListenerError
-from legacy_consumer.librdkafka import LibrdkafkaFetchers
+from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
+from legacy_consumer.sandbox.servers.ports import claim_port
 from rebalance.errors import UnsupportedRegexError
 from zk_layout.codecs import encode_topic
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper

@@ -10,8 +10,8 @@ import pytest
 from legacy_consumer.config import ClusterConfig, ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from legacy_consumer.errors import BrokerRefusedError
-from legacy_consumer.librdkafka import LibrdkafkaFetchers, produce_all
-from legacy_consumer.wire import ColumnarFetchers
+from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers, produce_all
 from tests.support.fetching import fetch
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import TopicPartition

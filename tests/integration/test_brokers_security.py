@@ -10,8 +10,8 @@ from kazoo.exceptions import BadVersionError, NoAuthError, NoChildrenForEphemera
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, MissingListenerError
 from legacy_consumer.errors import BrokerRefusedError
-from legacy_consumer.librdkafka import Record
-from legacy_consumer.reset_requests import (
+from legacy_consumer.fetching.librdkafka import Record
+from legacy_consumer.member.resets import (
     Request,
     RequestState,
     answers_path,

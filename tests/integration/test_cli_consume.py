@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.embedded.waiting import wait_for
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from zk_layout.errors import NoNodeError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings

@@ -23,9 +23,9 @@ from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_acl
 
 from legacy_consumer import ConsumerConnector
-from legacy_consumer.admin.deletion import delete_group
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.operations.admin.deletion import delete_group
 from tests.support.jvm_member import JvmMember, KafkaTools, Subscription
 from tests.support.program import run_program
 from tests.support.waiting import eventually

@@ -22,7 +22,7 @@ from legacy_consumer import (
     Whitelist,
 )
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
 from tests.support.waiting import eventually
 from zk_layout.errors import ConnectTimeoutError, MissingChrootError
 

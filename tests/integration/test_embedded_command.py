@@ -8,9 +8,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli.embedded import embedded
-from legacy_consumer.embedded.ports import free_port, is_free
 from legacy_consumer.errors import PortInUseError
+from legacy_consumer.operations.cli.embedded import embedded
+from legacy_consumer.sandbox.servers.ports import free_port, is_free
 
 pytestmark = pytest.mark.kafka
 
@@ -21,7 +21,12 @@ def run(tmp_path):
 
     def start(*arguments):
         process = subprocess.Popen(
-            [sys.executable, "-c", "from legacy_consumer.cli.embedded import embedded; embedded()", *arguments],
+            [
+                sys.executable,
+                "-c",
+                "from legacy_consumer.operations.cli.embedded import embedded; embedded()",
+                *arguments,
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

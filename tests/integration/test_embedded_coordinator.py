@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.librdkafka import Record
+from legacy_consumer.fetching.librdkafka import Record
 from tests.support import confluent_member
 from tests.support.jvm_member import LineProcess
 from tests.support.waiting import eventually
@@ -27,7 +27,7 @@ EACH = 5
 @pytest.fixture
 def coordinator(cluster):
     """host:port of a coordinator before the cluster's broker, started as a user starts it."""
-    command = "from legacy_consumer.cli.embedded import embedded; embedded()"
+    command = "from legacy_consumer.operations.cli.embedded import embedded; embedded()"
     arguments = ["coordinator", "--json", "--broker", cluster.kafka.bootstrap_servers]
     process = subprocess.Popen(
         [sys.executable, "-c", command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

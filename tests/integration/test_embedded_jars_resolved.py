@@ -3,9 +3,9 @@ import shutil
 import pytest
 
 from legacy_consumer.embedded import EmbeddedKafka, kafka_jars
-from legacy_consumer.embedded.jars import read_lock
-from legacy_consumer.embedded.ports import free_port
 from legacy_consumer.errors import JarsUnavailableError
+from legacy_consumer.sandbox.servers.jars import read_lock
+from legacy_consumer.sandbox.servers.ports import free_port
 
 pytestmark = pytest.mark.kafka
 

@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedEnsemble, EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.embedded.ports import free_port
-from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.errors import BrokersUnavailableError, PortInUseError, ServerStartError
+from legacy_consumer.sandbox.servers.ports import free_port
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from zk_layout.codecs import decode_topic, decode_topic_config
 from zk_layout.errors import ConfigError, ConnectTimeoutError, NodeExistsError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -229,7 +229,7 @@ def test_a_port_that_is_taken_while_the_broker_starts_is_replaced(monkeypatch):
         busy = server.getsockname()[1]
         offered = [busy]
         monkeypatch.setattr(
-            "legacy_consumer.embedded.kafka.claim_port",
+            "legacy_consumer.sandbox.servers.kafka.claim_port",
             lambda name, wanted, taken: offered.pop() if offered else free_port(),
         )
         with EmbeddedKafka() as kafka:
@@ -239,7 +239,7 @@ def test_a_port_that_is_taken_while_the_broker_starts_is_replaced(monkeypatch):
 
 
 def test_a_given_zookeeper_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setattr("legacy_consumer.embedded.topics._CONNECTION_TIMEOUT_MS", 500)
+    monkeypatch.setattr("legacy_consumer.sandbox.servers.topics._CONNECTION_TIMEOUT_MS", 500)
     connect = f"127.0.0.1:{free_port()}"
     with pytest.raises(ConnectTimeoutError, match=connect):
         EmbeddedKafka(zookeeper=connect).start()

@@ -11,8 +11,8 @@ import threading
 import pytest
 
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper, four_letter_word
-from legacy_consumer.embedded.ports import is_free
-from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.sandbox.servers.ports import is_free
+from legacy_consumer.sandbox.servers.waiting import wait_for
 
 pytestmark = pytest.mark.kafka
 

@@ -4,9 +4,9 @@ import socket
 import pytest
 
 from legacy_consumer.embedded import EmbeddedEnsemble, EmbeddedZooKeeper, four_letter_word
-from legacy_consumer.embedded.ports import free_port
-from legacy_consumer.embedded.waiting import wait_for
 from legacy_consumer.errors import PortInUseError, ServerStartError
+from legacy_consumer.sandbox.servers.ports import free_port
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 
@@ -100,7 +100,7 @@ def test_a_port_that_is_taken_while_the_server_starts_is_replaced(monkeypatch):
         busy = server.getsockname()[1]
         offered = [busy]
         monkeypatch.setattr(
-            "legacy_consumer.embedded.zookeeper.claim_port",
+            "legacy_consumer.sandbox.servers.zookeeper.claim_port",
             lambda name, wanted: offered.pop() if offered else free_port(),
         )
         with EmbeddedZooKeeper() as zookeeper:

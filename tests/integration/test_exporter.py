@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
 from tests.support.jvm_member import JvmMember, Subscription
 from tests.support.metrics_truth import MetricsTruth
 from tests.support.tcp_proxy import TcpProxy

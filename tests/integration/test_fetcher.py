@@ -16,8 +16,9 @@ import pytest
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import BrokersUnavailableError, OffsetOutOfRangeError
-from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka import (
+from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.librdkafka import (
     LibrdkafkaFetcher,
     LibrdkafkaFetchers,
     LibrdkafkaLogOffsets,
@@ -25,11 +26,10 @@ from legacy_consumer.librdkafka import (
     Record,
     produce_all,
 )
-from legacy_consumer.librdkafka.client_consumer import ConsumerHandle
-from legacy_consumer.librdkafka.client_queries import QueryHandle
-from legacy_consumer.librdkafka.settings import fetcher_settings, query_settings
-from legacy_consumer.positions import PositionFinder
-from legacy_consumer.wire import ColumnarFetchers
+from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle
+from legacy_consumer.fetching.librdkafka.settings import fetcher_settings, query_settings
+from legacy_consumer.fetching.positions import PositionFinder
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
 from tests.support.log_start import delete_records
 from tests.support.stopwatch import Stopwatch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 import uuid
 from collections import Counter
 
@@ -13,9 +14,9 @@ from click.testing import CliRunner
 from confluent_kafka import Consumer
 
 from legacy_consumer import ConsumerConnector, TopicPartition
-from legacy_consumer.cli import main
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.librdkafka import open_group_offsets
+from legacy_consumer.fetching.librdkafka import open_group_offsets
+from legacy_consumer.operations.cli import main
 from tests.support.jvm_member import JvmMember, Subscription
 from tests.support.waiting import eventually
 from zk_layout.errors import NoNodeError
@@ -253,7 +254,10 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
             assert len(json.loads(output)["members"]) == 2
 
             ours.end()
+            asked_at = time.time()
             group.end(third)
+            # a JVM member goes on handing out what it has fetched while its last commit is written
+            after_its_commit = {(one.tp, one.offset) for one in third.consumed if one.at >= asked_at}
             assert group.migrate("apply", "--execute")[0] == 0
             assert group.migrate("verify")[0] == 0
             ended.set()
@@ -264,7 +268,7 @@ def test_members_move_one_by_one_under_load_and_nothing_is_lost(group):
         ended.set()
         producing.join()
     assert handed | set(newer) == group.all_produced()
-    assert handed & set(newer) == set()
+    assert handed & set(newer) <= after_its_commit
     assert group.migrate("verify")[0] == 0
 
 

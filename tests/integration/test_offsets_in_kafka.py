@@ -9,7 +9,7 @@ import pytest
 from legacy_consumer import ConsumerConnector, Phase, TopicPartition
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import CommitFailedError, GroupOffsetsUnavailableError
-from legacy_consumer.librdkafka import open_group_offsets, produce_all
+from legacy_consumer.fetching.librdkafka import open_group_offsets, produce_all
 from legacy_consumer.offsets import KafkaOffset
 from tests.support.broker_cluster import on_every_broker
 from tests.support.jvm_member import JvmMember, Subscription

@@ -12,13 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.embedded.waiting import wait_for
-from legacy_consumer.quickstart.flights import FLIGHTS
+from legacy_consumer.sandbox.quickstart.flights import FLIGHTS
+from legacy_consumer.sandbox.servers.waiting import wait_for
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
 RUN = "LEGACY_CONSUMER_QUICKSTART_TEST"
-COMMAND = [sys.executable, "-c", "import sys; from legacy_consumer.cli import main; sys.exit(main())", "quickstart"]
+COMMAND = [
+    sys.executable,
+    "-c",
+    "import sys; from legacy_consumer.operations.cli import main; sys.exit(main())",
+    "quickstart",
+]
 GONE_S = 15
 SIDE_BY_SIDE = 2
 """Runs at a time, beside the whole one: each is three JVMs and four members before its end."""

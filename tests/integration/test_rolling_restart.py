@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
 from tests.support.waiting import eventually
 from tests.support.zk_history import ZkHistory
 from zk_layout.kazoo_store import KazooStore

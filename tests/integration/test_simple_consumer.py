@@ -8,8 +8,8 @@ from kazoo.client import KazooClient
 from legacy_consumer import BrokersUnavailableError, OffsetOutOfRangeError, SimpleConsumer, TopicPartition
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import BrokerRefusedError, FetchError, NoSuchPartitionError, NoSuchTopicError
-from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka import Record, produce_all
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.librdkafka import Record, produce_all
 from tests.support.broker_cluster import FORMAT_VERSIONS, PASSWORD, USER, on_every_broker, tp
 from tests.support.waiting import eventually
 from zk_layout.errors import LegacyConsumerError
@@ -338,7 +338,7 @@ def test_security_settings_hold_without_zookeeper(cluster, log, fetcher):
 
 @pytest.mark.parametrize("broker_version", ["0.8.2.2", "2.8.2"])
 def test_librdkafka_alone_asks_brokers_where_the_extra_fast_is_missing(cluster, log, monkeypatch):
-    monkeypatch.setattr("legacy_consumer.fetchers.missing_modules", lambda: ("legacy_consumer_native",))
+    monkeypatch.setattr("legacy_consumer.fetching.fetchers.missing_modules", lambda: ("legacy_consumer_native",))
     with by_brokers(cluster, "auto") as consumer:
         assert fetch_all(consumer, log, 290, 10) == list(range(290, 300))
         assert consumer.offsets_before(log, LATEST, 5) == [300], "librdkafka asks for one"
@@ -350,7 +350,7 @@ def test_librdkafka_alone_asks_brokers_where_the_extra_fast_is_missing(cluster, 
 
 @pytest.mark.parametrize("broker_version", ["2.8.2"])
 def test_librdkafka_alone_says_that_a_broker_refuses_the_password(cluster, monkeypatch):
-    monkeypatch.setattr("legacy_consumer.fetchers.missing_modules", lambda: ("legacy_consumer_native",))
+    monkeypatch.setattr("legacy_consumer.fetching.fetchers.missing_modules", lambda: ("legacy_consumer_native",))
     sasl = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_plain_without_tls": "true"}
     with (
         by_brokers(cluster, "auto", "SASL_PLAINTEXT", **sasl, sasl_password="wrong") as consumer,

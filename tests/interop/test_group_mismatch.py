@@ -3,7 +3,7 @@
 import pytest
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector
-from legacy_consumer.admin.groups import describe_group
+from legacy_consumer.operations.admin.groups import describe_group
 from rebalance.errors import StrategyMismatchError
 from tests.support.jvm_member import Subscription
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
-from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from tests.interop.mixed_group import PYTHON
 from tests.support.jvm_member import Consumed, Subscription
 from tests.support.stopwatch import Stopwatch

@@ -59,7 +59,7 @@ class KeepingListener:
 
 
 class DirectCalls:
-    """In place of legacy_consumer.listener_calls.ListenerCalls: on the caller's thread, for a world has no other."""
+    """In place of member.listener_calls.ListenerCalls: on the caller's thread, for a world has no other."""
 
     is_late = False
     give_up_at = 0.0

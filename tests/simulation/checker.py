@@ -145,6 +145,7 @@ class Checker:
             "operator": self.on_operator,
             "stranger": self.on_stranger,
             "refused": self.on_refused,
+            "interrupted": self.on_interrupted,
             "forbidden": self.on_forbidden,
         }
 
@@ -233,6 +234,13 @@ class Checker:
         actor = self.actors[name]
         self._note_unanswered(name)
         self._note_blip(name, actor)
+        for (who, _), life in self.lives.items():
+            if who == name:
+                life.acked = None
+
+    def on_interrupted(self, now, name, *_):
+        """A commit of its user's may have been carried out; a poll may not have come to what its user is done with."""
+        self._note_unanswered(name)
         for (who, _), life in self.lives.items():
             if who == name:
                 life.acked = None
@@ -350,7 +358,9 @@ class Checker:
         if life is None or life.ended is not None or life.next_offset is None or offset >= life.next_offset:
             return
         if user != life.user or actor.blips != life.blips:
-            # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing
+            # taken in an earlier life of the partition, or given up meanwhile by a release that came to nothing; or by
+            # a thread that died, for which its successor says so
+            life.unanswered.add(offset + 1)
             return
         if actor.busy and life.done is not None:
             # a commit that is under way says what was done when it began
@@ -423,7 +433,8 @@ class Checker:
             life = self.owners.get(tp)
             if life is None or life.actor not in self.actors or life.reset != offset:
                 continue
-            life.reset = None
+            # what its users were done with before need not be committed any more
+            life.reset = life.acked = None
             life.next_offset = offset
             life.restarts.clear()
             life.foreign.clear()

@@ -149,7 +149,8 @@ class Ending:
         path = generation_path(GROUP)
         try:
             return decode_generation(path, self._world.server.tree.read(path).data)
-        except NoNodeError:
+        except (NoNodeError, MalformedZnodeError):
+            # a stranger wrote it, and the leader is to write it again
             return NO_GENERATION
 
     def _describe(self):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from legacy_consumer.fetcher import NO_POSITION
+from legacy_consumer.fetching.fetcher import NO_POSITION
 from tests.support.fake_kafka import FakeBatch, FakeFetcher
+
+
+def no_strike():
+    """Nothing strikes the thread here."""
 
 
 class PatientClock:
@@ -15,8 +19,11 @@ class PatientClock:
     def __init__(self, clock):
         self._clock = clock
         self.waited = 0.0
+        self.strike = no_strike
+        """Called wherever an exception may strike the consuming thread."""
 
     def monotonic(self):
+        self.strike()
         self.waited += 1e-4
         return self._clock.now + self.waited
 
@@ -37,6 +44,7 @@ class SimulatedFetcher(FakeFetcher):
         self.before_poll_returns = interlude
 
     def poll(self, max_messages, timeout_s):
+        self._clock.strike()
         changes, self._changes = self._changes, []
         for what, which in changes:
             for tp in which:
@@ -48,5 +56,11 @@ class SimulatedFetcher(FakeFetcher):
         messages = self._fetch(max_messages)
         if not messages:
             self._clock.waited += timeout_s
-        self.before_poll_returns()
+        strike, self._clock.strike = self._clock.strike, no_strike
+        try:
+            # nothing strikes those that act meanwhile
+            self.before_poll_returns()
+        finally:
+            self._clock.strike = strike
+        strike()
         return FakeBatch(messages) if messages else None

@@ -1,17 +1,15 @@
-"""A member of ours in a simulated world: the real coordinator and streams, and the users of the streams."""
+"""A member of ours in a simulated world: the real coordinator and streams."""
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 
-from legacy_consumer.errors import ConsumerTimeoutError, NoCommittedOffsetError, NotAssignedError
-from legacy_consumer.fetcher import EARLIEST
+from legacy_consumer.fetching.fetcher import EARLIEST
+from legacy_consumer.member.resets import ResetFollower
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
+from legacy_consumer.offsets.progress import Progress
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
-from legacy_consumer.progress import Progress
-from legacy_consumer.reset_requests import ResetFollower
-from legacy_consumer.stream import GatedStream
-from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.strategies import make_assignors
 from rebalance.coordinator import Coordinator
@@ -29,11 +27,12 @@ from rebalance.machine import Phase, Policy
 from rebalance.ownership import Ownership
 from rebalance.registrar import Registrar
 from rebalance.upkeep import Periods
-from tests.simulation.by_hand import DirectCalls, KeepingListener, place
+from tests.simulation.by_hand import DirectCalls, KeepingListener
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
+from tests.simulation.users import User
 from tests.simulation.zookeeper import GROUP, IDS, InjectedError
-from zk_layout.errors import LegacyConsumerError, NoNodeError
+from zk_layout.errors import NoNodeError
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.store import SessionKind
 
@@ -45,110 +44,6 @@ MAX_TURNS_IN_ALL = 10 * MAX_TURNS
 
 class Crash(BaseException):
     """A member dies where it stands; nothing of it runs any more."""
-
-
-class User:
-    """The thread that consumes one stream: takes, holds for a while, comes back, commits."""
-
-    def __init__(self, member, stream, ident, style):
-        self.member = member
-        self.stream = stream
-        self.ident = ident
-        self.style = style
-        self.hand = []
-        self.away_until = 0.0
-        self._iterator = None
-
-    def take(self, size):
-        """Come back, and take what comes next; True if there was something."""
-        self.done()
-        member = self.member
-        member.using = True
-        has_sought = False
-        try:
-            messages = self._next(size)
-        except NoCommittedOffsetError as error:
-            # now or by and by; a loop that ended in an error is over
-            self._iterator = None
-            world = member.world
-            has_sought = (not world.faults or world.placing.rng.random() < 0.7) and place(member, error.partition)
-            messages = ()
-        finally:
-            member.using = False
-            member.wake_at = 0.0
-        for message in messages:
-            member.world.record("took", member.name, message.tp, message.number, self.ident)
-            self.hand.append((message.tp, message.number))
-        if member.settings.at_next:
-            self.done()
-        return has_sought or bool(messages)
-
-    def _next(self, size):
-        if self.style == "batches":
-            return next(self.stream.batches(size, timeout=0.05), ())
-        try:
-            if self.style == "next":
-                return (next(self.stream),)
-            if self._iterator is None:
-                self._iterator = iter(self.stream)
-            return (next(self._iterator),)
-        except (ConsumerTimeoutError, StopIteration):
-            self._iterator = None
-            return ()
-
-    def done(self):
-        """What is in hand has been worked on; with delivery.rule=acknowledged some of it, in any order."""
-        world = self.member.world
-        if world.acknowledges:
-            self._acknowledge(world.acknowledging if world.faults else None)
-            return
-        for tp, number in self.hand:
-            world.record("acked", self.member.name, tp, number, self.ident)
-            world.placing.keep(tp, number)
-        self.hand.clear()
-
-    def _acknowledge(self, rng):
-        """rng: chooses which; without it all."""
-        some = list(self.hand) if rng is None else rng.sample(self.hand, rng.randint(0, len(self.hand)))
-        self.hand = [one for one in self.hand if one not in some]
-        for tp, number in some:
-            self.member.world.record("acked", self.member.name, tp, number, self.ident)
-            with contextlib.suppress(NotAssignedError):
-                self.member.delivery.stream_with(tp).acknowledge(tp, number)
-
-    def commit(self):
-        """Say so to ZooKeeper."""
-        self.done()
-        member = self.member
-        member.using = member.committing = True
-        try:
-            member.delivery.committer.commit_consumed(self.ident)
-        except (LegacyConsumerError, InjectedError):
-            pass
-        finally:
-            member.using = member.committing = False
-            member.wake_at = 0.0
-
-    def steer(self, rng):
-        """Pause, resume or seek a partition of the member, as its user may at any moment between two takes."""
-        member, world = self.member, self.member.world
-        owned = sorted(member.owned)
-        if not owned:
-            return
-        tp = rng.choice(owned)
-        try:
-            stream = member.delivery.stream_with(tp)
-            what = rng.choice(("paused", "resumed", "sought"))
-            if what == "sought":
-                offset = rng.randint(0, world.kafka.ends[tp])
-                stream.seek(tp, offset)
-                world.record("sought", member.name, tp, offset)
-                world.placing.keep(tp, offset - 1)
-            else:
-                (stream.pause_partitions if what == "paused" else stream.resume_partitions)([tp])
-                world.record(what, member.name, tp)
-        except NotAssignedError:
-            pass
 
 
 class OurMember:
@@ -266,17 +161,21 @@ class OurMember:
                     on_drained=partial(self.coordinator.post, Drained()),
                     may_hand_out=lease.holds,
                     acknowledged=world.acknowledges,
-                    holder=partial(int, len(self.users) + 1),
+                    holder=partial(self._holder, len(self.users), clock),
                 )
                 self._streams[topic, thread] = stream
                 style = world.rng.choice(("batches", "batches", "next", "iterate"))
-                self.users.append(User(self, stream, len(self.users) + 1, style))
+                self.users.append(User(self, stream, clock, len(self.users) + 1, style))
         self.store.add_session_listener(self._told)
         self._told_first()
         self.coordinator.open()
         self.follower.start()
 
-    # legacy_consumer.stream_delivery.Streams
+    def _holder(self, number, clock):
+        clock.strike()
+        return self.users[number].ident
+
+    # legacy_consumer.member.stream_delivery.Streams
 
     def all(self):
         return self._streams.values()
@@ -320,7 +219,7 @@ class OurMember:
         self.wake_at = world.clock.now + wait_s
         if wait_s > 0:
             status = self.coordinator.status
-            _look_for_defect(status.error)
+            _look_for_defect(status.error, may_be_refused=world.led_stranger.is_there)
             world.record("rest", self.name, status.phase, status.owned)
             return False
         return True
@@ -411,7 +310,10 @@ class OurMember:
         return self.coordinator.status.owned
 
 
-def _look_for_defect(error):
+def _look_for_defect(error, *, may_be_refused):
+    """may_be_refused: a stranger may have told of strategies in a member's place, until the member tells its own."""
+    if may_be_refused and "is refused by the leader" in str(error):
+        return
     if (
         isinstance(error, RebalanceError)
         and not isinstance(

@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 
-from legacy_consumer.admin.live_resets import write_live
-from legacy_consumer.admin.offset_plans import make_plan, read_standings
-from legacy_consumer.reset_requests import (
+from legacy_consumer.member.resets import (
     Answer,
     AnswerState,
     Request,
@@ -23,6 +21,8 @@ from legacy_consumer.reset_requests import (
     encode_request,
     request_path,
 )
+from legacy_consumer.operations.admin.live_resets import write_live
+from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
 from tests.fuzzing import hostile_json
 from tests.simulation.zookeeper import GROUP, IDS, OFFSETS, OWNERS
 from zk_layout.codecs import decode_offset, encode_offset

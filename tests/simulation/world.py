@@ -19,10 +19,12 @@ from tests.simulation.checker import Checker, Violation
 from tests.simulation.ending import Ending
 from tests.simulation.history import History
 from tests.simulation.jvm import JvmMember
+from tests.simulation.led_stranger import LedStranger
 from tests.simulation.member import Crash, OurMember
 from tests.simulation.others import Others
 from tests.simulation.settings import draw_settings
 from tests.simulation.timing import TIMEOUT_S, Timing
+from tests.simulation.users import Trouble
 from tests.simulation.zookeeper import (
     GROUP,
     IDS,
@@ -44,6 +46,9 @@ LED_STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooper
 """By which a led world divides."""
 DEPTH = 2
 """How many actors may be interrupted between two of their operations at one time."""
+
+_COMMIT_STRIKES = 6
+"""How much oftener an exception strikes at a request of a commit than at a look at the clock: these are rare."""
 
 # what a request may end in, while the connection stands
 _REFUSALS = (
@@ -83,6 +88,7 @@ class World:
             clock=self.clock,
             record=self.record,
             before_request=self._before_request,
+            after_request=self._strike_commit,
             fault=self._fault,
             max_multi_bytes=self._forbidding.choice((1_000_000, 1000, 1500)) if self._forbids else 1_000_000,
         )
@@ -106,6 +112,7 @@ class World:
         )
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
+        self.trouble = Trouble(self, acknowledges=self.acknowledges)
         self.members = []
         self.jvms = []
         self.by_store = {}
@@ -120,6 +127,7 @@ class World:
         self._incarnations = 0
         self._crashed_ids = []
         self.others = Others(self)
+        self.led_stranger = LedStranger(self)
         if self.others.rng.random() < 0.15:
             # a user who wants no pause between two tries
             self.settings = settings = replace(settings, backoff_ms=0)
@@ -181,6 +189,7 @@ class World:
     def _step(self):
         if self._forbids and self._forbidding.random() < 0.03:
             self._forbid()
+        self.led_stranger.act()
         chosen = bisect(self._weights, self.rng.random() * self._weights[-1])
         self._actions[chosen][1]()
 
@@ -197,6 +206,13 @@ class World:
             raise Crash
         if rng.random() < self.settings.interleave:
             self.interlude(member)
+        self._strike_commit(store)
+
+    def _strike_commit(self, store):
+        """Before or after a request of a commit that a user asks for; what is carried out is never answered then."""
+        member = self.by_store.get(store)
+        if member is not None and member.committing and not member.turning:
+            self.trouble.strike(_COMMIT_STRIKES)
 
     def interlude(self, member):
         """Others act while this member is in the middle of something."""
@@ -370,6 +386,8 @@ class World:
             user.steer(self._steering)
         chance = self.rng.random()
         try:
+            if self.faults:
+                self.trouble.befall(user)
             if chance < 0.1 and not member.turning and not member.closing:
                 user.commit()
             elif chance < 0.1 + self.settings.slow_users * 0.3:

@@ -81,7 +81,7 @@ class RecordingTree(MemoryTree):
 class SimulatedZooKeeper(MemoryZooKeeper):
     """record: takes the kind and the details of an event. before_request: see the module."""
 
-    def __init__(self, *, clock, record, before_request, fault, max_multi_bytes):
+    def __init__(self, *, clock, record, before_request, fault, max_multi_bytes, after_request=lambda _: None):
         super().__init__(
             wall_ms=clock.wall_ms,
             monotonic=clock.monotonic,
@@ -92,6 +92,7 @@ class SimulatedZooKeeper(MemoryZooKeeper):
         self.tree = RecordingTree(clock.wall_ms, record)
         self._record = record
         self._before_request = before_request
+        self._after_request = after_request
         self.actors = {}
         """{store: the name of who uses it}."""
         self.reason = "closed"
@@ -106,7 +107,9 @@ class SimulatedZooKeeper(MemoryZooKeeper):
 
     def request(self, store, kind, carry_out):
         self._before_request(store)
-        return super().request(store, kind, carry_out)
+        answer = super().request(store, kind, carry_out)
+        self._after_request(store)
+        return answer
 
     def is_alive(self, session_id):
         return session_id in self._sessions

@@ -62,15 +62,20 @@ class Asking:
         self._random = random.Random(seed)
         frame.createOrReplaceTempView("asked")
 
-    def differences(self, fresh: DataFrame) -> list[str]:
-        """The queries to which the frame has another answer than there is in the rows of a fresh one: a random
-        predicate, all rows after it, and one query that scans the frame in every way there is.
+    def differences(self, fresh: DataFrame, *queries: str) -> list[str]:
+        """The queries to which the frame has another answer than there is in the rows of a fresh one. Without any: a
+        random predicate, all rows after it, and one query that scans the frame in every way there is.
         """
+        queries = queries or (
+            f"SELECT * FROM asked WHERE {self._predicate()}",
+            "SELECT * FROM asked",
+            self._every_scan(),
+        )
         with closing(sqlite3.connect(":memory:")) as rows:
             rows.execute(f"CREATE TABLE asked ({', '.join(f'`{name}`' for name in fresh.columns)})")
             rows.executemany(f"INSERT INTO asked VALUES ({', '.join('?' * len(fresh.columns))})", fresh.collect())
             found = []
-            for query in (f"SELECT * FROM asked WHERE {self._predicate()}", "SELECT * FROM asked", self._every_scan()):
+            for query in queries:
                 answer = sorted(map(tuple, self._spark.sql(query).collect()), key=repr)
                 expected = sorted(rows.execute(query), key=repr)
                 if answer != expected:

@@ -78,18 +78,6 @@ def cluster(zookeeper, tmp_path_factory):
     started.close()
 
 
-@pytest.fixture
-def spark_home(tmp_path):
-    """Spark's own folder by links: workers of a local cluster leave their files there, and not in the installed one."""
-    import pyspark
-
-    home = tmp_path / "spark-home"
-    home.mkdir()
-    for part in Path(pyspark.__file__).parent.iterdir():
-        (home / part.name).symlink_to(part)
-    return str(home)
-
-
 @pytest.fixture(scope="session")
 def kafka(cluster):
     return cluster.kafka

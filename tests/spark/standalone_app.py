@@ -7,18 +7,16 @@ Prints what each step came to as one line of JSON.
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_source
-from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from spark_source.reasons import reason_of
 
 WAIT_S = 150
@@ -33,19 +31,6 @@ SECRETS = {
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def dying_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first task to read the begin of partition 0 dies there, with its executor and the worker above it."""
-    for batch in batches:
-        rows = zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
-        if TaskContext.get().attemptNumber() == 0 and (0, 0) in rows:
-            executor = parent_of(os.getppid())
-            worker = parent_of(executor)
-            os.kill(executor, signal.SIGKILL)
-            os.kill(worker, signal.SIGKILL)
-            signal.pause()
-        yield batch
 
 
 def where_it_is(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -78,11 +63,11 @@ class Steps:
     def groups(self, groups: str, **options: str) -> DataFrame:
         return self.spark.read.format("zk_offsets").options(**self.cluster, groups=groups, **options).load()
 
-    def stream(self, form: str, work=lambda frame: frame, **options: str) -> DataFrame:
+    def stream(self, form: str, **options: str) -> DataFrame:
         """What a stream that ends with what is there has written."""
         reader = self.spark.readStream.format(form).options(**self.cluster, **options)
         place = {"path": str(self.folder / form), "checkpointLocation": str(self.folder / f"{form}-checkpoint")}
-        writer = work(reader.load()).writeStream.format("parquet").options(**place)
+        writer = reader.load().writeStream.format("parquet").options(**place)
         assert writer.trigger(availableNow=True).start().awaitTermination(WAIT_S)
         return self.spark.read.parquet(place["path"])
 
@@ -132,16 +117,7 @@ class Steps:
     def streamed(self) -> list:
         options = {"topics": self.topic, "group.id": self.group, "claimOwnership": "true", "maxOffsetsPerTrigger": "20"}
         secured = {**self.security["tls"], "fetcher": "librdkafka"}
-        return sorted_rows(
-            self.stream(
-                "zk_messages",
-                lambda frame: frame.select("partition", "offset").mapInArrow(
-                    dying_once, "partition int, offset bigint"
-                ),
-                **options,
-                **secured,
-            )
-        )
+        return sorted_rows(self.stream("zk_messages", **options, **secured).select("partition", "offset"))
 
     def standing(self) -> list:
         frame = self.stream("zk_offsets", groups=self.group)

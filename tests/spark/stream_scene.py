@@ -5,7 +5,7 @@ import uuid
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
 from spark_source.reasons import reason_of
 from zk_layout.errors import NoNodeError
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
 from spark_source.errors import DataLossError
 from spark_source.messages.batch import ZkMessagesReader
 from spark_source.messages.columns import request_message_columns
@@ -30,7 +30,7 @@ def test_one_frame_of_offsets_answers_each_query_as_a_fresh_one_does(spark, tree
             tree.commit(group, "t", partition, partition)
     literals = {"group": [f"'g{n}'" for n in (1, 3, 4, 5)], "partition": ["0", "1", "2"]}
     asking = Asking(spark, load(), literals, SEED)
-    assert asking.differences(load()) == []
+    assert asking.differences(load(), "SELECT * FROM asked") == []
     # one that sorts before all others, one that lies where the tasks meet, one behind all; one less
     for group in ("g0", "g4", "g7"):
         tree.commit(group, "t", 2, 7)
@@ -56,7 +56,7 @@ def test_one_frame_of_messages_answers_each_query_as_a_fresh_one_does(spark, kaf
 
     literals = {"offset": [str(n) for n in (0, 2, 3, 5, 7)], "partition": ["0", "1", "2"]}
     asking = Asking(spark, load(), literals, SEED)
-    assert asking.differences(load()) == []
+    assert asking.differences(load(), "SELECT * FROM asked") == []
     produce(kafka, "again", {0: 2, 1: 3})
     assert asking.differences(load()) == []
 

@@ -5,8 +5,8 @@ import shutil
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
-from legacy_consumer.librdkafka import produce_all
-from legacy_consumer.librdkafka.producer import Record
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka.producer import Record
 from spark_source.reasons import reason_of
 
 pytestmark = pytest.mark.kafka

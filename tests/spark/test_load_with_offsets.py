@@ -10,7 +10,7 @@ import uuid
 import pyarrow as pa
 import pytest
 
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
 from spark_source import batch_offsets
 from tests.spark import test_spark_examples
 from tests.spark.conftest import ROOT, WITHOUT_REUSE, child_environment

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from spark_source.__main__ import print_table
 from spark_source.offsets import COLUMNS
 from tests.spark.conftest import child_environment

@@ -1,16 +1,18 @@
-"""The examples, one of them with executors that are processes of their own."""
+"""The examples."""
 
 import importlib.util
 import subprocess
 import sys
 import uuid
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.sandbox.quickstart.flights import find_flights, read_flights
 from tests.spark.conftest import ROOT, Tree, child_environment, store_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
@@ -26,19 +28,20 @@ def run(folder: Path, *command: str, **environment: str) -> subprocess.Completed
     )
 
 
-def test_a_stream_takes_a_group_over_and_hands_it_back(tmp_path):
-    done = run(tmp_path, str(ROOT / "examples" / "takeover.py"), "--flights", "6000")
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "each of 6000 flights was counted once"
-    assert "Spark took over, aggregated " in done.stdout
-    assert "the group is 0 messages behind in 3 partitions, says zk_offsets" in done.stdout
-
-
 def example(name):
     spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_stream_takes_a_group_over_and_hands_it_back(spark, kafka, tmp_path, capsys):
+    takeover = example("takeover")
+    records = list(islice(read_flights(find_flights()), 6000))
+    assert takeover.hand_over_and_back(spark, kafka, tmp_path, records) == takeover.delays_of(records)
+    told = capsys.readouterr().out
+    assert "Spark took over, aggregated " in told
+    assert "the group is 0 messages behind in 3 partitions, says zk_offsets" in told
 
 
 def test_a_stream_joins_two_topics_also_over_a_stop(spark, kafka, tmp_path):

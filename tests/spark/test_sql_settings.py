@@ -1,12 +1,14 @@
 """Both formats under the settings of Spark SQL that users change, and in its statements."""
 
+import os
 import uuid
 from contextlib import contextmanager
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 
-from legacy_consumer.librdkafka import Record, produce_all
+from legacy_consumer.fetching.librdkafka import Record, produce_all
 from spark_source.reasons import reason_of
 from tests.spark.asking import Asked
 from tests.spark.conftest import Tree, store_of
@@ -35,6 +37,7 @@ SETTINGS = {
         "spark.sql.execution.arrow.useLargeVarTypes": "true",
     },
 }
+WITHOUT_REUSE = {"spark.python.worker.reuse": "false"}
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +86,38 @@ class Told:
 
 @contextmanager
 def changed(spark, settings):
-    before = {name: spark.conf.get(name) for name in settings}
+    # what concerns workers is asked anew for each task, though users set it once for all
+    confs = {name: spark.conf if name.startswith("spark.sql") else _conf_of_workers(spark) for name in settings}
+    before = {name: conf.get(name) for name, conf in confs.items()}
     try:
         for name, value in settings.items():
-            spark.conf.set(name, value)
+            confs[name].set(name, value)
         yield
     finally:
         for name, value in before.items():
-            spark.conf.set(name, value)
+            confs[name].set(name, value)
+
+
+def _conf_of_workers(spark):
+    return spark.sparkContext._jsc.sc().conf().setIfMissing("spark.python.worker.reuse", "true")
+
+
+def with_worker(batches):
+    """A column more: the process in which the task runs."""
+    for batch in batches:
+        yield batch.append_column("worker", pa.array([os.getpid()] * batch.num_rows, pa.int64()))
+
+
+def test_a_worker_for_each_task_reads_the_same(spark, told):
+    frame = spark.read.format("zk_messages").options(**told.options["zk_messages"]).schema("offset bigint").load()
+    frame = frame.mapInArrow(with_worker, "offset bigint, worker bigint")
+    workers = set()
+    with changed(spark, WITHOUT_REUSE):
+        for asked in (1, 2):
+            rows = frame.collect()
+            assert sorted(row["offset"] for row in rows) == list(range(told.count))
+            workers |= {row["worker"] for row in rows}
+            assert len(workers) == asked
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -107,7 +134,8 @@ def test_no_setting_of_sql_changes_what_is_read(spark, told, kind):
 
 
 def test_a_stream_reads_the_same_with_all_settings_changed_at_once(spark, told, tmp_path):
-    with changed(spark, {name: value for settings in SETTINGS.values() for name, value in settings.items()}):
+    settings = {name: value for kind in (*SETTINGS.values(), WITHOUT_REUSE) for name, value in kind.items()}
+    with changed(spark, settings):
         for form, options in told.options.items():
             frame = spark.readStream.format(form).options(**options).load().selectExpr(*told.columns[form])
             frame = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))

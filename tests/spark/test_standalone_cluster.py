@@ -5,55 +5,113 @@ Its executors are processes of their own: both formats, batch and stream, with T
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import zipfile
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 import pytest
 
-from legacy_consumer.librdkafka import Record
-from tests.spark import standalone_app
+from legacy_consumer.fetching.librdkafka import Record
+from tests.spark import standalone_app, story_app
 from tests.spark.conftest import QUICK_JVM, ROOT, Tree, store_of
-from tests.support import standalone_spark
+from tests.spark.stories import Story
 from tests.support.broker_cluster import PASSWORD, USER
+from tests.support.standalone_spark import StandaloneSpark
+from tests.support.waiting import eventually
 from zk_layout.errors import NotPermittedError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
 COUNTS = (30, 15)
+SEEDS = (1, 2)
+WAIT_S = 150
 PACKAGES = ("zk_layout", "rebalance", "legacy_consumer", "spark_source")
 
 
-@pytest.fixture
-def other_python(tmp_path):
-    """A Python with all packages of this one, but without this project."""
-    home = tmp_path / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True, timeout=120)
-    [packages] = home.glob("lib/python*/site-packages")
-    paths = [path for path in sys.path if path.endswith("site-packages")]
-    (packages / "beside.pth").write_text("\n".join(paths) + "\n")
-    python = home / "bin" / "python"
-    missing = subprocess.run([python, "-c", "import kazoo, spark_source"], cwd=tmp_path, capture_output=True, text=True)
-    assert "No module named 'spark_source'" in missing.stderr
-    return str(python)
+class Standalone:
+    """The cluster, and applications that it runs. Their Python has all packages of this one, but this project only by
+    --py-files.
+    """
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.spark = StandaloneSpark(self._home())
+        self._python = self._other_python()
+        self._project = self._py_files()
+
+    def _home(self):
+        """Spark's own folder by links: the workers leave their files there, and not in the installed one."""
+        home = self.folder / "spark-home"
+        home.mkdir()
+        for part in Path(pyspark.__file__).parent.iterdir():
+            (home / part.name).symlink_to(part)
+        return str(home)
+
+    def _other_python(self):
+        home = self.folder / "python"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True, timeout=120)
+        [packages] = home.glob("lib/python*/site-packages")
+        paths = [path for path in sys.path if path.endswith("site-packages")]
+        (packages / "beside.pth").write_text("\n".join(paths) + "\n")
+        python = str(home / "bin" / "python")
+        command = [python, "-c", "import kazoo, spark_source"]
+        missing = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        assert "No module named 'spark_source'" in missing.stderr
+        return python
+
+    def _py_files(self):
+        """The project as one file, laid out as a wheel is."""
+        file = self.folder / "legacy_consumer.zip"
+        with zipfile.ZipFile(file, "w") as archive:
+            for package in PACKAGES:
+                for path in sorted((ROOT / package).rglob("*")):
+                    if path.is_file() and path.suffix != ".pyc":
+                        archive.write(path, path.relative_to(ROOT))
+        return str(file)
+
+    def application(self, module, folder, *arguments, **settings):
+        """The command and the keywords with which a process runs it, in a folder of its own. settings: with _ for ."""
+        given = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": QUICK_JVM,
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": QUICK_JVM,
+            "spark.local.dir": str(folder),
+            "spark.pyspark.python": self._python,
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+        conf = [part for name, value in given.items() for part in ("--conf", f"{name}={value}")]
+        program = folder / "app.py"
+        program.write_text(Path(module.__file__).read_text())
+        home = self.spark.home
+        submit = [Path(home, "bin", "spark-submit"), "--master", self.spark.url, "--py-files", self._project, *conf]
+        environment = {**os.environ, "SPARK_HOME": home, "TMPDIR": str(folder), "PYTHONPATH": ""}
+        return [*submit, program, str(folder), *arguments], {"cwd": folder, "env": environment}
+
+
+@pytest.fixture(scope="module")
+def shared_cluster(tmp_path_factory):
+    standalone = Standalone(tmp_path_factory.mktemp("standalone"))
+    with standalone.spark:
+        yield standalone
 
 
 @pytest.fixture
-def py_files(tmp_path):
-    """The project as one file, laid out as a wheel is."""
-    file = tmp_path / "legacy_consumer.zip"
-    with zipfile.ZipFile(file, "w") as archive:
-        for package in PACKAGES:
-            for path in sorted((ROOT / package).rglob("*")):
-                if path.is_file() and path.suffix != ".pyc":
-                    archive.write(path, path.relative_to(ROOT))
-    return str(file)
+def standalone(shared_cluster):
+    """With two workers, whatever became of one in the test before."""
+    shared_cluster.spark.have_workers(2)
+    return shared_cluster
 
 
-def test_what_py_files_brings_reads_streams_and_writes_while_a_worker_is_killed_and_no_secret_is_logged(
-    cluster, tmp_path, spark_home, other_python, py_files
-):
+def test_what_py_files_brings_reads_streams_and_writes_and_no_secret_is_logged(cluster, tmp_path, standalone):
     topic = cluster.new_topic(len(COUNTS))
     group, malformed = f"g-{topic}", f"malformed-{topic}"
     cluster.produce(topic, [Record(None, b"x", partition) for partition, n in enumerate(COUNTS) for _ in range(n)])
@@ -79,35 +137,13 @@ def test_what_py_files_brings_reads_streams_and_writes_while_a_worker_is_killed_
     }
     events = tmp_path / "events"
     events.mkdir()
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": QUICK_JVM,
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": QUICK_JVM,
-        "spark.local.dir": str(tmp_path),
-        "spark.pyspark.python": other_python,
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": str(events),
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
+    events_settings = {
+        "spark_eventLog_enabled": "true",
+        "spark_eventLog_compress": "false",
+        "spark_eventLog_dir": str(events),
     }
-    conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    submit = Path(spark_home, "bin", "spark-submit")
-    app = tmp_path / "app.py"
-    app.write_text(Path(standalone_app.__file__).read_text())
-    with standalone_spark.StandaloneSpark(spark_home) as spark:
-        done = subprocess.run(
-            [submit, "--master", spark.url, "--py-files", py_files, *conf, app, str(tmp_path), json.dumps(told)],
-            cwd=tmp_path,
-            env={**os.environ, "SPARK_HOME": spark_home, "TMPDIR": str(tmp_path), "PYTHONPATH": ""},
-            capture_output=True,
-            text=True,
-            timeout=360,
-        )
-        alive = [worker.is_running for worker in spark.workers]
+    command, process = standalone.application(standalone_app, tmp_path, json.dumps(told), **events_settings)
+    done = subprocess.run(command, **process, capture_output=True, text=True, timeout=360)
     said = [line for line in done.stderr.splitlines() if " INFO " not in line and not line.startswith("\tat ")]
     assert done.returncode == 0, "\n".join(said[-100:])
     found = json.loads(done.stdout.splitlines()[-1])
@@ -124,7 +160,6 @@ def test_what_py_files_brings_reads_streams_and_writes_while_a_worker_is_killed_
     assert len(found["refused"]) == 2
     assert found["malformed"].startswith(f"4 tries: /consumers/{malformed}/offsets/{topic}/0 holds b'five'")
     assert found["streamed"] == everything
-    assert sorted(alive) == [False, True]
     assert found["standing"] == [[partition, count, 0] for partition, count in enumerate(COUNTS)]
     assert found["not_read_after"] == []
     left = [row for row in everything if row[1] >= row[0] + 3]
@@ -135,3 +170,101 @@ def test_what_py_files_brings_reads_streams_and_writes_while_a_worker_is_killed_
         # the stream was the first to write there
         with pytest.raises(NotPermittedError):
             store.set_data(f"{path}/1", b"0")
+
+
+class Rounds:
+    """What an application does that lives through stories, told and looked at by files."""
+
+    def __init__(self, standalone, folder, stories):
+        self._standalone = standalone
+        self._folder = folder
+        self._stories = stories
+        self._number = -1
+        self._application = None
+        self._place = folder
+
+    @contextmanager
+    def driver(self):
+        """An application, which is killed in the end."""
+        command, process = self._standalone.application(story_app, self._folder)
+        with (self._folder / "driver.log").open("wb") as log:
+            self._application = subprocess.Popen(
+                command, **process, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+            try:
+                yield
+            finally:
+                os.killpg(self._application.pid, signal.SIGKILL)  # its JVM, too
+                self._application.wait()
+
+    def begin(self, **told):
+        self._number += 1
+        self._place = self._folder / str(self._number)
+        self._place.mkdir()
+        story_app.put(
+            self._place / story_app.ROUND, json.dumps({story.name: story.told(**told) for story in self._stories})
+        )
+
+    def wait(self, condition):
+        """Until it holds for each story."""
+        ended = self._place / story_app.ENDED
+        eventually(
+            lambda: (
+                self._application.poll() is not None or ended.exists() or all(condition(each) for each in self._stories)
+            ),
+            WAIT_S,
+        )
+        assert self._application.poll() is None, (self._folder / "driver.log").read_text()[-20_000:]
+        assert not ended.exists() or set(json.loads(ended.read_text()).values()) == {None}, ended.read_text()
+
+    def marks(self, kind):
+        return sorted(self._place.glob(f"{kind}*"))
+
+    def say(self, word):
+        (self._place / word).touch()
+
+    def end(self):
+        self.wait(lambda _: (self._place / story_app.ENDED).exists())
+
+    def stop(self):
+        self.wait(Story.is_read)
+        self.say(story_app.STOP)
+        self.end()
+
+
+def test_whatever_becomes_of_topics_workers_and_drivers_each_row_comes_once_and_none_is_committed_before(
+    cluster, tmp_path, standalone
+):
+    stories = [Story(cluster, tmp_path, seed) for seed in SEEDS]
+
+    def happen(point):
+        for story in stories:
+            story.check()
+            story.happen(point)
+
+    rounds = Rounds(standalone, tmp_path, stories)
+    with rounds.driver():
+        rounds.begin(stands="in a task")
+        eventually(lambda: rounds.marks(story_app.TASK), WAIT_S)
+        happen("in a task")
+        executor = int(rounds.marks(story_app.TASK)[0].read_text())
+        worker = standalone_app.parent_of(executor)
+        for pid in (executor, worker):
+            os.kill(pid, signal.SIGKILL)
+        rounds.say(story_app.RELEASED)
+        rounds.wait(Story.in_sink)
+        happen("running")
+        rounds.stop()
+        assert sorted(each.is_running for each in standalone.spark.workers) == [False, True]
+        happen("stopped")
+        rounds.begin(stands="in the sink")
+        rounds.wait(lambda _: len(rounds.marks(story_app.DRIVER)) == len(stories))
+        happen("in the sink")
+    happen("killed")
+    with rounds.driver():
+        # nobody can take a group over before the session of the dead driver is over
+        eventually(lambda: all(story.has_left() for story in stories), WAIT_S)
+        rounds.begin(ends_by_itself=True)
+        rounds.end()
+    for story in stories:
+        story.check_all()

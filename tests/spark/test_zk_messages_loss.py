@@ -5,7 +5,7 @@ import logging
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from legacy_consumer.librdkafka import Record
+from legacy_consumer.fetching.librdkafka import Record
 from spark_source.errors import DataLossError
 from spark_source.messages.batch import ZkMessagesReader
 from spark_source.messages.columns import request_message_columns

@@ -1,4 +1,5 @@
 import json
+import logging
 import pickle
 import threading
 import uuid
@@ -9,8 +10,8 @@ from pyspark.errors import AnalysisException
 
 from legacy_consumer.embedded import EmbeddedKafka
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.librdkafka import produce_all
-from legacy_consumer.librdkafka.producer import Record
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka.producer import Record
 from spark_source.errors import RangeReadError
 from spark_source.messages.batch import RangePartition, SharePartition, ZkMessagesReader, read_range
 from spark_source.messages.columns import COLUMNS, request_message_columns
@@ -331,6 +332,13 @@ def test_big_partitions_are_cut_into_tasks(flights):
 
 def test_nothing_to_read_is_an_empty_frame(spark, flights):
     assert flights.collected(spark, startingOffsets=flights.at(30, 10, 0)) == []
+
+
+@pytest.mark.parametrize("starting", ["latest", str(START_MS + 3_600_000)])
+def test_a_plan_that_finds_nothing_to_read_says_so(flights, caplog, starting):
+    with caplog.at_level(logging.WARNING):
+        flights.reader("value", startingOffsets=starting).partitions()
+    assert "nothing is to be read now, in none of 3 partitions" in caplog.text
 
 
 # --- what is refused, and how it reads

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.embedded.waiting import wait_for
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from spark_source import source_progress
 from tests.spark.conftest import child_environment
 from tests.spark.stream_scene import WAIT_S, failed, numbers

@@ -9,7 +9,7 @@ from kazoo.security import Permissions, make_acl
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.types import StringType, StructField, StructType
 
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
 from spark_source.batch import GroupsPartition, ZkOffsetsReader
 from spark_source.errors import MissingGroupsError
 from spark_source.offsets import COLUMNS, request_columns

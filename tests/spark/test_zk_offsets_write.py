@@ -7,8 +7,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from legacy_consumer.embedded.waiting import wait_for
-from legacy_consumer.librdkafka import produce_all
+from legacy_consumer.fetching.librdkafka import produce_all
+from legacy_consumer.sandbox.servers.waiting import wait_for
 from spark_source import old_offsets, register
 from spark_source.errors import OffsetWriteError, SchemaMismatchError
 from spark_source.offset_rows import merge, offset_columns

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 
-from legacy_consumer.admin.group_table import read_group_partitions
-from legacy_consumer.admin.offset_plans import make_plan, read_standings
 from legacy_consumer.offsets import ZooKeeperOffsetStore
 from legacy_consumer.offsets.judgement import Verdict
+from legacy_consumer.operations.admin.group_table import read_group_partitions
+from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
 from spark_source.offsets import COLUMNS, Facts
 from zk_layout.model import TopicPartition
 from zk_layout.paths import GroupPath
@@ -33,12 +33,12 @@ def check_agreement(cluster, group):
     for finding in json.loads(cluster.run("doctor", "--json").out):
         if finding["subject"] == group:
             named[finding["code"]] = " ".join([finding["text"], *finding["commands"]])
-    _offsets_agree(cluster, group, found, named)
+    _offsets_agree(cluster, group, set(described["left"]), found, named)
     _owners_agree(cluster, group, described, found, named)
     return found
 
 
-def _offsets_agree(cluster, group, found, named):
+def _offsets_agree(cluster, group, left, found, named):
     standings = read_standings(cluster.store, group)
     member = ZooKeeperOffsetStore(cluster.store, group).read(sorted(found))
     spark = {
@@ -59,7 +59,8 @@ def _offsets_agree(cluster, group, found, named):
         assert (verdict is Verdict.NONE) == (read.offset is read.outlived is read.problem is None)
         assert (verdict is Verdict.UNREADABLE) == (read.problem is not None) == (standing.problem is not None)
         for outside, code in OUTSIDE.items():
-            assert (verdict is outside) == (f"{tp.topic}:{tp.partition}" in _commanded(named.get(code, ""))), (
+            is_named = verdict is outside and tp.topic not in left
+            assert is_named == (f"{tp.topic}:{tp.partition}" in _commanded(named.get(code, ""))), (
                 tp,
                 named,
             )

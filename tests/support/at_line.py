@@ -77,6 +77,8 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+_LEAVING = ("LOAD_CONST", "SWAP", "ROT_TWO")
+"""With which instruction it begins; the last two behind a return, on some Python."""
 _known = {}
 
 
@@ -87,5 +89,5 @@ def _leaves_a_with(frame):
     where = (code.co_filename, code.co_firstlineno, code.co_name, frame.f_lasti)
     if where not in _known:
         line = linecache.getline(code.co_filename, frame.f_lineno)
-        _known[where] = line.lstrip().startswith("with ") and opcode.opname[code.co_code[frame.f_lasti]] == "LOAD_CONST"
+        _known[where] = line.lstrip().startswith("with ") and opcode.opname[code.co_code[frame.f_lasti]] in _LEAVING
     return _known[where]

@@ -13,9 +13,9 @@ import pytest
 
 from legacy_consumer import ClusterConfig, ConsumerConnector, KafkaStream, TopicPartition
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.fetcher import Message
-from legacy_consumer.librdkafka import Record, produce_all, read_brokers
-from legacy_consumer.librdkafka.settings import client_settings
+from legacy_consumer.fetching.fetcher import Message
+from legacy_consumer.fetching.librdkafka import Record, produce_all, read_brokers
+from legacy_consumer.fetching.librdkafka.settings import client_settings
 from zk_layout.kazoo_store import KazooStore
 
 FORMATS = {"0.8.2.2": (0,), "0.10.2.2": (0, 1), "1.1.1": (0, 1, 2), "2.8.2": (0, 1, 2), "3.9.1": (2,)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from legacy_consumer.wire.batch import ColumnarBatch
-from legacy_consumer.wire.records import decode_records
+from legacy_consumer.fetching.columnar.batch import ColumnarBatch
+from legacy_consumer.fetching.columnar.records import decode_records
 from tests.support.fake_kafka import FakeFetcher
 from tests.support.scripted_broker import message
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from legacy_consumer.embedded.coordinator.translation import Node, read_request, write_answer
-from legacy_consumer.wire.protocol.group_messages import GROUP_EXCHANGES, read_message, write_message
+from legacy_consumer.fetching.columnar.protocol.group_messages import GROUP_EXCHANGES, read_message, write_message
+from legacy_consumer.sandbox.servers.coordinator.translation import Node, read_request, write_answer
 from rebalance.coordination import Coordinator, Settings
 from rebalance.coordination.effects import Reply
 from tests.support.group_conversations import MIN_SESSION_MS, Player

@@ -12,8 +12,7 @@ import struct
 from dataclasses import replace
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.fetcher import EARLIEST
-from legacy_consumer.wire.core import (
+from legacy_consumer.fetching.columnar.core import (
     BrokerAddress,
     FetchCore,
     FindLeader,
@@ -23,8 +22,9 @@ from legacy_consumer.wire.core import (
     Records,
     Send,
 )
-from legacy_consumer.wire.protocol.fetch import FetchedPartition, FetchResponse, FetchSession
-from legacy_consumer.wire.settings import FetchSettings
+from legacy_consumer.fetching.columnar.protocol.fetch import FetchedPartition, FetchResponse, FetchSession
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+from legacy_consumer.fetching.fetcher import EARLIEST
 from zk_layout.model import TopicPartition
 
 BACKOFF_S = 0.2
@@ -65,6 +65,7 @@ class _Line:
         self.is_open = False
         self.asked = None
         self.asked_at = 0
+        self.heard_at = 0.0
         self.session_id = 0
         self.epoch = 0
         self.known = {}
@@ -93,6 +94,12 @@ class World:
         self.errors = {}
         self.down = set()
         self.mute = set()
+        self.torn = set()
+        """Brokers that break off in the middle of a response."""
+        self.slow = set()
+        """Brokers that need longer for one than a silent broker is given."""
+        self.low_ends = {}
+        """Where new leaders of partitions believe that their logs end, for a moment."""
         self.damage = 0.0
         self.lines = {}
         self.agenda = []
@@ -106,6 +113,8 @@ class World:
         self.throttled_until = {}
         self.session_ids = 0
         self.backlog = []
+        self.poll_rate = rng.choice((0.8, 0.8, 0.1))
+        """Users that take their time have much in the backlog while other things happen."""
         self.steps = 0
 
     def run(self):
@@ -124,7 +133,7 @@ class World:
     def _fault(self):
         rng = self.rng
         tp, broker = rng.choice(self.partitions), rng.choice(self.brokers)
-        match rng.randrange(13):
+        match rng.randrange(17):
             case 0:
                 self.leaders[tp] = broker
             case 1:
@@ -140,7 +149,7 @@ class World:
                 self.starts[tp] = self.ends[tp] = self.ends[tp] + 5
                 self.ends[tp] += 10
             case 6:
-                self.errors[tp] = rng.choice((-1, 3, 29, 76, 78))
+                self.errors[tp] = rng.choice((-1, 3, 29, 74, 75, 76, 78))
             case 7:
                 self.errors[broker] = rng.choice((-1, 31, 70, 71))
             case 8:
@@ -155,11 +164,24 @@ class World:
                 self._change({tp: rng.randint(self.starts[tp], self.ends[tp])})
             case 12:
                 self._follow(self.core.gone([broker.broker_id], self.now))
+            case 13:
+                # a new epoch: its leader has every message, and does not know yet that they are committed (KIP-207)
+                self.leaders[tp] = broker
+                self.low_ends[tp] = self.rng.randint(self.starts[tp], self.ends[tp])
+                self._at(self.rng.choice((0.05, 0.5, 1.5)), self.low_ends.pop, tp, None)
+            case 14:
+                self.torn.add(broker)
+            case 15:
+                self.slow.add(broker)
+            case 16:
+                self.ends[tp] += rng.randint(1, 30)
 
     def _mend(self):
         self.errors.clear()
         self.down.clear()
         self.mute.clear()
+        self.torn.clear()
+        self.slow.clear()
         self.damage = 0.0
         for tp in self.partitions:
             self.leaders[tp] = self.leaders[tp] or self.brokers[0]
@@ -197,7 +219,7 @@ class World:
             assert self.steps < _MOST_STEPS, "the core turns in circles"
             for order in self.core.requests(self.now):
                 self._obey(order)
-            self._follow(self.core.look_for_silence(self.now))
+            self._look_for_silence()
             comes = self.agenda[0][0] if self.agenda else float("inf")
             due = self.core.next_deadline()
             at = min(comes, max(due, self.now))
@@ -209,6 +231,14 @@ class World:
                 _, _, act, what = heapq.heappop(self.agenda)
                 act(*what)
             self._decode()
+
+    def _look_for_silence(self):
+        events = self.core.look_for_silence(self.now)
+        for event in events:
+            if isinstance(event, HangUp):
+                heard_at = self.lines[event.broker].heard_at
+                assert self.now >= heard_at + SETTINGS.socket_timeout_s, "left while its response comes"
+        self._follow(events)
 
     # Connections
 
@@ -243,6 +273,7 @@ class World:
         assert self.now >= self.throttled_until.get(send.broker, 0.0), "asked while it throttles"
         line.asked = send
         line.asked_at = self.steps
+        line.heard_at = self.now
         if send.session.epoch <= 0:
             line.known = {}
             line.session_id = 0
@@ -257,7 +288,25 @@ class World:
             assert wanted.max_bytes <= SETTINGS.largest_bytes
         assert send.largest_bytes > sum(wanted.max_bytes for wanted in line.known.values())
         if send.broker not in self.mute:
-            self._at(self._wait_s(send.broker, line), self._answer, send.broker, line)
+            wait_s = self._wait_s(send.broker, line)
+            if send.broker in self.torn:
+                self._at(wait_s, self._hear, send.broker, line)
+                self._at(wait_s + self.rng.choice((0.001, 0.5)), self._tear, send.broker, line)
+            elif send.broker in self.slow:
+                for piece in range(12):
+                    self._at(wait_s + piece / 2, self._hear, send.broker, line)
+                self._at(wait_s + 6, self._answer, send.broker, line)
+            else:
+                self._at(wait_s, self._answer, send.broker, line)
+
+    def _hear(self, broker, line):
+        if self.lines.get(broker) is line:
+            line.heard_at = self.now
+            self.core.heard(broker, self.now)
+
+    def _tear(self, broker, line):
+        if self.lines.get(broker) is line:
+            self._break_off(broker)
 
     def _wait_s(self, broker, line):
         has_news = any(self._answer_for(tp, wanted, broker) for tp, wanted in line.known.items())
@@ -303,7 +352,7 @@ class World:
             return FetchedPartition(6, -1, (), None)
         if tp in self.errors:
             return FetchedPartition(self.errors[tp], -1, (), None)
-        first, end = wanted.offset, self.ends[tp]
+        first, end = wanted.offset, self.low_ends.get(tp, self.ends[tp])
         if not self.starts[tp] <= first <= end:
             return FetchedPartition(1, -1, (), None)
         if first == end:
@@ -324,8 +373,8 @@ class World:
                     for tp in partitions:
                         assert tp in self.expected
                         self._search_leader(tp, delay_s)
-                case FindPosition(tp, life, _):
-                    self._at(_LATENCY_S, self._found_position, tp, life)
+                case FindPosition(tp, life, position):
+                    self._at(_LATENCY_S, self._found_position, tp, life, position)
                 case HangUp():
                     self._obey(event)
 
@@ -344,14 +393,19 @@ class World:
         del self.searched[tp]
         self._follow(self.core.leader_found(tp, leader, self.now))
 
-    def _found_position(self, tp, life):
-        if self.core.placed(tp, life, self.starts[tp]):
+    def _found_position(self, tp, life, position):
+        """A position inside the log stays; behind a log's end it is asked again, see positions.PositionFinder."""
+        if self.low_ends.get(tp, position) < position:
+            self._at(BACKOFF_S, self._found_position, tp, life, position)
+            return
+        is_inside = self.starts[tp] <= position <= self.ends[tp]
+        if self.core.placed(tp, life, position if is_inside else self.starts[tp]) and not is_inside:
             self.moved_at[tp] = self.steps
             self.expected[tp] = self.starts[tp]
 
     def _decode(self):
         """Some of what was received, some later, as users poll."""
-        while self.backlog and self.rng.random() < 0.8:
+        while self.backlog and self.rng.random() < self.poll_rate:
             records = self.backlog.pop(0)
             tp = records.partition
             if not self.core.is_live(tp, records.life):

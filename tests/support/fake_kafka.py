@@ -1,4 +1,4 @@
-"""A cluster of logs in memory and fetchers over it, held to the promises of legacy_consumer.fetcher."""
+"""A cluster of logs in memory and fetchers over it, held to the promises of legacy_consumer.fetching.fetcher."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError
-from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION
 from zk_layout.model import TopicPartition
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from legacy_consumer.fetcher import Fetcher, Message
+from legacy_consumer.fetching.fetcher import Fetcher, Message
 from zk_layout.model import TopicPartition
 
 PATIENCE_S = 60.0

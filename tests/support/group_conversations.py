@@ -11,7 +11,7 @@ import json
 import lzma
 from pathlib import Path
 
-from legacy_consumer.wire.protocol.framing import Api
+from legacy_consumer.fetching.columnar.protocol.framing import Api
 from rebalance.coordination import Code
 
 OLD = {

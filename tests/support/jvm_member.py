@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from legacy_consumer.embedded import find_java, kafka_jars
-from legacy_consumer.embedded.jvm import java_command, write_logging_files
+from legacy_consumer.sandbox.servers.jvm import java_command, write_logging_files
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 SOURCES = Path(__file__).parent.parent / "interop" / "java"

@@ -12,10 +12,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from legacy_consumer.embedded import find_java
-from legacy_consumer.embedded import jars as embedded_jars
-from legacy_consumer.embedded.jvm import java_command, write_logging_files, write_properties
-from legacy_consumer.embedded.ports import LOOPBACK, accepts_connections, free_port
-from legacy_consumer.embedded.process import ServerProcess, Workspace
+from legacy_consumer.sandbox.servers import jars as embedded_jars
+from legacy_consumer.sandbox.servers.jvm import java_command, write_logging_files, write_properties
+from legacy_consumer.sandbox.servers.ports import LOOPBACK, accepts_connections, free_port
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 from tests.support.waiting import eventually
 
 KRAFT_VERSION = "4.1.0"

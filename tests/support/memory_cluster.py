@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from click.testing import CliRunner
 
-from legacy_consumer.admin import reach
-from legacy_consumer.cli import main, options
 from legacy_consumer.errors import FetchError
-from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka import factory
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.librdkafka import factory
+from legacy_consumer.operations.admin import reach
+from legacy_consumer.operations.cli import main
+from legacy_consumer.operations.cli.helpers import options
 from zk_layout.errors import NotPermittedError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition

@@ -6,10 +6,10 @@ its time, so while a group moves each number has bounds, and only at rest is it 
 
 from __future__ import annotations
 
-from legacy_consumer.librdkafka import open_log_offsets
+from legacy_consumer.fetching.librdkafka import open_log_offsets
 from legacy_consumer.metrics import MemberCollector
-from legacy_consumer.metrics.catalogue import METRICS, Kind
-from legacy_consumer.metrics.exporter import CountedReads, CountingKazooStore, Exporter
+from legacy_consumer.operations.metrics.catalogue import METRICS, Kind
+from legacy_consumer.operations.metrics.exporter import CountedReads, CountingKazooStore, Exporter
 from tests.support.metrics_pages import collected, exported
 
 MEMBER, GROUP, PARTITION = "legacy_consumer_member_", "legacy_consumer_group_", "legacy_consumer_group_partition_"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from legacy_consumer.admin.group_trees import read_trees
-from legacy_consumer.admin.migration import (
+from legacy_consumer.offsets import KafkaOffset
+from legacy_consumer.operations.admin.group_trees import read_trees
+from legacy_consumer.operations.admin.migration import (
     Choices,
     Direction,
     Sides,
@@ -15,7 +16,6 @@ from legacy_consumer.admin.migration import (
     roll_back_migration,
     verify_migration,
 )
-from legacy_consumer.offsets import KafkaOffset
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.fake_kafka import FakeKafka
 from tests.support.group_members import FakeClock

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from legacy_consumer.wire import ColumnarFetchers
+from legacy_consumer.fetching.columnar import ColumnarFetchers
 
 NATIVE = pytest.mark.skipif(
     importlib.util.find_spec("legacy_consumer_native") is None,

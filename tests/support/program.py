@@ -7,7 +7,7 @@ import io
 import logging
 from dataclasses import dataclass
 
-from legacy_consumer.cli import main
+from legacy_consumer.operations.cli import main
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from legacy_consumer.embedded import EmbeddedKafka
-from legacy_consumer.wire.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
-from legacy_consumer.wire.protocol.group_messages import GROUP_EXCHANGES, read_message, write_message
+from legacy_consumer.fetching.columnar.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
+from legacy_consumer.fetching.columnar.protocol.group_messages import GROUP_EXCHANGES, read_message, write_message
 from rebalance.coordination import Code
 from tests.support.group_conversations import (
     CONVERSATIONS,

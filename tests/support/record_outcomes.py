@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from legacy_consumer.errors import FetchError
-from legacy_consumer.wire.records import AbortedTransaction, Columns, decode_records
+from legacy_consumer.fetching.columnar.records import AbortedTransaction, Columns, decode_records
 from tests.support.record_sets import TP, rows_of
 
 LIMIT = 1 << 20

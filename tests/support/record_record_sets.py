@@ -24,7 +24,7 @@ from pathlib import Path
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from legacy_consumer.embedded import KAFKA_VERSIONS, EmbeddedZooKeeper
-from legacy_consumer.librdkafka import Record
+from legacy_consumer.fetching.librdkafka import Record
 from tests.support.broker_cluster import CODECS, FORMAT_VERSIONS, FORMATS, BrokerCluster
 from tests.support.waiting import eventually
 

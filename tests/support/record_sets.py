@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from legacy_consumer.wire.records import AbortedTransaction, Columns, decode_records
+from legacy_consumer.fetching.columnar.records import AbortedTransaction, Columns, decode_records
 from tests.support.record_reader import Row
 from zk_layout.model import TopicPartition
 

@@ -16,11 +16,11 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 
-from legacy_consumer.wire.protocol.primitives import Reader, Writer
+from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
 from zk_layout.model import TopicPartition
 
 FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 1, 2, 3, 10
-_NO_COORDINATOR = 15
+_UNKNOWN_TOPIC, _NO_COORDINATOR = 3, 15
 HANG_UP = object()
 """As what to send: nothing, the connection is closed."""
 _PATIENCE_S = 30
@@ -64,6 +64,7 @@ class ScriptedBroker:
         """(offset, size) of every partition in every fetch."""
         self.errors: dict[TopicPartition, deque[int]] = {}
         self._faults: deque[Callable[[bytes], object]] = deque()
+        self._forgetful: threading.Event | None = None
         self._answers = {
             FETCH: self._fetch,
             LIST_OFFSETS: self._list_offsets,
@@ -83,6 +84,17 @@ class ScriptedBroker:
         That is bytes, HANG_UP, an Event to wait for, or a tuple of these.
         """
         self._faults.extend(faults)
+
+    def forget_topics(self):
+        """Hang up, and know of no topic from now on. Returns: an event, set when a client has been told so."""
+        self._forgetful = threading.Event()
+        for sock in list(self._open):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        return self._forgetful
+
+    def remember_topics(self):
+        self._forgetful = None
 
     @property
     def has_faults_left(self):
@@ -217,15 +229,21 @@ class ScriptedBroker:
 
     def _metadata(self, reader):
         topics = {reader.string() for _ in range(reader.count(2))}
+        forgetful = self._forgetful
         writer = Writer()
         writer.int32(1)
         writer.int32(self.broker_id)
         writer.string("127.0.0.1")
         writer.int32(self.port)
+        known = [*self.logs, *self.recordings]
+        if forgetful:
+            # librdkafka reads no short response of version 0 without partitions
+            known = [TopicPartition("another", number) for number in range(20)]
+            topics.add("another")
         writer.int32(len(topics))
         for topic in topics:
-            numbers = [tp.partition for tp in (*self.logs, *self.recordings) if tp.topic == topic]
-            writer.int16(0)
+            numbers = [tp.partition for tp in known if tp.topic == topic]
+            writer.int16(0 if numbers or not forgetful else _UNKNOWN_TOPIC)
             writer.string(topic)
             writer.int32(len(numbers))
             for number in numbers:
@@ -235,4 +253,6 @@ class ScriptedBroker:
                 for _ in ("replicas", "in sync"):
                     writer.int32(1)
                     writer.int32(self.broker_id)
+        if forgetful and topics - {"another"}:
+            forgetful.set()
         return writer.done()

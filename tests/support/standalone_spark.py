@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyspark
 
-from legacy_consumer.embedded.java import find_java
-from legacy_consumer.embedded.process import ServerProcess, Workspace
+from legacy_consumer.sandbox.servers.java import find_java
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 
 HOME = Path(pyspark.__file__).parent
 _START_S = 90.0
@@ -23,7 +23,7 @@ class StandaloneSpark:
     """A master and two workers of one core, while the with block lasts. home: SPARK_HOME of what runs on it."""
 
     def __init__(self, home: str) -> None:
-        self._home = home
+        self.home = home
         self._workspace = Workspace("spark")
         self._processes: list[ServerProcess] = []
         self.workers: list[ServerProcess] = []
@@ -37,12 +37,7 @@ class StandaloneSpark:
             found = _URL.search(master.log_text())
             assert found is not None
             self.url = found[1]
-            for number in range(2):
-                work = str(self._workspace.folder / f"work-{number}")
-                told = ["--cores", "1", "--memory", "1g", "--work-dir", work, self.url]
-                self.workers.append(self._launch(f"worker-{number}", "worker.Worker", *told))
-            for worker in self.workers:
-                worker.wait_until(lambda log=worker.log_text: _REGISTERED in log(), _START_S, "it did not register")
+            self.have_workers(2)
         except BaseException:
             self._close()
             raise
@@ -51,11 +46,23 @@ class StandaloneSpark:
     def __exit__(self, *_: object) -> None:
         self._close()
 
+    def have_workers(self, count: int) -> None:
+        """Start as many as are missing."""
+        started = []
+        for _ in range(count - sum(worker.is_running for worker in self.workers)):
+            number = len(self.workers)
+            work = str(self._workspace.folder / f"work-{number}")
+            told = ["--cores", "1", "--memory", "1g", "--work-dir", work, self.url]
+            started.append(self._launch(f"worker-{number}", "worker.Worker", *told))
+            self.workers.append(started[-1])
+        for worker in started:
+            worker.wait_until(lambda log=worker.log_text: _REGISTERED in log(), _START_S, "it did not register")
+
     def _launch(self, name: str, main: str, *arguments: str) -> ServerProcess:
         folder = self._workspace.folder
         command = [
             "env",
-            f"SPARK_HOME={self._home}",
+            f"SPARK_HOME={self.home}",
             "SPARK_SCALA_VERSION=2.13",
             "SPARK_LOCAL_IP=127.0.0.1",
             os.fspath(find_java()),

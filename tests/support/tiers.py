@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from legacy_consumer.embedded.java import find_java
 from legacy_consumer.errors import JavaMissingError
+from legacy_consumer.sandbox.servers.java import find_java
 
 TIERS = ("unit", "simulation", "contract", "integration", "interop", "chaos", "spark", "containers")
 """In the order they run: what is cheap and says most comes first."""

@@ -11,6 +11,7 @@ import itertools
 import json
 import select
 import selectors
+import socket
 import struct
 from collections import Counter
 from dataclasses import replace
@@ -20,19 +21,19 @@ import pytest
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
-from legacy_consumer.fetcher import EARLIEST
-from legacy_consumer.positions import PositionFinder
-from legacy_consumer.wire import connection, fetcher, leaders, sockets
-from legacy_consumer.wire.connection import Connection
-from legacy_consumer.wire.core.address import BrokerAddress
-from legacy_consumer.wire.fetcher import ColumnarFetcher
-from legacy_consumer.wire.leaders import LeaderFinder, LeaderReader
-from legacy_consumer.wire.opening import open_connection
-from legacy_consumer.wire.protocol.api_versions import Versions
-from legacy_consumer.wire.protocol.framing import Api
-from legacy_consumer.wire.protocol.primitives import Reader, Writer
-from legacy_consumer.wire.security import Security
-from legacy_consumer.wire.settings import FetchSettings
+from legacy_consumer.fetching.columnar import connection, fetcher, leaders, sockets
+from legacy_consumer.fetching.columnar.connection import Connection
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.fetcher import ColumnarFetcher
+from legacy_consumer.fetching.columnar.leaders import LeaderFinder, LeaderReader
+from legacy_consumer.fetching.columnar.opening import open_connection
+from legacy_consumer.fetching.columnar.protocol.api_versions import Versions
+from legacy_consumer.fetching.columnar.protocol.framing import Api
+from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
+from legacy_consumer.fetching.columnar.security import Security
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+from legacy_consumer.fetching.fetcher import EARLIEST
+from legacy_consumer.fetching.positions import PositionFinder
 from tests.support.record_encoder import Written, batch
 from zk_layout.errors import ConnectionLostError, NoNodeError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -60,12 +61,17 @@ class Pipe:
         self.incoming: list[tuple[float, bytes]] = []
         """(when, bytes); no bytes = the broker hangs up."""
         self.is_closed = False
+        self._least = 1
 
     def fileno(self):
         return self._number
 
     def setblocking(self, _):
         pass
+
+    def setsockopt(self, level, option, value):
+        assert (level, option) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT)
+        self._least = value
 
     def send(self, data):
         if self.is_closed:
@@ -81,13 +87,19 @@ class Pipe:
         self.incoming.append((max(self._world.now + after_s, last), data))
 
     @property
-    def is_readable(self):
-        return bool(self.incoming) and self.incoming[0][0] <= self._world.now
+    def readable_at(self):
+        """When it is readable to whoever waits: with as many bytes as were asked for, or when the broker hangs up."""
+        count = 0
+        for at, data in self.incoming:
+            count += len(data)
+            if count >= self._least or not data:
+                return at
+        return float("inf")
 
     def recv_into(self, into, size):
         if self.is_closed:
             raise ConnectionResetError
-        if not self.is_readable:
+        if not self.incoming or self.incoming[0][0] > self._world.now:
             raise BlockingIOError
         at, data = self.incoming[0]
         if not data:
@@ -142,6 +154,11 @@ class Broker:
             case "torn-and-silent":
                 sent = (half,)
             case "silent":
+                sent = ()
+            case "slow":
+                pieces = range(0, len(frame), max(1, len(frame) // 20))
+                for number, at in enumerate(pieces):
+                    pipe.comes(frame[at : at + max(1, len(frame) // 20)], number * self.world.slow_s)
                 sent = ()
             case "late":
                 sent, wait_s = (frame,), self.world.late_s
@@ -291,7 +308,7 @@ class Selector:
         found = self._ready()
         if not found and timeout > 0:
             pipes = [one._socket for one in self._keys if isinstance(one, Connection)]
-            self._world.wait(timeout, [pipe.incoming[0][0] for pipe in pipes if pipe.incoming])
+            self._world.wait(timeout, [pipe.readable_at for pipe in pipes])
             found = self._ready()
         return found
 
@@ -299,7 +316,7 @@ class Selector:
         found = []
         for one, key in self._keys.items():
             if isinstance(one, Connection):
-                is_ready = one._socket.is_readable
+                is_ready = one._socket.readable_at <= self._world.now
             else:
                 is_ready = bool(select.select([one], [], [], 0)[0])
             if is_ready:
@@ -425,6 +442,7 @@ class World:
         self.zookeeper_reads = 0
         self.received_bytes = 0
         self.late_s = 2 * TIMEOUT_S
+        self.slow_s = 0.5
         self.brokers = [Broker(self, number) for number in range(brokers)]
         self.partitions = [TopicPartition("t", number) for number in range(partitions)]
         self.leaders = {tp: self.brokers[tp.partition % brokers] for tp in self.partitions}
@@ -454,7 +472,7 @@ class World:
         clock = SimpleNamespace(monotonic=lambda: self.now)
         for module in (connection, fetcher, leaders):
             self._patch.setattr(module, "time", clock)
-        self._patch.setattr("legacy_consumer.positions.time", clock)
+        self._patch.setattr("legacy_consumer.fetching.positions.time", clock)
         waiting = SimpleNamespace(DefaultSelector=lambda: Selector(self), EVENT_READ=selectors.EVENT_READ)
         self._patch.setattr(sockets, "selectors", waiting)
         reader = LeaderReader(Store(self, self.zookeeper), "PLAINTEXT", self._no_connection, timeout_s=1.0)

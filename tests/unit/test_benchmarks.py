@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from benchmarks import growth, report
-from benchmarks.comparison import Comparison, Effort, Result, summarise
+from benchmarks.comparison import CPU_US, Comparison, Effort, Result, summarise
 from benchmarks.durations import Durations
 from benchmarks.growth_picture import draw
 from benchmarks.kill import DeliveryLog
@@ -34,6 +34,7 @@ SHAPE = {
     "commit": str,
     "stolen": float | int | None,
     "others": float | int | None,
+    "cpu_us": float | int | None,
 }
 
 
@@ -144,9 +145,11 @@ def test_the_load_of_others_is_a_share_of_the_machine():
 
 def test_a_ratio_is_of_one_round_not_of_two_medians():
     comparison = Comparison("x_vs_y", "", None, None, None, "f", "s", "lower")
-    summary = summarise(comparison, [(1.0, 10.0), (8.0, 20.0), (9.0, 10.0)])
+    rounds = [({"f": 1.0, CPU_US: 3.0}, {"f": 10.0}), ({"f": 8.0, CPU_US: 5.0}, {"f": 20.0}), ({"f": 9.0}, {"f": 10.0})]
+    summary = summarise(comparison, rounds)
     assert (summary.ours, summary.peer) == (8.0, 10.0)
     assert (summary.ratio_min, summary.ratio_median, summary.ratio_max) == (0.1, 0.4, 0.9)
+    assert summary.cpu_us == 4.0
 
 
 def test_a_run_of_some_keeps_the_results_of_the_others():

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer import errors as consumer
-from legacy_consumer.admin import errors as changing
-from legacy_consumer.nodes import errors as nodes
-from legacy_consumer.quickstart import errors as quickstart
+from legacy_consumer.operations.admin import errors as changing
+from legacy_consumer.sandbox.nodes import errors as nodes
+from legacy_consumer.sandbox.quickstart import errors as quickstart
 from rebalance import errors as rebalancing
 from spark_source import errors as spark
 from zk_layout import errors as layout
@@ -130,6 +130,7 @@ SAMPLES = [
     changing.UnknownLogEndsError((TP,)),
     changing.UnknownLogEndsError((TP,), "no broker is registered"),
     changing.UnreadableOffsetsError("g", ("/consumers/g/offsets/t/3 holds b'x'",)),
+    changing.GroupDeletedError("g"),
     changing.OffsetsChangedError("g", TP),
     changing.TopicMadeAnewError("g", "t", True),
     changing.OffsetsHalfWrittenError("g", (TP,), 9, "connection lost"),

@@ -15,12 +15,13 @@ ROOT = Path(__file__).parents[2]
 FUZZERS = ("tests/fuzzing.py",)
 NOT_BY_ITSELF = {
     "decode_records": "the native decoder's: test_records_fuzzed, test_records_damaged, and `make native-check`",
+    "decode_ahead": "the same decoder, by a thread of its own: test_decoding_ahead",
     "decode_json": "a part of every decoder of JSON",
     "decode_object": "a part of every decoder of JSON",
     "decode_text": "a part of every decoder of JSON",
     "decode_znode": "chooses one of DECODERS",
 }
-OF_OUR_OWN = {"legacy_consumer.quickstart.record": "what one process of the quickstart tells the next"}
+OF_OUR_OWN = {"legacy_consumer.sandbox.quickstart.record": "what one process of the quickstart tells the next"}
 
 
 def decoders():

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 LAYERS = ("zk_layout", "rebalance", "legacy_consumer", "spark_source")
 ROOM_OF = {
     "kazoo": "zk_layout/kazoo_",
-    "legacy_consumer_native": "legacy_consumer/wire/",
-    "prometheus_client": "legacy_consumer/metrics/",
-    "confluent_kafka": "legacy_consumer/librdkafka/client",
+    "legacy_consumer_native": "legacy_consumer/fetching/columnar/",
+    "prometheus_client": "legacy_consumer/operations/metrics/",
+    "confluent_kafka": "legacy_consumer/fetching/librdkafka/client",
     "pyspark": "spark_source/",
 }
 NOT_SHIPPED = {"tests", "benchmarks", "examples"}
@@ -74,13 +74,13 @@ def test_every_import_points_down_and_foreign_libraries_stay_in_their_rooms():
         ),
         ("zk_layout/store.py", "from kazoo.client import KazooClient", "only zk_layout/kazoo_ may"),
         (
-            "legacy_consumer/stream.py",
+            "legacy_consumer/member/stream.py",
             "import confluent_kafka as ck",
-            "only legacy_consumer/librdkafka/client may",
+            "only legacy_consumer/fetching/librdkafka/client may",
         ),
-        ("legacy_consumer/embedded/jars.py", "import_module('pyspark')", "only spark_source/ may"),
+        ("legacy_consumer/sandbox/servers/jars.py", "import_module('pyspark')", "only spark_source/ may"),
         (
-            "legacy_consumer/embedded/jars.py",
+            "legacy_consumer/sandbox/servers/jars.py",
             "importlib.import_module('pyspark.sql')",
             "only spark_source/ may",
         ),
@@ -100,9 +100,9 @@ def test_an_import_that_points_up_or_leaves_its_room_is_found(path, source, comp
     ("path", "source"),
     [
         ("zk_layout/kazoo_store.py", "from kazoo.client import KazooClient"),
-        ("legacy_consumer/librdkafka/client.py", "import confluent_kafka"),
+        ("legacy_consumer/fetching/librdkafka/client.py", "import confluent_kafka"),
         ("spark_source/source.py", "from pyspark.sql.datasource import DataSource\nimport zk_layout"),
-        ("legacy_consumer/embedded/jars.py", "importlib.util.find_spec('pyspark')"),
+        ("legacy_consumer/sandbox/servers/jars.py", "importlib.util.find_spec('pyspark')"),
         ("rebalance/plan.py", "from rebalance.snapshot import GroupSnapshot\nfrom . import errors"),
     ],
 )
@@ -142,7 +142,7 @@ def test_an_init_that_does_something_is_found():
     assert more_than_exports("import logging\n\nlogging.basicConfig()\n") == ["line 3: logging.basicConfig()"]
 
 
-@pytest.mark.parametrize("module", ["legacy_consumer", "legacy_consumer.cli"])
+@pytest.mark.parametrize("module", ["legacy_consumer", "legacy_consumer.operations.cli"])
 def test_importing_the_consumer_does_not_load_spark(module):
     heavy = {"pyspark", "py4j", "pyarrow", "pandas", "numpy", "spark_source"}
     code = f"import sys, {module}; print(*({heavy!r} & set(sys.modules)))"
@@ -158,8 +158,42 @@ def test_a_command_that_lists_names_waits_for_no_library_that_it_has_no_use_for(
         "pydantic", "pyspark", "rebalance.coordinator", "rich", "tenacity",
     }  # fmt: skip
     code = (
-        "import sys; from legacy_consumer.cli import main; main(['groups', 'list', '--help'], standalone_mode=False); "
+        "import sys; from legacy_consumer.operations.cli import main; "
+        "main(['groups', 'list', '--help'], standalone_mode=False); "
         f"print('loaded:', *({unused!r} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "loaded:", "")
+
+
+ROOMS = ("config", "offsets", "fetching", "member", "sandbox", "operations")
+"""Of legacy_consumer, from the ground up; errors.py and plain_text.py stand below all."""
+SEAM_OF_CONFIG = ("legacy_consumer/config/consumer_config.py", "legacy_consumer.fetching.fetcher")
+"""Where auto.offset.reset points to, as the seam of fetchers names it."""
+
+
+def climbing_imports(path: str, source: str) -> list[str]:
+    """What a file in a room of legacy_consumer imports of a room above its own."""
+    room = PurePosixPath(path).parts[1]
+    if room not in ROOMS:
+        return []
+    above = tuple(f"legacy_consumer.{name}" for name in ROOMS[ROOMS.index(room) + 1 :])
+    return [
+        f"{path}:{line} imports {module}"
+        for line, module in imported_modules(source)
+        if any(module == name or module.startswith(f"{name}.") for name in above) and (path, module) != SEAM_OF_CONFIG
+    ]
+
+
+def test_no_room_imports_one_above_it():
+    files = sorted((ROOT / "legacy_consumer").rglob("*.py"))
+    assert {path.relative_to(ROOT).parts[1] for path in files} >= set(ROOMS)
+    found = [climbing_imports(path.relative_to(ROOT).as_posix(), path.read_text()) for path in files]
+    assert [wrong for each in found for wrong in each] == []
+
+
+def test_an_import_that_climbs_is_found():
+    climbs = "from legacy_consumer.member.connector import ConsumerConnector"
+    assert climbing_imports("legacy_consumer/fetching/fetchers.py", climbs)
+    assert not climbing_imports("legacy_consumer/operations/cli/consume.py", climbs)
+    assert not climbing_imports("legacy_consumer/simple_consumer.py", climbs)

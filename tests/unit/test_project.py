@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli import main
+from legacy_consumer.operations.cli import main
 from tests.support.tiers import SERVER_MARKERS, TIERS
 
 ROOT = Path(__file__).parents[2]

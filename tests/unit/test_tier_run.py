@@ -62,7 +62,7 @@ PathFinder.find_spec = classmethod(
 def test_what_decodes_is_named_as_skipped_where_the_decoder_is_not_built_and_fails_in_ci(run_tests):
     files = {
         "unit/test_a.py": PASSES,
-        "unit/test_b.py": "from legacy_consumer.wire.records import decode_records\n" + PASSES,
+        "unit/test_b.py": "from legacy_consumer.fetching.columnar.records import decode_records\n" + PASSES,
         "support/no_decoder.py": NO_DECODER,
     }
     status, output = run_tests(files, "-p", "tests.support.no_decoder", CI="true")

@@ -89,7 +89,8 @@ impl ArrowBatch {
             "timestamp" => {
                 let times = Buffer::of(of, |columns| &columns.timestamps[self.rows.clone()]);
                 let types = &of.timestamp_types[self.rows.clone()];
-                let (nulls, valid) = bitmap(types.iter().map(|kind| *kind != 0));
+                let (nulls, valid) =
+                    if types.contains(&0) { bitmap(types.iter().map(|kind| *kind != 0)) } else { (0, Vec::new()) };
                 Array { nulls, ..array(vec![(nulls > 0).then(|| Buffer::new(valid)), Some(times)]) }
             }
             "timestampType" => {

@@ -6,7 +6,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
-use std::marker::PhantomData;
 use std::ptr::{null, null_mut};
 
 use pyo3::exceptions::PyTypeError;
@@ -35,13 +34,16 @@ extern "C" {
 }
 
 /// The bytes of an object with a contiguous buffer. It stays locked (a bytearray cannot be resized) for as long as this
-/// lives, and this lives for one call, in which nobody may write into it.
-pub struct Bytes<'py> {
+/// lives, and nobody may write into it meanwhile.
+pub struct Bytes {
     view: Box<View>,
-    _python: PhantomData<Bound<'py, PyAny>>,
 }
 
-impl Bytes<'_> {
+// SAFETY: memory that is only read; extract() and drop() see to the interpreter's lock
+unsafe impl Send for Bytes {}
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
     pub fn as_slice(&self) -> &[u8] {
         match usize::try_from(self.view.len) {
             // SAFETY: the exporter promised so many readable bytes there until the view is released; see drop()
@@ -55,10 +57,10 @@ impl Bytes<'_> {
     }
 }
 
-impl<'py> FromPyObject<'_, 'py> for Bytes<'py> {
+impl<'py> FromPyObject<'_, 'py> for Bytes {
     type Error = PyErr;
 
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bytes<'py>> {
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Bytes> {
         let mut view = Box::new(View {
             buf: null(),
             obj: null_mut(),
@@ -76,13 +78,13 @@ impl<'py> FromPyObject<'_, 'py> for Bytes<'py> {
         if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, PLAIN) } != 0 {
             return Err(PyErr::take(object.py()).unwrap_or_else(|| PyTypeError::new_err("bytes are wanted")));
         }
-        Ok(Bytes { view, _python: PhantomData })
+        Ok(Bytes { view })
     }
 }
 
-impl Drop for Bytes<'_> {
+impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: taken by extract(), released once, and the interpreter's lock is held: 'py has not ended
-        unsafe { PyBuffer_Release(&raw mut *self.view) }
+        // SAFETY: taken by extract(), released once, and with the interpreter's lock
+        Python::attach(|_| unsafe { PyBuffer_Release(&raw mut *self.view) });
     }
 }

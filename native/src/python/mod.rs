@@ -1,8 +1,10 @@
 //! The module `legacy_consumer_native`: see `legacy_consumer_native.pyi`.
 
+mod ahead;
 mod arrow;
 mod arrow_c;
 mod bytes_in;
+mod messages;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,11 +12,12 @@ use std::sync::Arc;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString, PyTuple};
 
-use crate::records::{self, Fault, Request};
+use crate::records::{self, Fault};
+use ahead::{Decoding, Wish};
 use arrow::ArrowBatch;
 use bytes_in::Bytes;
+use messages::{Message, MessageIterator};
 
 create_exception!(legacy_consumer_native, DamagedRecordsError, PyValueError, "The bytes are not what the format says.");
 create_exception!(legacy_consumer_native, TooLargeError, PyValueError, "More would come out than is allowed.");
@@ -37,15 +40,9 @@ pub struct Columns {
 }
 
 impl Columns {
-    fn row(&self, row: usize) -> PyResult<usize> {
-        if row < self.rows.len() {
-            return Ok(self.rows.start + row);
-        }
-        Err(PyIndexError::new_err(format!("no record {row} of {}", self.rows.len())))
-    }
-
-    fn binary<'py>(&self, py: Python<'py>, fields: &records::Binary) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(py, self.rows.clone().map(|row| fields.get(row).map(|bytes| PyBytes::new(py, bytes))))
+    fn of_all(of: Arc<records::Columns>) -> Columns {
+        let rows = 0..of.len();
+        Columns { of, rows }
     }
 }
 
@@ -91,51 +88,10 @@ impl Columns {
 
     #[pyo3(signature = (row, /))]
     fn offset(&self, row: usize) -> PyResult<i64> {
-        Ok(self.of.offsets[self.row(row)?])
-    }
-
-    #[pyo3(signature = (row, /))]
-    fn timestamp(&self, row: usize) -> PyResult<(i8, i64)> {
-        let row = self.row(row)?;
-        Ok((self.of.timestamp_types[row], self.of.timestamps[row]))
-    }
-
-    #[pyo3(signature = (row, /))]
-    fn key<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        Ok(self.of.keys.get(self.row(row)?).map(|bytes| PyBytes::new(py, bytes)))
-    }
-
-    #[pyo3(signature = (row, /))]
-    fn value<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        Ok(self.of.values.get(self.row(row)?).map(|bytes| PyBytes::new(py, bytes)))
-    }
-
-    #[pyo3(signature = (row, /))]
-    fn headers<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Option<Bound<'py, PyList>>> {
-        let Some(written) = self.of.headers.get(self.row(row)?) else { return Ok(None) };
-        let found = records::parse_headers(written).unwrap_or_default();
-        let pairs = found.into_iter().map(|(key, value)| {
-            let key = PyString::new(py, &String::from_utf8_lossy(key)).into_any();
-            let value = value.map(|bytes| PyBytes::new(py, bytes)).into_pyobject(py)?.into_any();
-            PyTuple::new(py, [key, value])
-        });
-        Ok(Some(PyList::new(py, pairs.collect::<PyResult<Vec<_>>>()?)?))
-    }
-
-    fn offsets(&self) -> Vec<i64> {
-        self.of.offsets[self.rows.clone()].to_vec()
-    }
-
-    fn timestamps(&self) -> Vec<(i8, i64)> {
-        self.rows.clone().map(|row| (self.of.timestamp_types[row], self.of.timestamps[row])).collect()
-    }
-
-    fn keys<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.binary(py, &self.of.keys)
-    }
-
-    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.binary(py, &self.of.values)
+        if row < self.rows.len() {
+            return Ok(self.of.offsets[self.rows.start + row]);
+        }
+        Err(PyIndexError::new_err(format!("no record {row} of {}", self.rows.len())))
     }
 
     #[pyo3(signature = (names, topic, partition, /))]
@@ -150,7 +106,7 @@ impl Columns {
 #[allow(clippy::too_many_arguments)]
 fn decode(
     py: Python<'_>,
-    record_set: Bytes<'_>,
+    record_set: Bytes,
     position: i64,
     aborted: Option<Vec<(i64, i64)>>,
     max_records: usize,
@@ -158,30 +114,45 @@ fn decode(
     max_decompressed_bytes: usize,
     check_crcs: bool,
 ) -> PyResult<Columns> {
+    check_size(&record_set)?;
+    let wish = Wish { position, aborted, max_records, max_batch_bytes, max_decompressed_bytes, check_crcs };
+    Ok(Columns::of_all(py.detach(|| wish.decode(record_set.as_slice()))?))
+}
+
+#[pyfunction]
+#[pyo3(signature = (record_set, position, /, *, aborted = None, max_records = 1 << 20, max_batch_bytes = 128 << 20,
+                    max_decompressed_bytes = 32 << 20, check_crcs = true))]
+#[allow(clippy::too_many_arguments)]
+fn decode_ahead(
+    record_set: Bytes,
+    position: i64,
+    aborted: Option<Vec<(i64, i64)>>,
+    max_records: usize,
+    max_batch_bytes: usize,
+    max_decompressed_bytes: usize,
+    check_crcs: bool,
+) -> PyResult<Option<Decoding>> {
+    check_size(&record_set)?;
+    let wish = Wish { position, aborted, max_records, max_batch_bytes, max_decompressed_bytes, check_crcs };
+    Ok(Decoding::begin(record_set, wish))
+}
+
+fn check_size(record_set: &Bytes) -> PyResult<()> {
     if record_set.len() > i32::MAX as usize {
         return Err(PyValueError::new_err(format!("a record set of {} bytes: 2 GiB - 1 at most", record_set.len())));
     }
-    let set = record_set.as_slice();
-    let of = py.detach(|| {
-        let aborted = aborted.as_deref();
-        records::decode(
-            set,
-            &Request { position, aborted, max_records, max_batch_bytes, max_decompressed_bytes, check_crcs },
-        )
-    })?;
-    let rows = 0..of.len();
-    Ok(Columns { of: Arc::new(of), rows })
+    Ok(())
 }
 
 #[pyfunction]
 #[pyo3(signature = (record_set, position, /))]
-fn glance(record_set: Bytes<'_>, position: i64) -> (i64, i64) {
+fn glance(record_set: Bytes, position: i64) -> (i64, i64) {
     records::glance(record_set.as_slice(), position)
 }
 
 #[pyfunction]
 #[pyo3(name = "crc32c", signature = (data, /))]
-fn crc32c_of(py: Python<'_>, data: Bytes<'_>) -> u32 {
+fn crc32c_of(py: Python<'_>, data: Bytes) -> u32 {
     let bytes = data.as_slice();
     py.detach(|| ::crc32c::crc32c(bytes))
 }
@@ -193,7 +164,11 @@ fn legacy_consumer_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("TooLargeError", module.py().get_type::<TooLargeError>())?;
     module.add_class::<Columns>()?;
     module.add_class::<ArrowBatch>()?;
+    module.add_class::<Message>()?;
+    module.add_class::<MessageIterator>()?;
+    module.add_class::<Decoding>()?;
     module.add_function(wrap_pyfunction!(decode, module)?)?;
+    module.add_function(wrap_pyfunction!(decode_ahead, module)?)?;
     module.add_function(wrap_pyfunction!(glance, module)?)?;
     module.add_function(wrap_pyfunction!(crc32c_of, module)?)
 }

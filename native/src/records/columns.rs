@@ -3,19 +3,24 @@
 use super::fault::Fault;
 
 /// Bytes of all rows, one behind the other, as Arrow's type `binary` has them.
+///
+/// While all rows are null, they are counted and not written; while none is, no bits are written: most topics have no
+/// keys, and hardly one has values that are null.
 #[derive(Debug, Clone)]
 pub struct Binary {
     /// Where each row begins, and where the last one ends.
     pub offsets: Vec<i32>,
     /// The bytes.
     pub data: Vec<u8>,
-    /// A bit for each row, the lowest first: 0 for null.
+    /// A bit for each row, the lowest first: 0 for null. Empty if no row ever was.
     pub validity: Vec<u8>,
+    /// Rows, all of them null, of which nothing is written yet.
+    first_nulls: usize,
 }
 
 impl Default for Binary {
     fn default() -> Binary {
-        Binary { offsets: vec![0], data: Vec::new(), validity: Vec::new() }
+        Binary { offsets: vec![0], data: Vec::new(), validity: Vec::new(), first_nulls: 0 }
     }
 }
 
@@ -23,7 +28,7 @@ impl Binary {
     /// A row's bytes, None for null and where there is no such row.
     #[must_use]
     pub fn get(&self, row: usize) -> Option<&[u8]> {
-        if self.validity.get(row / 8)? >> (row % 8) & 1 == 0 {
+        if !self.validity.is_empty() && self.validity.get(row / 8)? >> (row % 8) & 1 == 0 {
             return None;
         }
         let begin = usize::try_from(*self.offsets.get(row)?).ok()?;
@@ -34,37 +39,72 @@ impl Binary {
     /// How many of these rows are null.
     #[must_use]
     pub fn nulls(&self, rows: std::ops::Range<usize>) -> usize {
-        rows.filter(|row| self.validity.get(row / 8).is_none_or(|bits| bits >> (row % 8) & 1 == 0)).count()
+        if self.validity.is_empty() {
+            return 0;
+        }
+        let valid_before = |row: usize| {
+            let (whole, rest) = self.validity.split_at(row / 8);
+            let last = rest.first().map_or(0, |bits| bits & ((1 << (row % 8)) - 1));
+            whole.iter().map(|bits| bits.count_ones() as usize).sum::<usize>() + last.count_ones() as usize
+        };
+        rows.len() - (valid_before(rows.end) - valid_before(rows.start))
     }
 
     fn len(&self) -> usize {
-        self.offsets.len() - 1
+        self.first_nulls + self.offsets.len() - 1
+    }
+
+    /// Memory for so many more rows.
+    fn expect(&mut self, rows: usize) -> Result<(), Fault> {
+        let rows = self.first_nulls + rows;
+        self.offsets.try_reserve(rows)?;
+        Ok(self.validity.try_reserve((self.len() + rows).div_ceil(8))?)
+    }
+
+    /// Append a row, for which there is room: see `expect`.
+    #[inline(always)]
+    fn push(&mut self, field: Option<&[u8]>) -> Result<(), Fault> {
+        match field {
+            Some(bytes) => self.push_bytes(bytes),
+            None if self.offsets.len() == 1 => {
+                self.first_nulls += 1;
+                Ok(())
+            }
+            None => {
+                self.push_null();
+                Ok(())
+            }
+        }
     }
 
     #[inline(always)]
-    fn push(&mut self, field: Option<&[u8]>) -> Result<(), Fault> {
-        let Some(bytes) = field else {
-            self.push_null();
-            return Ok(());
-        };
-        let row = self.len();
+    fn push_bytes(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        if self.first_nulls > 0 {
+            self.write_first_nulls();
+        }
         self.data.try_reserve(bytes.len())?;
         let end = i32::try_from(self.data.len() + bytes.len()).map_err(|_| Fault::TooLarge(i32::MAX as usize))?;
         self.data.extend_from_slice(bytes);
-        self.end_row(row, end, true);
+        self.offsets.push(end);
+        if !self.validity.is_empty() {
+            self.push_bit(true);
+        }
         Ok(())
     }
 
-    #[inline]
     fn push_null(&mut self) {
-        let row = self.len();
-        self.end_row(row, self.offsets[row], false);
+        let rows = self.len();
+        if self.validity.is_empty() {
+            self.validity.resize(rows.div_ceil(8), u8::MAX);
+            self.clear_bits_behind(rows);
+        }
+        self.offsets.push(self.offsets[rows]);
+        self.push_bit(false);
     }
 
-    /// There is room for the row: see `Columns::expect`.
-    #[inline]
-    fn end_row(&mut self, row: usize, end: i32, is_valid: bool) {
-        self.offsets.push(end);
+    /// Of the row whose offset was pushed last.
+    fn push_bit(&mut self, is_valid: bool) {
+        let row = self.offsets.len() - 2;
         let bit = u8::from(is_valid) << (row % 8);
         match self.validity.last_mut() {
             Some(last) if !row.is_multiple_of(8) => *last |= bit,
@@ -72,16 +112,26 @@ impl Binary {
         }
     }
 
+    fn clear_bits_behind(&mut self, rows: usize) {
+        self.validity.truncate(rows.div_ceil(8));
+        if let (false, Some(last)) = (rows.is_multiple_of(8), self.validity.last_mut()) {
+            *last &= (1 << (rows % 8)) - 1;
+        }
+    }
+
+    #[cold]
+    fn write_first_nulls(&mut self) {
+        self.offsets.resize(1 + self.first_nulls, 0);
+        self.validity.resize(self.first_nulls.div_ceil(8), 0);
+        self.first_nulls = 0;
+    }
+
     fn truncate(&mut self, rows: usize) {
+        self.first_nulls = self.first_nulls.min(rows);
         self.offsets.truncate(rows + 1);
         let end = self.offsets.last().map_or(0, |end| usize::try_from(*end).unwrap_or(0));
         self.data.truncate(end);
-        self.validity.truncate(rows.div_ceil(8));
-        if !rows.is_multiple_of(8) {
-            if let Some(last) = self.validity.last_mut() {
-                *last &= (1 << (rows % 8)) - 1;
-            }
-        }
+        self.clear_bits_behind(rows);
     }
 }
 
@@ -177,10 +227,18 @@ impl Columns {
         self.timestamps.try_reserve(records)?;
         self.timestamp_types.try_reserve(records)?;
         for fields in [&mut self.keys, &mut self.values, &mut self.headers] {
-            fields.offsets.try_reserve(records)?;
-            fields.validity.try_reserve(records / 8 + 1)?;
+            fields.expect(records)?;
         }
         Ok(self.values.data.try_reserve(bytes)?)
+    }
+
+    /// No more records come.
+    pub(super) fn finish(&mut self) {
+        for fields in [&mut self.keys, &mut self.values, &mut self.headers] {
+            if fields.first_nulls > 0 {
+                fields.write_first_nulls();
+            }
+        }
     }
 
     /// Append a record, unless it lies before the position, and move the position behind it. It was expected.

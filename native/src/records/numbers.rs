@@ -13,7 +13,7 @@ pub fn int64(data: &[u8], at: usize) -> Option<i64> {
 }
 
 /// The next byte.
-#[inline]
+#[inline(always)]
 pub fn byte(data: &mut &[u8]) -> Option<u8> {
     let (first, rest) = data.split_first()?;
     *data = rest;
@@ -21,7 +21,7 @@ pub fn byte(data: &mut &[u8]) -> Option<u8> {
 }
 
 /// Zigzag, 7 bits a byte, lowest first: 32 bits in at most 5 bytes.
-#[inline]
+#[inline(always)]
 pub fn varint(data: &mut &[u8]) -> Option<i64> {
     let first = byte(data)?;
     if first < 0x80 {
@@ -39,7 +39,7 @@ pub fn varint(data: &mut &[u8]) -> Option<i64> {
 }
 
 /// The same of 64 bits in at most 10 bytes.
-#[inline]
+#[inline(always)]
 pub fn varlong(data: &mut &[u8]) -> Option<i64> {
     let first = byte(data)?;
     if first < 0x80 {

@@ -75,6 +75,7 @@ pub fn decode(set: &[u8], request: &Request) -> Result<Columns, Fault> {
         }
     };
     let mut columns = walk.columns;
+    columns.finish();
     let has_moved = columns.next_offset > request.position;
     match end {
         Err(fault) if !has_moved || fault == Fault::NoMemory => return Err(fault),

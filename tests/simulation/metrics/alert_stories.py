@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from legacy_consumer.reset_requests import Request, RequestState, answers_path, encode_request, request_path
+from legacy_consumer.member.resets import Request, RequestState, answers_path, encode_request, request_path
 from tests.simulation.metrics.scene import Scene
 from tests.simulation.zookeeper import IDS, OFFSETS, OWNERS
 from zk_layout.model import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from tests.support.fake_kafka import FakeBatch, FakeMessage
 from zk_layout.model import TopicPartition
 
@@ -105,7 +105,7 @@ class Client:
 
 
 class SceneFetcher:
-    """Keeps the promises of legacy_consumer.fetcher: it says where it puts partitions that have no position."""
+    """Keeps the promises of fetching.fetcher: it says where it puts partitions that have no position."""
 
     def __init__(self, client):
         self._client = client

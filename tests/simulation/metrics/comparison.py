@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from legacy_consumer.metrics.catalogue import EXPORTER_METRICS, MEMBER_METRICS, METRICS, NEVER, Kind
-from legacy_consumer.metrics.health import STUCK_AFTER_S
-from legacy_consumer.metrics.lag_sample import ANSWER_S, MAX_AGE_S
+from legacy_consumer.operations.metrics.catalogue import EXPORTER_METRICS, MEMBER_METRICS, METRICS, NEVER, Kind
+from legacy_consumer.operations.metrics.health import STUCK_AFTER_S
+from legacy_consumer.operations.metrics.lag_sample import ANSWER_S, MAX_AGE_S
 from rebalance.counters import BUCKETS_S
 from rebalance.led.standing import LedState
 from rebalance.machine import Phase

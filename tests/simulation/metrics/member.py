@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from legacy_consumer import ConsumerConnector
+from legacy_consumer.member.membership import Membership
 from legacy_consumer.metrics import MemberCollector
 from rebalance.coordinator import Coordinator
 from rebalance.counters import Vitals
@@ -77,10 +78,17 @@ class TurnedCoordinator(Coordinator):
         self.come_to_rest()
 
 
-class SceneConnector(ConsumerConnector):
-    def _make_coordinator(self, registration):
-        made = super()._make_coordinator(registration)
+class SceneMembership(Membership):
+    def make_coordinator(self, registration):
+        made = super().make_coordinator(registration)
         made.__class__ = TurnedCoordinator
+        return made
+
+
+class SceneConnector(ConsumerConnector):
+    def _new_membership(self, past):
+        made = super()._new_membership(past)
+        made.__class__ = SceneMembership
         return made
 
 
@@ -138,7 +146,7 @@ class Member:
 
     @property
     def coordinator(self):
-        return self.connector._coordinator
+        return self.connector._membership._coordinator
 
     @property
     def is_settled(self):

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from legacy_consumer.admin.lag_verdict import Judging
-from legacy_consumer.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
-from legacy_consumer.metrics.exporter.exporter import ExporterSettings
+from legacy_consumer.operations.admin.lag_verdict import Judging
+from legacy_consumer.operations.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
+from legacy_consumer.operations.metrics.exporter.exporter import ExporterSettings
 from rebalance.led.records import decode_generation, generation_path, leader_path
 from tests.simulation.metrics.brokers import ANSWER_S, BROKERS, Brokers, Client
 from tests.simulation.metrics.member import Member

@@ -6,7 +6,7 @@ import contextlib
 import random
 
 from legacy_consumer.errors import NotAssignedError
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from tests.simulation.metrics.brokers import BROKERS
 from tests.simulation.metrics.comparison import Comparison, WrongMetricError
 from tests.simulation.metrics.scene import Scene

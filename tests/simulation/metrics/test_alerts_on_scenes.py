@@ -7,7 +7,7 @@ import re
 
 import yaml
 
-from legacy_consumer.metrics.catalogue import METRICS
+from legacy_consumer.operations.metrics.catalogue import METRICS
 from tests.simulation.metrics.alert_stories import (
     EVERY_S,
     FIRES_IN,

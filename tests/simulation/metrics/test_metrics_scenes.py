@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from legacy_consumer.metrics.catalogue import METRICS
+from legacy_consumer.operations.metrics.catalogue import METRICS
 from tests.simulation.metrics.comparison import Comparison, WrongMetricError
 from tests.simulation.metrics.scene import Scene
 from tests.simulation.metrics.stories import run_story

@@ -101,24 +101,53 @@ class Operators:
         elif self.rng.random() < 0.3:
             self._look()
         elif self.rng.random() < 0.2:
-            self._follow_the_doctor()
+            self.follow_the_doctor()
         elif self.rng.random() < 0.2:
-            self._prune()
+            self.prune()
         else:
             self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice(GROUPS)))
         self._check_verify()
         if self.rng.random() < 0.3:
             check_agreement(self.world, self.rng.choice(GROUPS))
 
-    def _follow_the_doctor(self):
-        """Type what a finding advises; what it may change is again what its own plan names."""
+    def carry_out(self, words):
+        """A command that nothing disturbs; given again it changes nothing more, and all judge every group alike."""
+        done = self._command(words, "")
+        assert done.code == 0, done
+        self.agree()
+
+    def check_sound(self, group):
+        """`migrate verify` says so, and it is."""
+        assert self._run(["migrate", "verify", group]).code == 0
+        self._check_verify(group)
+
+    def consume_newer(self, group):
+        """Newer consumers come, go on in each partition, and stop."""
+        self.world.newer[group] = ("newer@host",)
+        before = self.world.numbers()
+        for tp in PARTITIONS:
+            self._work(group, tp)
+        self.world.newer[group] = ()
+        assert self.world.numbers() != before, "they have committed"
+
+    def agree(self):
+        for group in GROUPS:
+            check_agreement(self.world, group)
+            self._check_verify(group)
+
+    def follow_the_doctor(self, fate=None):
+        """Type what a finding advises, if one does; what it may change is again what its own plan names."""
         findings = json.loads(self._run(["doctor", "--json"]).out)
         typed = [words for finding in findings for words in map(_typed, finding["commands"]) if words is not None]
         if typed:
-            self._command(self.rng.choice(typed))
+            self._command(self.rng.choice(typed), fate)
+        return bool(typed)
 
-    def _prune(self):
-        """Whatever is pruned had no members and was named, all of it goes, and its backup puts it back."""
+    def prune(self):
+        """Whatever is pruned had no members and was named, all of it goes, and its backup puts it back.
+
+        Returns: the groups that went, and are back now if they had offsets that count.
+        """
         world, before = self.world, self._counting()
         there = [group for group in GROUPS if world.store.exists(f"/consumers/{group}") is not None]
         world.let_time_pass()
@@ -136,6 +165,7 @@ class Operators:
             back = self._run(["offsets", "import", str(backup), "--no-check", "--no-backup", "--execute"])
             if back.code == 0:
                 assert self._counting() == before, backup.read_text()
+        return gone
 
     def _go_on(self, act):
         world, group, tp = self.world, "g", self.rng.choice(PARTITIONS)
@@ -243,7 +273,8 @@ class Operators:
         assert (self.world.tree(), self.world.numbers()) == before, words
         assert done.code in {0, 1}, done
 
-    def _command(self, words):
+    def _command(self, words, fate=None):
+        """fate: what befalls it; drawn if it is None. Returns: how it ended the first time, None if it was killed."""
         world = self.world
         plan = self._plan(words)
         assert world.created == [], "looking creates no topic"
@@ -252,7 +283,8 @@ class Operators:
         self.commits, self.held, self.made_anew = {}, {}, set()
         there = set(world.members)
         positions = self._positions()
-        fate = self.rng.choice(["", "killed", "made anew", "somebody works", "somebody works"])
+        if fate is None:
+            fate = self.rng.choice(["", "killed", "made anew", "somebody works", "somebody works"])
         files = set(world.folder.iterdir())
         done = self._run_through(words, fate)
         after = world.numbers()
@@ -279,13 +311,14 @@ class Operators:
             self._note_decision(before, after)
         if done is None:
             self._command(words)
-            return
+            return None
         # a member that went has left partitions to a rolling migration, which goes on with them
         if not self.commits and not self.made_anew and there == set(world.members):
             self._again(words, done, after)
         backups = set(world.folder.iterdir()) - files
         if not self.commits and not self.made_anew and words[0] != "migrate" and len(backups) == 1 and done.code == 0:
             self._put_back(backups.pop(), words, offsets, plan)
+        return done
 
     def _check_commits(self, words, place, number):
         """A commit to ZooKeeper after the plan stands: it is no command's to write over."""
@@ -446,9 +479,9 @@ class Operators:
         else:
             assert "holds no offsets" in done.err, done
 
-    def _check_verify(self):
+    def _check_verify(self, group=None):
         """What `migrate verify` calls sound loses nothing and repeats nothing at the switch."""
-        world, group = self.world, self.rng.choice(GROUPS)
+        world, group = self.world, group or self.rng.choice(GROUPS)
         done = self._run(["migrate", "verify", group, "--json"])
         if done.code != 0:
             return

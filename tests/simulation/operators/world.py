@@ -8,11 +8,11 @@ know: how far each group's own consumers of either kind have come in the topic a
 
 from __future__ import annotations
 
-from legacy_consumer.cli import groups_describe, kafka_offsets, migrate
-from legacy_consumer.cli import options as cli_options
 from legacy_consumer.offsets import KafkaOffset
 from legacy_consumer.offsets.judgement import judge, written_in_kafka, written_in_zookeeper
 from legacy_consumer.offsets.topic_lives import read_topic_origins
+from legacy_consumer.operations.cli import groups_describe, kafka_offsets, migrate
+from legacy_consumer.operations.cli.helpers import options as cli_options
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import GuardedStore, MemoryCluster
 from zk_layout.model import TopicPartition

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
-from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets.progress import Committed, Progress
 from tests.support.fake_kafka import FakeBatch, FakeFetcher, FakeKafka, FakeMessage
 from tests.support.group_members import FakeClock
 from zk_layout.model import TopicPartition

@@ -7,8 +7,8 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from legacy_consumer.cli import main
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.operations.cli import main
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "kubernetes"
 DOCUMENTS = [

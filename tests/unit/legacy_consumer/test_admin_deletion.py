@@ -7,19 +7,19 @@ import random
 
 import pytest
 
-from legacy_consumer.admin.deletion import delete_group, delete_tree
-from legacy_consumer.admin.errors import (
+from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.operations.admin.deletion import delete_group, delete_tree
+from legacy_consumer.operations.admin.errors import (
     DamagedRecordError,
     GroupChangedError,
     GroupHeldError,
     NothingOfTopicError,
     OpenMigrationError,
 )
-from legacy_consumer.admin.group_trees import read_trees
-from legacy_consumer.admin.migration import Phase
-from legacy_consumer.admin.migration.record import write_record
-from legacy_consumer.admin.pruning import find_unused, read_use, refuse_removal
-from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.operations.admin.group_trees import read_trees
+from legacy_consumer.operations.admin.migration import Phase
+from legacy_consumer.operations.admin.migration.record import write_record
+from legacy_consumer.operations.admin.pruning import find_unused, read_use, refuse_removal
 from zk_layout.errors import ConnectionLostError, NodeExistsError, NoNodeError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 

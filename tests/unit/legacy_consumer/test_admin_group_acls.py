@@ -2,12 +2,12 @@
 
 import pytest
 
-from legacy_consumer.admin.backups import write_backups
-from legacy_consumer.admin.errors import BadOffsetFileError
-from legacy_consumer.admin.group_acls import GroupAcls, mixed_acls, read_group_acls
-from legacy_consumer.admin.offset_files import OffsetFormat, read_offsets, write_offsets
-from legacy_consumer.admin.offset_plans import make_plan
-from legacy_consumer.admin.offset_writes import write_plan
+from legacy_consumer.operations.admin.backups import write_backups
+from legacy_consumer.operations.admin.errors import BadOffsetFileError
+from legacy_consumer.operations.admin.group_acls import GroupAcls, mixed_acls, read_group_acls
+from legacy_consumer.operations.admin.offset_files import OffsetFormat, read_offsets, write_offsets
+from legacy_consumer.operations.admin.offset_plans import make_plan
+from legacy_consumer.operations.admin.offset_writes import write_plan
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 from zk_layout.paths import acl_models

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from legacy_consumer.admin.group_list import list_groups
-from legacy_consumer.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.operations.admin.group_list import list_groups
+from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 

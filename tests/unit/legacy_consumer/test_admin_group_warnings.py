@@ -8,9 +8,9 @@ from contextlib import nullcontext
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.admin.groups import describe_group
-from legacy_consumer.cli import groups_describe
-from legacy_consumer.cli.main import main
+from legacy_consumer.operations.admin.groups import describe_group
+from legacy_consumer.operations.cli import groups_describe
+from legacy_consumer.operations.cli.main import main
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 
 UUID = "0b0b0b0b-0b0b-4b0b-8b0b-0b0b0b0b0b0b"

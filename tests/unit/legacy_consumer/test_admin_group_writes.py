@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from legacy_consumer.admin.errors import OffsetsChangedError, TopicMadeAnewError
-from legacy_consumer.admin.group_table import read_group_partitions
-from legacy_consumer.admin.group_writes import write_plans
-from legacy_consumer.admin.offset_plans import make_plan, standing_of
-from legacy_consumer.admin.offset_writes import write_plan
-from legacy_consumer.admin.topic_partitions import TopicsOnce
 from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
+from legacy_consumer.operations.admin.errors import OffsetsChangedError, TopicMadeAnewError
+from legacy_consumer.operations.admin.group_table import read_group_partitions
+from legacy_consumer.operations.admin.group_writes import write_plans
+from legacy_consumer.operations.admin.offset_plans import make_plan, standing_of
+from legacy_consumer.operations.admin.offset_writes import write_plan
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition

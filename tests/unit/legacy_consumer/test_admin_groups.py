@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from legacy_consumer.admin.deletion import delete_group
-from legacy_consumer.admin.errors import GroupChangedError
-from legacy_consumer.admin.groups import GroupMember, describe_group
 from legacy_consumer.errors import ActiveGroupError, BrokersUnavailableError, NoSuchGroupError
+from legacy_consumer.operations.admin.deletion import delete_group
+from legacy_consumer.operations.admin.errors import GroupChangedError
+from legacy_consumer.operations.admin.groups import GroupMember, describe_group
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicPartition
 
 
 class Logs:
@@ -88,6 +89,33 @@ def test_lag_is_the_end_less_the_committed_offset_if_both_are_known(store):
         ("unknown", 0, 5, None, None),
     ]
     assert found.total_lag == 7, "an offset beyond the end takes nothing off the others' lag"
+
+
+@pytest.mark.parametrize("data", [b"7", b"seven", b""])
+@pytest.mark.parametrize("topic", ["left", "gone"])
+def test_a_topic_that_is_gone_or_that_all_members_left_counts_nowhere_whatever_stands_in_its_znodes(store, topic, data):
+    make_topic(store, "t", 1)
+    make_topic(store, "left", 1)
+    register(store, "a", '{"t":1}')
+    put(store, "/consumers/g/owners/t/0", b"a-0")
+    put(store, "/consumers/g/offsets/t/0", b"5")
+    put(store, f"/consumers/g/offsets/{topic}/0", data)
+    put(store, f"/consumers/g/owners/{topic}/0", data)
+    found = describe_group(store, Logs({"t": 9, "left": 100}), "g")
+    assert [tp.topic for tp in found.left] == [topic]
+    assert [(row.topic, row.error) for row in found.consumed] == [("t", None)]
+    assert (found.total_lag, found.unowned) == (4, 0)
+
+
+def test_a_partition_that_its_topic_does_not_have_counts_nowhere(store):
+    make_topic(store, "t", 1)
+    register(store, "a", '{"t":1}')
+    put(store, "/consumers/g/owners/t/0", b"a-0")
+    put(store, "/consumers/g/offsets/t/0", b"5")
+    put(store, "/consumers/g/offsets/t/7", b"12")
+    found = describe_group(store, Logs({"t": 9}), "g")
+    assert found.left == found.gone == {TopicPartition("t", 7)}
+    assert (found.total_lag, found.unowned) == (4, 0)
 
 
 def test_the_age_of_a_commit_is_never_below_zero(store):

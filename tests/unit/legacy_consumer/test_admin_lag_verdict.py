@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legacy_consumer.admin.lag_verdict import Judging, Kind, Sample, Verdict, extend, judge, judge_group
+from legacy_consumer.operations.admin.lag_verdict import Judging, Kind, Sample, Verdict, extend, judge, judge_group
 
 MINUTE = 60_000
 QUICK = Judging(size=10, span_ms=10 * MINUTE, patience_ms=2 * MINUTE)

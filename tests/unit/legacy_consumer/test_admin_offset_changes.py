@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from legacy_consumer.admin.backups import write_backup
-from legacy_consumer.admin.errors import (
+from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
+from legacy_consumer.operations.admin.backups import write_backup
+from legacy_consumer.operations.admin.errors import (
     BackupError,
     NoOffsetToShiftError,
     OffsetsChangedError,
@@ -17,11 +19,11 @@ from legacy_consumer.admin.errors import (
     UnknownLogEndsError,
     UnreadableOffsetsError,
 )
-from legacy_consumer.admin.group_acls import GroupAcls
-from legacy_consumer.admin.log_times import BrokerLogTimes
-from legacy_consumer.admin.offset_files import read_offsets
-from legacy_consumer.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
-from legacy_consumer.admin.offset_targets import (
+from legacy_consumer.operations.admin.group_acls import GroupAcls
+from legacy_consumer.operations.admin.log_times import BrokerLogTimes
+from legacy_consumer.operations.admin.offset_files import read_offsets
+from legacy_consumer.operations.admin.offset_plans import choose_partitions, make_plan, read_standings, readable_offsets
+from legacy_consumer.operations.admin.offset_targets import (
     ShiftBy,
     ToEarliest,
     ToGiven,
@@ -30,9 +32,7 @@ from legacy_consumer.admin.offset_targets import (
     ToTime,
     resolve,
 )
-from legacy_consumer.admin.offset_writes import write_plan
-from legacy_consumer.admin.topic_partitions import TopicsOnce
-from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
+from legacy_consumer.operations.admin.offset_writes import write_plan
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import Broker, TopicPartition
 from zk_layout.store import EVERYBODY
@@ -294,6 +294,20 @@ def test_a_plan_too_large_for_a_request_says_what_was_written_before_it_failed(s
     assert all(offset_of(store, n) == b"1" for n in range(2, 8) if TopicPartition("t", n) not in done)
     write_plan(store, plan_of(store, {TopicPartition("t", number): 2 for number in range(2, 9)}))
     assert all(offset_of(store, n) == b"2" for n in range(2, 9))
+
+
+def test_a_plan_of_several_requests_leaves_no_folder_of_what_it_did_not_write(store, monkeypatch):
+    monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 800))
+    for number in range(9):
+        put(store, f"/brokers/topics/many{number}", b'{"version":1,"partitions":{"0":[0]}}')
+    wanted = {TopicPartition(f"many{number}", 0): 2 for number in range(9)}
+    plan = make_plan(store, "g", read_standings(store, "g"), wanted)
+    put(store, "/consumers/g/offsets/many4/0", b"9")
+    with pytest.raises(OffsetsHalfWrittenError) as caught:
+        write_plan(store, plan)
+    assert 0 < len(caught.value.done) < 5
+    written = {tp.topic for tp in caught.value.done}
+    assert set(store.get_children("/consumers/g/offsets")) == {"t", "many4"} | written
 
 
 def test_a_backup_gives_back_what_stood_there(store, tmp_path):

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legacy_consumer.admin.errors import BadOffsetFileError
-from legacy_consumer.admin.offset_files import OffsetFormat, read_offsets, write_offsets
+from legacy_consumer.operations.admin.backups import Backup, write_backups
+from legacy_consumer.operations.admin.errors import BadOffsetFileError
+from legacy_consumer.operations.admin.offset_files import OffsetFormat, read_offsets, write_offsets
 from zk_layout.model import TopicPartition
 
 names = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=12).filter(
@@ -161,3 +162,16 @@ def test_a_repeated_key_is_refused_by_its_name():
 def test_topics_that_are_no_texts_are_refused():
     with pytest.raises(BadOffsetFileError, match='"topics" should be'):
         read_offsets('{"version": 1, "offsets": {}, "topics": [1]}', "f")
+
+
+def test_a_backup_of_several_groups_is_read_whole_unless_its_writer_notes_what_it_has_begun(tmp_path):
+    groups = {"a": {TopicPartition("t", 0): 1}, "b": {TopicPartition("t", 0): 2}}
+    file = write_backups(tmp_path, "all", groups)
+    assert read_offsets(file.read_text(), "all").groups == groups
+    noted = Backup(write_backups(tmp_path, "noted", groups, one_by_one=True), groups)
+    assert read_offsets(noted.file.read_text(), "noted")[0] == {}
+    noted.begin("b")
+    assert read_offsets(noted.file.read_text(), "noted").groups == {"b": groups["b"]}
+    assert read_offsets(noted.file.read_text(), "noted").untouched == ["a"]
+    noted.keep_only(["b"])
+    assert json.loads(noted.file.read_text())["offsets"] == {"b": {"t": {"0": 2}}}

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from legacy_consumer.admin.reach import tell_zookeeper, try_addresses, try_servers
+from legacy_consumer.operations.admin.reach import tell_zookeeper, try_addresses, try_servers
 
 
 def test_each_server_is_tried_and_what_is_wrong_with_it_said():

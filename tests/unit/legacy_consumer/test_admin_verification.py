@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from legacy_consumer.admin.doctor_groups import examine_groups
-from legacy_consumer.admin.doctor_leftovers import DAY_MS
-from legacy_consumer.admin.findings import Severity
-from legacy_consumer.admin.groups import Hold, describe_group
-from legacy_consumer.admin.pruning import find_unused, read_use
-from legacy_consumer.admin.topics import read_readers, read_topics
-from legacy_consumer.admin.verification import verify_group
 from legacy_consumer.errors import NoSuchGroupError
+from legacy_consumer.operations.admin.doctor_groups import examine_groups
+from legacy_consumer.operations.admin.doctor_leftovers import DAY_MS
+from legacy_consumer.operations.admin.findings import Severity
+from legacy_consumer.operations.admin.groups import Hold, describe_group
+from legacy_consumer.operations.admin.pruning import find_unused, read_use
+from legacy_consumer.operations.admin.topics import read_readers, read_topics
+from legacy_consumer.operations.admin.verification import verify_group
 from rebalance.group_strategy import Strategy
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 

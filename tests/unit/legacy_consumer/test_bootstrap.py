@@ -13,11 +13,11 @@ from legacy_consumer import (
     SimpleConsumer,
     TopicPartition,
 )
-from legacy_consumer.bootstrap import BrokerStore, parse_servers
-from legacy_consumer.cluster_metadata import ClusterMetadata, PartitionMetadata
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import NoSuchTopicError
-from legacy_consumer.librdkafka import read_brokers
+from legacy_consumer.fetching.bootstrap import BrokerStore, parse_servers
+from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
+from legacy_consumer.fetching.librdkafka import read_brokers
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import decode_partition_state, decode_topic
@@ -56,7 +56,7 @@ class Cluster:
 @pytest.fixture
 def clock(monkeypatch):
     now = SimpleNamespace(s=1000.0)
-    monkeypatch.setattr("legacy_consumer.bootstrap.time", SimpleNamespace(monotonic=lambda: now.s))
+    monkeypatch.setattr("legacy_consumer.fetching.bootstrap.time", SimpleNamespace(monotonic=lambda: now.s))
     return now
 
 

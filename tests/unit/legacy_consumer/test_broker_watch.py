@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from legacy_consumer.broker_watch import BrokerWatch
+from legacy_consumer.member.broker_watch import BrokerWatch
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 from zk_layout.errors import ConnectionLostError
@@ -70,7 +70,7 @@ def test_brokers_are_noticed_in_a_zookeeper_that_has_never_had_any(store, watche
 
 
 def test_the_list_is_read_until_zookeeper_answers(store, watched, monkeypatch):
-    monkeypatch.setattr("legacy_consumer.broker_watch._PAUSE_S", 0.001)
+    monkeypatch.setattr("legacy_consumer.member.broker_watch._PAUSE_S", 0.001)
     register(store, 1)
     left = [ConnectionLostError("connection lost")] * 3
 
@@ -93,7 +93,7 @@ def test_a_broker_that_leaves_is_in_status_told_to_the_fetchers_and_moves_no_par
         eventually(lambda: connector.status.brokers == (1, 2))
         before = connector.status
         cluster.admin.delete("/brokers/ids/2")
-        eventually(lambda: connector.status.brokers == (1,))
+        assert connector.wait_until(lambda status: status.brokers == (1,), 60)
         eventually(lambda: connector._fetchers.gone == [[2]])
         assert (connector.status.rebalances, connector.status.owned) == (before.rebalances, before.owned)
     finally:

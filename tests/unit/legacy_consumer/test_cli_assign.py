@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli.assign import assign
+from legacy_consumer.operations.cli.assign import assign
 
 
 def member(subscription, pattern="static"):
@@ -106,7 +106,7 @@ def test_the_help_ends_with_an_example_that_runs():
 
 def test_an_answer_comes_before_the_next_case_is_given():
     with subprocess.Popen(
-        [sys.executable, "-c", "from legacy_consumer.cli.assign import assign; assign()"],
+        [sys.executable, "-c", "from legacy_consumer.operations.cli.assign import assign; assign()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli.assign import assign
+from legacy_consumer.operations.cli.assign import assign
 
 
 def run(*lines, strategy="range"):
@@ -96,7 +96,8 @@ def test_a_group_with_nothing_to_give_is_an_empty_answer(case, strategy):
     ("line", "reason"),
     [
         ("nonsense\n", "not JSON"),
-        ("\n", "not JSON"),
+        ("\n", "not JSON: Expecting value: line 1 column 1"),
+        ("[1,\r\n", "not JSON: Expecting value: line 1 column 4"),
         ("[" * 100000 + "\n", "not JSON"),
         ("[1]\n", "a case must be a JSON object, it is [1]"),
         ("null\n", "a case must be a JSON object, it is null"),

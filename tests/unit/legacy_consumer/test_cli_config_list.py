@@ -9,8 +9,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli import main
 from legacy_consumer.config import PROPERTIES
+from legacy_consumer.operations.cli import main
 from rebalance.assignors import seam
 
 

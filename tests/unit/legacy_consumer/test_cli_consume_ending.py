@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.cli.console_consumer import Printer
-from legacy_consumer.cli.ending import Ending
-from legacy_consumer.cli.message_lines import lines_in
+from legacy_consumer.operations.cli.console_consumer import Printer
+from legacy_consumer.operations.cli.helpers.ending import Ending
+from legacy_consumer.operations.cli.helpers.message_lines import lines_in
 from tests.support.fake_kafka import FakeMessage
 from zk_layout.model import TopicPartition
 
@@ -146,8 +146,8 @@ def test_a_signal_that_ends_a_write_leaves_the_batch_unprinted():
 
 BLOCKED = """
 import sys
-from legacy_consumer.cli.console_consumer import Printer
-from legacy_consumer.cli.ending import Ending
+from legacy_consumer.operations.cli.console_consumer import Printer
+from legacy_consumer.operations.cli.helpers.ending import Ending
 
 with Ending() as ending:
     ending.wait_for_end(0.2)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legacy_consumer.cli.message_lines import FORMATS, lines_in
+from legacy_consumer.operations.cli.helpers.message_lines import FORMATS, lines_in
 
 
 @dataclass(frozen=True)

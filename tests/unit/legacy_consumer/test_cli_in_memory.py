@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from legacy_consumer.cli import options
+from legacy_consumer.operations.cli.helpers import options
 from tests.support.memory_cluster import REGISTRATION, GuardedStore, MemoryCluster
 from zk_layout.model import TopicPartition
 
@@ -88,7 +88,7 @@ def test_the_doctor_says_that_it_could_not_look_at_a_log(cluster):
     cluster.topic("t", (0, 10))
     cluster.logs.clear()
     cluster.commit("g", "t", 5)
-    assert "where 1 logs end" in findings(cluster)["log_ends_unknown"]["text"]
+    assert "where 1 log ends" in findings(cluster)["log_ends_unknown"]["text"]
 
 
 def test_the_doctor_names_offsets_before_the_log_beyond_it_and_of_an_earlier_topic(cluster):
@@ -148,11 +148,12 @@ def test_what_the_doctor_advises_changes_what_it_names_and_nothing_else(cluster,
     assert findings(cluster).keys() <= {"stopped"}
 
 
-def test_what_all_members_have_left_counts_nowhere_and_the_advice_removes_just_that(cluster, tmp_path):
+@pytest.mark.parametrize("offset", ["3", " 7", "70"], ids=["in the log", "unreadable", "beyond the log"])
+def test_what_all_members_have_left_counts_nowhere_and_the_advice_removes_just_that(cluster, tmp_path, offset):
     cluster.topic("t", (0, 50), (0, 50))
     cluster.topic("left", (0, 20))
     cluster.commit("g", "t", 50, 50)
-    cluster.commit("g", "left", 3)
+    cluster.put("/consumers/g/offsets/left/0", offset)
     cluster.commit("g", "gone", 3)
     member = cluster.join("g", "a", '{"t":1}', ("t", 0), ("t", 1))
     shown = json.loads(cluster.run("groups", "describe", "g", "--json").out)
@@ -163,17 +164,49 @@ def test_what_all_members_have_left_counts_nowhere_and_the_advice_removes_just_t
     done = cluster.run("doctor", "--json")
     found = {one["code"]: one for one in json.loads(done.out)}
     assert (done.code, found.keys()) == (0, {"left_topic", "deleted_topic"})
-    assert found["left_topic"]["text"].endswith("that all its members have left: left")
+    assert "that all its members have left: left" in found["left_topic"]["text"]
     [command] = found["left_topic"]["commands"]
     words = [*shlex.split(command)[1:-2], "--execute", "--backup-dir", str(tmp_path), *shlex.split(command)[-2:]]
     before = cluster.tree("/consumers/g/offsets")
     assert cluster.run(*words).code == 1, "it is refused while a member lives"
     assert cluster.tree("/consumers/g/offsets") == before
     member.close()
-    assert "17 messages wait, and no member reads left/0" in findings(cluster)["stopped"]["text"]
+    if offset == "3":
+        assert "17 messages wait, and no member reads left/0" in findings(cluster)["stopped"]["text"]
     assert cluster.run(*words).code == 0
     assert before.keys() - cluster.tree("/consumers/g/offsets").keys() == {
         f"/consumers/g/offsets/{path}" for path in ("left", "left/0")
+    }
+
+
+@pytest.mark.parametrize("data", ["3", " 7", "70", "seven"])
+@pytest.mark.parametrize(("place", "code"), [("left/0", "left_topic"), ("gone/0", "deleted_topic")])
+def test_whatever_stands_where_nobody_reads_is_a_note_and_the_advice_removes_it(cluster, tmp_path, place, code, data):
+    cluster.topic("t", (0, 50))
+    cluster.topic("left", (0, 20))
+    cluster.commit("g", "t", 50)
+    cluster.put(f"/consumers/g/offsets/{place}", data)
+    member = cluster.join("g", "a", '{"t":1}', ("t", 0))
+    found = findings(cluster)
+    assert {one: found[one]["severity"] for one in found} == {code: "note"}
+    assert ("cannot be read" in found[code]["text"]) == (not data.isdigit())
+    assert cluster.run("doctor").code == 0
+    [command] = found[code]["commands"]
+    member.close()
+    words = shlex.split(command)[1:]
+    done = cluster.run(*words[:-2], "--execute", "--backup-dir", str(tmp_path), *words[-2:])
+    assert done.code == 0, done
+    assert findings(cluster) == {}
+
+
+@pytest.mark.parametrize("data", ["3", "seven"])
+def test_no_reset_is_advised_for_a_partition_that_its_topic_does_not_have(cluster, data):
+    cluster.put("/consumers/g/offsets/t/7", data)
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 50)
+    found = findings(cluster)
+    assert {one: (found[one]["severity"], found[one]["commands"]) for one in found} == {
+        "deleted_partition": ("note", [])
     }
 
 

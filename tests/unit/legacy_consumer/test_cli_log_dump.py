@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli import main
+from legacy_consumer.operations.cli import main
 
 pytest.importorskip("legacy_consumer_native")
 

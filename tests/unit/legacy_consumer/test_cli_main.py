@@ -13,8 +13,8 @@ from pathlib import Path
 import click
 import pytest
 
-from legacy_consumer.cli import logs
-from legacy_consumer.cli import main as program
+from legacy_consumer.operations.cli import main as program
+from legacy_consumer.operations.cli.helpers import logs
 from zk_layout.errors import MissingChrootError
 
 ROOT = Path(__file__).parents[3]
@@ -233,7 +233,7 @@ def test_a_reader_that_goes_away_is_no_failure():
 
 MANY_LINES = """
 import click
-from legacy_consumer.cli import main as program
+from legacy_consumer.operations.cli import main as program
 @click.command()
 def many():
     for _ in range(100000):

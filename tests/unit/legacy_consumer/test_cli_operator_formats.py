@@ -7,10 +7,10 @@ import re
 import click
 import pytest
 
-from legacy_consumer.admin.groups import GroupDescription, GroupMember, PartitionLag
-from legacy_consumer.cli.kafka_formats import KAFKA_FORMATS, kafka_lines
-from legacy_consumer.cli.times import parse_duration_s, parse_time_ms, shown_time
-from legacy_consumer.cli.topic_choices import parse_topics
+from legacy_consumer.operations.admin.groups import GroupDescription, GroupMember, PartitionLag
+from legacy_consumer.operations.cli.helpers.kafka_formats import KAFKA_FORMATS, kafka_lines
+from legacy_consumer.operations.cli.helpers.times import parse_duration_s, parse_time_ms, shown_time
+from legacy_consumer.operations.cli.helpers.topic_choices import parse_topics
 
 OWNER = "tg_vm-1795257805578-9fb7aa21"
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.admin.backups import write_backup
-from legacy_consumer.admin.deletion import delete_tree
-from legacy_consumer.admin.errors import BackupError
-from legacy_consumer.admin.offset_files import read_offsets
-from legacy_consumer.admin.whole_files import replace_whole
-from legacy_consumer.cli import migrate
+from legacy_consumer.operations.admin.backups import write_backup
+from legacy_consumer.operations.admin.deletion import delete_tree
+from legacy_consumer.operations.admin.errors import BackupError
+from legacy_consumer.operations.admin.offset_files import read_offsets
+from legacy_consumer.operations.admin.whole_files import replace_whole
+from legacy_consumer.operations.cli import migrate
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import BROKER, MemoryCluster
 from zk_layout.errors import NotPermittedError
@@ -76,7 +76,7 @@ def test_a_backup_with_offsets_of_a_topic_that_is_gone_is_put_back_and_it_is_sai
     cluster.run("groups", "delete", "g", "--execute", "--backup-dir", str(tmp_path))
     done = cluster.run("offsets", "import", only_file(tmp_path), "--execute", "--no-backup")
     assert (done.code, offsets(cluster, "g")) == (0, before), done
-    assert "(nowhere/0) do not exist in the cluster: their offsets are put back without a check" in done.err
+    assert "(nowhere/0) without a place in the cluster: their offsets are put back without a check" in done.err
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_prune_goes_on_behind_a_group_that_an_acl_protects(cluster, tmp_path, mo
             raise NotPermittedError("/consumers/b/requests/answers")
         delete_tree(store, tree, **options)
 
-    monkeypatch.setattr("legacy_consumer.cli.removals.delete_tree", delete)
+    monkeypatch.setattr("legacy_consumer.operations.cli.helpers.removals.delete_tree", delete)
     done = cluster.run("groups", "prune", "--older-than", "1s", "--execute", "--backup-dir", str(tmp_path))
     assert done.code == 1, done
     assert "Group b was not deleted, or not all of it: /consumers/b/requests/answers may not be accessed" in done.err

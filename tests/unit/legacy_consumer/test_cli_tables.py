@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from legacy_consumer.cli.elided import telling_length
-from legacy_consumer.cli.tables import Cell, Column, drawn_table, duration, number, print_table
+from legacy_consumer.operations.cli.helpers.elided import telling_length
+from legacy_consumer.operations.cli.helpers.tables import Cell, Column, drawn_table, duration, number, print_table
 from legacy_consumer.plain_text import printable
 
 

@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from legacy_consumer.cli import options
+from legacy_consumer.operations.cli.helpers import options
 from tests.support.memory_cluster import BROKER, MemoryCluster
 from zk_layout.errors import NoNodeError, NotEmptyError, NotPermittedError
 from zk_layout.memory_store import MemoryStore

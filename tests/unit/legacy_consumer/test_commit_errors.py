@@ -6,21 +6,23 @@ member's own writes never go backwards; and none of them is taken for somebody e
 """
 
 import contextlib
+import sys
 from collections import Counter
 from functools import partial
 
 import pytest
 
-from legacy_consumer.committer import CommitSettings, Committer
 from legacy_consumer.errors import (
     BrokersUnavailableError,
     CommitFailedError,
     GroupRefusedError,
     OffsetsNotCommittedError,
 )
+from legacy_consumer.member.committer import CommitSettings, Committer
 from legacy_consumer.offsets import DualOffsetStore, KafkaOffsetStore, RetrySettings, ZooKeeperOffsetStore
+from legacy_consumer.offsets.progress import Progress
 from legacy_consumer.offsets.retries import coordinator_answer
-from legacy_consumer.progress import Progress
+from tests.support.at_line import AtLine, PassedLines, interrupt
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import (
@@ -255,6 +257,36 @@ def test_users_back_where_the_offset_stood_before_a_commit_without_an_answer_are
     world.committer.commit()
     if storage == "zookeeper":
         assert world.store.calls["multi"] == multis, "what was answered is not written again"
+
+
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="AtLine strikes where 3.13 leaves a with, and looks for no signal"
+)
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka", "both"])
+def test_whatever_line_of_a_commit_is_interrupted_its_writes_are_not_taken_for_somebody_elses(storage):
+    world = World(storage)
+    world.consume()
+    with PassedLines() as passed:
+        world.committer.commit_consumed(object())
+    for line in passed.first_times(2):
+        for seeks_back in (False, True):
+            world = World(storage)
+            world.consume()
+            strike = AtLine(line, interrupt)
+            with contextlib.suppress(KeyboardInterrupt), strike:
+                world.committer.commit_consumed(object())
+            if seeks_back:
+                # to where the group stood before
+                world.position -= 5
+                for tp in TPS:
+                    world.epochs[tp] = world.progress.move(tp, world.epochs[tp], world.position, None)
+                world.committer.commit()
+                assert world.committed() == dict.fromkeys(TPS, world.position), f"interrupted at line {line}"
+                world.store.written.clear()
+            world.goes_on()
+        if not strike.struck:
+            break
+    assert line > 100, "the library's lines were not seen"
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

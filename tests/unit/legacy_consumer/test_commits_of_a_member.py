@@ -7,7 +7,8 @@ from itertools import islice
 import pytest
 
 from legacy_consumer import ConsumerTimeoutError, Phase
-from legacy_consumer.errors import CommitFailedError, ConsumerClosedError, OffsetsNotCommittedError
+from legacy_consumer.errors import CommitFailedError, ConsumerClosedError, NotJoinedError, OffsetsNotCommittedError
+from rebalance.coordinator import Coordinator
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
@@ -139,7 +140,7 @@ def test_an_auto_commit_that_meets_what_nobody_foresaw_says_so_once_and_goes_on(
 def test_an_audit_that_meets_what_nobody_foresaw_is_followed_by_the_next(cluster):
     connector = cluster.connector(audit_interval_ms=20)
     stream_of(connector)
-    ownership = connector._coordinator._ownership
+    ownership = connector._membership._coordinator._ownership
     lost, raised = ownership.lost, []
 
     def fail():
@@ -200,9 +201,9 @@ def test_what_was_committed_by_name_stands_though_its_partition_is_stopped_and_s
     batches = stream_of(connector).batches(max_messages=10)
     next(batches)
     connector.commit_offsets({TPS[0]: 10})
-    connector._delivery.stop([TPS[0]])
-    connector._delivery.go_on([TPS[0]])
-    connector._delivery.committer.commit()
+    connector._membership.delivery.stop([TPS[0]])
+    connector._membership.delivery.go_on([TPS[0]])
+    connector._membership.delivery.committer.commit()
     assert cluster.committed(TPS[0]) == 10
 
 
@@ -291,3 +292,20 @@ def test_a_listener_may_commit_in_its_last_hook(cluster):
     connector.shutdown()
     assert connector.counters.listener_errors == 0
     assert [cluster.committed(tp) for tp in TPS] == [5] * 4
+
+
+def test_a_commit_before_the_member_has_a_session_says_that_it_has_not_joined(cluster, monkeypatch):
+    connector = cluster.connector()
+    start, told = Coordinator.start, []
+
+    def commit_first(coordinator):
+        for offsets in (None, {TPS[0]: 1}):
+            with pytest.raises(NotJoinedError):
+                connector.commit_offsets(offsets)
+            told.append(offsets)
+        start(coordinator)
+
+    monkeypatch.setattr(Coordinator, "start", commit_first)
+    stream_of(connector)
+    assert len(told) == 2
+    assert connector.commit_offsets({TPS[0]: 1}).committed

@@ -456,7 +456,8 @@ with ConsumerConnector(store=MemoryStore(zookeeper), fetchers=FakeFetchers(kafka
 
     def hold():
         # what a thread holds while another one forks, the child never gets
-        with stream._stream._lock, connector._lock, connector._delivery.committer._lock, connector._progress._lock:
+        committer = connector._membership.delivery.committer
+        with stream._stream._lock, connector._lock, committer._lock, connector._progress._lock:
             held.set()
             forked.wait()
 

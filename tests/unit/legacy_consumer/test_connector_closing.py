@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from legacy_consumer import ConsumerClosedError, ConsumerConnector, ConsumerTimeoutError, Phase
-from legacy_consumer import connector as connector_module
+from legacy_consumer.member import connector as connector_module
+from legacy_consumer.member import membership as membership_module
 from legacy_consumer.offsets import ZooKeeperOffsetStore
 from rebalance import coordinator as coordinator_module
 from tests.support.at_line import AtLine
@@ -154,7 +155,7 @@ def test_a_shutdown_in_a_signal_handler_that_interrupts_joining_ends_it(member):
 
 
 def test_a_shutdown_in_another_thread_ends_joining_in_order_at_whatever_line_that_is():
-    library = connector_module.__file__, coordinator_module.__file__
+    library = connector_module.__file__, membership_module.__file__, coordinator_module.__file__
     line, struck = 0, True
     while struck:
         member, errors = Member(), []

@@ -94,7 +94,7 @@ def test_a_group_of_another_strategy_is_not_joined_and_nothing_is_written(cluste
         join(cluster.connector())
     assert not cluster.zookeeper.requests.keys() & {"create", "multi", "set_data", "delete"}
     assert cluster.tree() == before
-    assert cluster.connectors[0].status.phase is Phase.CREATED
+    assert cluster.connectors[0].status.phase is Phase.CLOSED
 
 
 def test_the_right_setting_joins(cluster):
@@ -187,7 +187,7 @@ def owners_read_by_the_check_of(cluster, **properties):
         store=store, fetchers=FakeFetchers(FakeKafka()), zookeeper_connect="memory", group_id="g", **properties
     )
     cluster.connectors.append(connector)
-    return connector._checks.mismatch(), len(store.owners_read)
+    return connector._membership.checks.mismatch(), len(store.owners_read)
 
 
 def test_of_a_group_of_its_own_strategy_a_member_reads_one_owner_and_of_another_one_all(cluster):

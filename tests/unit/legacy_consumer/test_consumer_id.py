@@ -1,6 +1,6 @@
 import re
 
-from legacy_consumer.consumer_id import make_consumer_id
+from legacy_consumer.member.consumer_id import make_consumer_id
 from tests.support.group_members import FakeClock
 
 

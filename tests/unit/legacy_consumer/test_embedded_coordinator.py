@@ -7,15 +7,15 @@ import socket
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli.embedded import embedded
-from legacy_consumer.embedded.coordinator import CoordinatorServer
-from legacy_consumer.embedded.coordinator.behind import framed, read_frame, with_other_addresses
-from legacy_consumer.embedded.coordinator.translation import read_request
-from legacy_consumer.embedded.coordinator.versions import VersionRange, offered_versions, read_versions
-from legacy_consumer.embedded.ports import free_port
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, PortInUseError
-from legacy_consumer.wire.protocol.framing import Api, frame_request
-from legacy_consumer.wire.protocol.group_messages import GROUP_EXCHANGES, Kind, read_message, write_message
+from legacy_consumer.fetching.columnar.protocol.framing import Api, frame_request
+from legacy_consumer.fetching.columnar.protocol.group_messages import GROUP_EXCHANGES, Kind, read_message, write_message
+from legacy_consumer.operations.cli.embedded import embedded
+from legacy_consumer.sandbox.servers.coordinator import CoordinatorServer
+from legacy_consumer.sandbox.servers.coordinator.behind import framed, read_frame, with_other_addresses
+from legacy_consumer.sandbox.servers.coordinator.translation import read_request
+from legacy_consumer.sandbox.servers.coordinator.versions import VersionRange, offered_versions, read_versions
+from legacy_consumer.sandbox.servers.ports import free_port
 from rebalance.coordination import Code
 
 VERSIONS = [(api, version) for api, exchange in GROUP_EXCHANGES.items() for version in range(exchange.newest + 1)]
@@ -126,18 +126,18 @@ def test_clients_are_told_the_versions_and_one_that_asks_in_a_newer_version_is_t
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "says"),
     [
-        frame_request(Api.METADATA, 0, 1, "client", bytes(4)),
-        frame_request(Api.JOIN_GROUP, 6, 1, "client", b""),
-        frame_request(Api.JOIN_GROUP, 2, 1, "client", b"\x00\x05gr"),
-        b"GET / HTTP/1.1\r\n\r\n",
-        framed(b"\x00"),
-        b"\xff\xff\xff\xff",
+        (frame_request(Api.METADATA, 0, 1, "client", bytes(4)), "there is no broker behind"),
+        (frame_request(Api.JOIN_GROUP, 6, 1, "client", b""), "JOIN_GROUP request: version 6 is not offered"),
+        (frame_request(Api.JOIN_GROUP, 2, 1, "client", b"\x00\x05gr"), "a string of 5 bytes does not fit"),
+        (b"GET / HTTP/1.1\r\n\r\n", ""),
+        (framed(b"\x00"), "a connection is closed: a request: "),
+        (b"\xff\xff\xff\xff", ""),
     ],
     ids=["needs a broker", "not offered", "ends too early", "another protocol", "no head", "size -1"],
 )
-def test_a_client_that_cannot_be_answered_is_hung_up_on_and_the_next_one_is_served(sent):
+def test_a_client_that_cannot_be_answered_is_hung_up_on_and_the_next_one_is_served(sent, says, caplog):
     async def play(server, client):
         client.writer.write(sent)
         assert await client.is_hung_up_on()
@@ -145,6 +145,8 @@ def test_a_client_that_cannot_be_answered_is_hung_up_on_and_the_next_one_is_serv
             assert (await another.ask(Api.JOIN_GROUP, 2, joining()))["error"] == 0
 
     with_server(play)
+    assert says in caplog.text
+    assert "the answer to" not in caplog.text, "it is the client's request that is wrong"
 
 
 def test_what_a_broker_offers_is_offered_as_far_as_its_bytes_are_understood_here():

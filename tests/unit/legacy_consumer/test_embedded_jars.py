@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from legacy_consumer.embedded import KAFKA_VERSIONS, kafka_jars
-from legacy_consumer.embedded.jars import _proxy_flags, jar_root, read_lock
-from legacy_consumer.embedded.zookeeper_jars import zookeeper_jars
 from legacy_consumer.errors import JarsUnavailableError
+from legacy_consumer.sandbox.servers.jars import _proxy_flags, jar_root, read_lock
+from legacy_consumer.sandbox.servers.zookeeper_jars import zookeeper_jars
 
 
 def test_every_version_has_its_broker_and_a_logger_and_no_log4j_in_the_lock():

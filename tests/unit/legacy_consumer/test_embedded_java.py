@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.embedded.java import find_java
 from legacy_consumer.errors import JavaMissingError
+from legacy_consumer.sandbox.servers.java import find_java
 
 
 def write_program(folder: Path, script: str) -> Path:

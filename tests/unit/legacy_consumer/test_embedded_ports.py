@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.embedded.ports import claim_port, free_port, is_free
 from legacy_consumer.errors import PortInUseError
+from legacy_consumer.sandbox.servers.ports import claim_port, free_port, is_free
 from zk_layout.errors import ConfigError
 
 

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from legacy_consumer.embedded.process import ServerProcess, Workspace
 from legacy_consumer.errors import ServerStartError
+from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 import pytest
 
 from legacy_consumer.embedded import EmbeddedEnsemble, EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.embedded.jvm import write_properties
-from legacy_consumer.embedded.topics import check_topic_name, spread_replicas
 from legacy_consumer.errors import ServerStartError
+from legacy_consumer.sandbox.servers.jvm import write_properties
+from legacy_consumer.sandbox.servers.topics import check_topic_name, spread_replicas
 from zk_layout.errors import ConfigError
 
 

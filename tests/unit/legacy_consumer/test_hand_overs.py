@@ -3,11 +3,12 @@
 import contextlib
 from functools import partial
 
-from legacy_consumer.fetcher import EARLIEST
+from legacy_consumer.fetching.fetcher import EARLIEST
+from legacy_consumer.member.gate import Pause
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
+from legacy_consumer.offsets.progress import Progress
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
-from legacy_consumer.progress import Progress
-from legacy_consumer.stream import GatedStream, Pause
-from legacy_consumer.stream_delivery import DeliverySettings, StreamDelivery
 from rebalance.clock import SystemClock
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from tests.support.group_members import Group

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from legacy_consumer.cli import logs, main
 from legacy_consumer.json_logs import JsonLogFormatter
+from legacy_consumer.operations.cli import main
+from legacy_consumer.operations.cli.helpers import logs
 
 
 def member(consumer_id, group="g"):

@@ -105,7 +105,7 @@ def test_a_member_whose_assignor_fails_later_leaves_its_share_to_the_others_and_
     cluster.await_shares([3, 3], *members)
     failing = next(member for member in members if cluster.leads(member))
     other = next(member for member in members if member is not failing)
-    own, told = failing._led._own, []
+    own, told = failing._membership._led._own, []
 
     def offer(subscription):
         told.append(subscription)

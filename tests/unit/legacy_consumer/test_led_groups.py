@@ -23,6 +23,7 @@ from rebalance.led.records import (
 from tests.support.led_cluster import TPS, LedCluster, numbers
 from tests.support.waiting import eventually
 from zk_layout.memory_store import MemoryStore
+from zk_layout.store import CreateOp, DeleteOp
 
 EAGER = ["range", "roundrobin", "sticky"]
 GARBAGE = [b"", b"{", b'{"version":1}', b"[" * 5000, b'{"round":"x","joined":1,"refused":{}}']
@@ -236,7 +237,7 @@ def test_a_member_goes_on_fetching_while_it_looks_for_its_leader_and_stops_when_
     first, stream = cluster.join(consumer_id="m0", **cooperative)
     cluster.await_shares([6], first)
     got = [next(stream)]
-    assert first._led.standing(Phase.STABLE, connected=False).state is LedState.REDISCOVERING
+    assert first._membership._led.standing(Phase.STABLE, connected=False).state is LedState.REDISCOVERING
     got += islice(stream, 5)
     assert len(got) == 6
     for phase, state in (
@@ -244,7 +245,7 @@ def test_a_member_goes_on_fetching_while_it_looks_for_its_leader_and_stops_when_
         (Phase.CLOSED, LedState.DOWN),
         (Phase.LEAVING, LedState.STOPPED),
     ):
-        assert first._led.standing(phase, connected=True).state is state
+        assert first._membership._led.standing(phase, connected=True).state is state
     first.shutdown()
     assert first.status.led.state is LedState.DOWN
 
@@ -472,3 +473,16 @@ def test_members_and_leader_say_what_happens_at_level_info(cluster, caplog):
     cluster.join(consumer_id="m0", partition_assignment_strategy="sticky")
     assert "g_m0: leads group g in generation 0" in caplog.text
     assert "group g: generation 1 of 1 members, by sticky" in caplog.text
+
+
+@pytest.mark.parametrize("below", [(), ("x", "x/y"), tuple(map(str, range(1200)))], ids=["alone", "deep", "many"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("path", [leader_path("g"), member_path("g", "g_m0"), member_path("g", "g_m1")])
+def test_a_znode_that_no_session_stands_for_is_no_leaders_and_no_members(cluster, path, strategy, below):
+    """Put there in one request, so that no member writes in between."""
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy=strategy)[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    creates = [CreateOp(path, b"stranger"), *(CreateOp(f"{path}/{name}", b"stranger") for name in below)]
+    cluster.admin.multi([DeleteOp(path), *creates])
+    members.append(cluster.join(consumer_id="m2", partition_assignment_strategy=strategy)[0])
+    cluster.await_shares([2, 2, 2], *members)

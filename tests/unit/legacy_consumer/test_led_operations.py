@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from legacy_consumer.admin.migration import (
+from legacy_consumer.errors import MigrationRefusedError
+from legacy_consumer.operations.admin.migration import (
     Choices,
     Direction,
     Sides,
@@ -13,10 +14,9 @@ from legacy_consumer.admin.migration import (
     look_at,
     make_plan,
 )
-from legacy_consumer.errors import MigrationRefusedError
-from legacy_consumer.metrics.exporter.cluster_reader import ClusterReader
-from legacy_consumer.metrics.exporter.judging import ClusterJudge, Judging, Logs
-from legacy_consumer.metrics.exporter.rendering import render_groups
+from legacy_consumer.operations.metrics.exporter.cluster_reader import ClusterReader
+from legacy_consumer.operations.metrics.exporter.judging import ClusterJudge, Judging, Logs
+from legacy_consumer.operations.metrics.exporter.rendering import render_groups
 from rebalance.clock import SystemClock
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.led_cluster import TPS, LedCluster

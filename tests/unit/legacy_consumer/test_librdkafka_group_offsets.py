@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.librdkafka import LibrdkafkaGroupOffsets
+from legacy_consumer.fetching.librdkafka import LibrdkafkaGroupOffsets
 from legacy_consumer.offsets import KafkaOffset
 from zk_layout.model import TopicPartition
 

@@ -2,10 +2,15 @@ import pytest
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, OffsetOutOfRangeError
-from legacy_consumer.fetcher import EARLIEST, LATEST, NO_POSITION
-from legacy_consumer.librdkafka.client import check_settings
-from legacy_consumer.librdkafka.settings import bootstrap_servers, fetcher_settings, protocol_settings, query_settings
-from legacy_consumer.positions import Search, settle
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION
+from legacy_consumer.fetching.librdkafka.client import check_settings
+from legacy_consumer.fetching.librdkafka.settings import (
+    bootstrap_servers,
+    fetcher_settings,
+    protocol_settings,
+    query_settings,
+)
+from legacy_consumer.fetching.positions import Search, settle
 from zk_layout.errors import ConfigError
 from zk_layout.model import Broker, Endpoint, TopicPartition
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from legacy_consumer import ConsumerConnector, Phase
-from legacy_consumer.errors import ConsumerClosedError
-from legacy_consumer.listener_calls import ListenerCalls
+from legacy_consumer.errors import BrokersUnavailableError, ConsumerClosedError
+from legacy_consumer.member.listener_calls import ListenerCalls
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
@@ -162,6 +162,53 @@ def test_a_hook_that_raises_is_logged_and_counted_and_stops_nothing(cluster, gat
     assert is_settled_with(first, 4)
     assert first.counters.listener_errors == 1
     assert "the rebalance listener raised" in caplog.text
+
+
+def test_hooks_with_javas_names_may_raise_each_and_the_group_goes_on(cluster):
+    class Raises:
+        def __init__(self):
+            self.told = []
+
+        def on_partitions_assigned(self, partitions):
+            self._tell("assigned")
+
+        def on_partitions_revoked(self, partitions):
+            self._tell("revoked")
+
+        def on_partitions_lost(self, partitions):
+            self._tell("lost")
+
+        def _tell(self, what):
+            self.told.append(what)
+            raise RuntimeError("a user's defect")
+
+    listener = Raises()
+    first = cluster.connector(drain_timeout_ms=60_000)
+    first.set_rebalance_listener(listener)
+    first.create_message_streams({"t": 1})
+    assert is_settled_with(first, 4)
+    cluster.zookeeper.expire(first._store.session_id)
+    eventually(lambda: listener.told == ["assigned", "lost", "assigned"])
+    assert is_settled_with(first, 4)
+    second = cluster.connector()
+    second.create_message_streams({"t": 1})
+    assert is_settled_with(first, 2)
+    assert is_settled_with(second, 2)
+    eventually(lambda: listener.told[3:4] == ["revoked"])
+    eventually(lambda: first.counters.listener_errors == len(listener.told))
+
+
+@pytest.mark.parametrize("call", ["log_offsets", "latest"])
+def test_brokers_that_cannot_be_asked_where_a_log_ends_hold_up_nobody(cluster, caplog, call, monkeypatch):
+    def fail(*_):
+        raise BrokersUnavailableError("none is registered")
+
+    monkeypatch.setattr(FakeFetchers, call, fail)
+    cluster.kafka.produce(TPS[0], 3)
+    connector = cluster.connector(auto_offset_reset="largest")
+    connector.create_message_streams({"t": 1})
+    assert is_settled_with(connector, 4)
+    assert "starts without log offsets: " in caplog.text
 
 
 def test_brokers_that_do_not_say_where_a_log_ends_hold_up_nobody(cluster, caplog):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legacy_consumer.fetcher import Message
-from legacy_consumer.librdkafka.batch import LibrdkafkaBatch
-from legacy_consumer.message_batch import MessageBatch
+from legacy_consumer.fetching.fetcher import Message
+from legacy_consumer.fetching.librdkafka.batch import LibrdkafkaBatch
+from legacy_consumer.fetching.message_batch import MessageBatch
 from tests.support.record_encoder import Written, batch, messages
 from tests.support.record_sets import TP, decoded
 

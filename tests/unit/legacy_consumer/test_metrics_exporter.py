@@ -8,14 +8,14 @@ from gzip import decompress
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from legacy_consumer.admin.groups import describe_groups
-from legacy_consumer.admin.lag_verdict import Judging
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.metrics.catalogue import EXPORTER_METRICS
-from legacy_consumer.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
-from legacy_consumer.metrics.exporter.counted_reads import Pace
-from legacy_consumer.metrics.exporter.exporter import ExporterSettings
-from legacy_consumer.metrics.exporter.rendering import escaped
+from legacy_consumer.operations.admin.groups import describe_groups
+from legacy_consumer.operations.admin.lag_verdict import Judging
+from legacy_consumer.operations.metrics.catalogue import EXPORTER_METRICS
+from legacy_consumer.operations.metrics.exporter import ClusterJudge, ClusterReader, CountedReads, Exporter, Selection
+from legacy_consumer.operations.metrics.exporter.counted_reads import Pace
+from legacy_consumer.operations.metrics.exporter.exporter import ExporterSettings
+from legacy_consumer.operations.metrics.exporter.rendering import escaped
 from tests.support.group_members import FakeClock
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import ConnectionLostError, NotPermittedError

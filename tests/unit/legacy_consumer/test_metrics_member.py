@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from legacy_consumer import ConsumerConnector, Phase, metrics
 from legacy_consumer.errors import BrokersUnavailableError, FetchError, MetricsServerError
-from legacy_consumer.metrics.catalogue import MEMBER_METRICS, Kind
-from legacy_consumer.metrics.health import judge_liveness, judge_readiness
-from legacy_consumer.metrics.lag_sample import LagSampler
-from legacy_consumer.progress import Committed, PartitionProgress
+from legacy_consumer.offsets.progress import Committed, PartitionProgress
+from legacy_consumer.operations.metrics.catalogue import MEMBER_METRICS, Kind
+from legacy_consumer.operations.metrics.health import judge_liveness, judge_readiness
+from legacy_consumer.operations.metrics.lag_sample import LagSampler
 from rebalance.counters import BUCKETS_S, MemberCounters, Vitals
 from rebalance.status import Status
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
@@ -421,7 +421,7 @@ def test_a_member_without_a_lease_owns_nothing_for_its_metrics(world):
     assert [sample.value for sample in found["legacy_consumer_member_leased"]] == [1]
     assert found["legacy_consumer_member_owned_partitions"]
     assert found["legacy_consumer_member_lag"]
-    member._lease.holds = lambda: False
+    member._membership._lease.holds = lambda: False
     found = {family.name: family.samples for family in collector.collect()}
     assert [sample.value for sample in found["legacy_consumer_member_leased"]] == [0]
     for name in ("owned_partitions", "lag", "lag_age_seconds", "consumed_offset", "committed_offset", "log_end_offset"):

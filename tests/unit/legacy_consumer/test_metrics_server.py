@@ -7,9 +7,9 @@ import urllib.request
 
 import pytest
 
-from legacy_consumer.metrics import http_server
-from legacy_consumer.metrics.health import Judgement
-from legacy_consumer.metrics.http_server import MAX_CONNECTIONS, MetricsServer, Page, Pages
+from legacy_consumer.operations.metrics import http_server
+from legacy_consumer.operations.metrics.health import Judgement
+from legacy_consumer.operations.metrics.http_server import MAX_CONNECTIONS, MetricsServer, Page, Pages
 from tests.support.waiting import eventually
 
 WELL = Judgement(True, "well")
@@ -20,6 +20,23 @@ def server():
     pages = Pages(lambda _: Page((b"x 1\n",)), lambda: WELL, lambda: WELL)
     with MetricsServer(pages, port=0) as server:
         yield server
+
+
+def test_what_a_stranger_wrote_into_a_reason_moves_no_cursor_and_forges_no_line():
+    def reason():
+        return Judgement(False, "group a\x1b[2Jb\u202ec\u2028d\ne: \ud800")
+
+    def broken():
+        raise ValueError(reason().text)
+
+    made = "group a\\x1b[2Jb\\u202ec\\u2028d\\ne: \\ud800\n"
+    with MetricsServer(Pages(lambda _: Page(()), broken, reason), port=0) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        with contextlib.closing(connection):
+            connection.request("GET", "/readyz")
+            assert connection.getresponse().read().decode() == made
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().read().decode() == f"ValueError: {made}"
 
 
 def healthz(server):

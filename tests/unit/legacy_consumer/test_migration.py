@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.admin.errors import DamagedRecordError
-from legacy_consumer.admin.group_trees import record_path
-from legacy_consumer.admin.migration import (
+from legacy_consumer.errors import (
+    BrokersUnavailableError,
+    MigrationIncompleteError,
+    MigrationRefusedError,
+    NoSuchGroupError,
+)
+from legacy_consumer.offsets import KafkaOffset
+from legacy_consumer.operations.admin.errors import DamagedRecordError
+from legacy_consumer.operations.admin.group_trees import record_path
+from legacy_consumer.operations.admin.migration import (
     Action,
     Direction,
     Phase,
@@ -22,15 +29,8 @@ from legacy_consumer.admin.migration import (
     read_records,
     roll_back_migration,
 )
-from legacy_consumer.admin.migration.record import write_record
-from legacy_consumer.admin.offset_files import read_offsets
-from legacy_consumer.errors import (
-    BrokersUnavailableError,
-    MigrationIncompleteError,
-    MigrationRefusedError,
-    NoSuchGroupError,
-)
-from legacy_consumer.offsets import KafkaOffset
+from legacy_consumer.operations.admin.migration.record import write_record
+from legacy_consumer.operations.admin.offset_files import read_offsets
 from tests.support.migration_world import TPS, World
 from zk_layout.codecs import encode_topic
 from zk_layout.errors import NotPermittedError
@@ -236,7 +236,7 @@ def test_what_somebody_must_decide_blocks_the_step_unless_it_is_left_out(world, 
 
 
 def test_no_coordinator_in_the_middle_says_how_far_it_came_and_the_same_command_goes_on(world, monkeypatch):
-    monkeypatch.setattr("legacy_consumer.admin.migration.apply._CHUNK", 1)
+    monkeypatch.setattr("legacy_consumer.operations.admin.migration.apply._CHUNK", 1)
     plan = world.plan()
 
     def fail_at_the_second():

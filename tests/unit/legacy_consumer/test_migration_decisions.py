@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from legacy_consumer.admin.errors import GroupChangedError
-from legacy_consumer.admin.group_trees import read_trees, record_path
-from legacy_consumer.admin.migration import (
+from legacy_consumer.errors import MigrationIncompleteError, MigrationRefusedError
+from legacy_consumer.operations.admin.errors import GroupChangedError
+from legacy_consumer.operations.admin.group_trees import read_trees, record_path
+from legacy_consumer.operations.admin.migration import (
     Action,
     Direction,
     Phase,
@@ -19,7 +20,6 @@ from legacy_consumer.admin.migration import (
     read_records,
     roll_back_migration,
 )
-from legacy_consumer.errors import MigrationIncompleteError, MigrationRefusedError
 from tests.support.migration_world import TPS, World
 
 
@@ -78,6 +78,32 @@ def test_what_was_left_out_is_named_with_the_reason_until_it_is_decided(world):
     found = world.verify()
     assert not found.is_sound
     assert any(f.text.startswith("t/1 was left out of the migration: Kafka is 25 ahead") for f in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda world: world.store.delete("/brokers/topics/t"), "the topic does not exist any more"),
+        (lambda world: world.set(1, 45), "in both"),
+    ],
+    ids=["topic gone", "reset to Kafka's"],
+)
+def test_what_was_left_out_is_named_also_when_nothing_has_to_be_decided_any_more(world, change, reason):
+    world.put_in_kafka(None, 45)
+    world.apply(skip_blocked=True)
+    change(world)
+    [said] = [one for one in world.verify().findings if "t/1 was left out of the migration" in one.text]
+    assert not said.is_bad
+    assert said.text.endswith(f"nothing has to be decided any more: {reason}")
+
+
+def test_what_was_left_out_of_a_topic_made_anew_says_so(world):
+    world.put_in_kafka(None, 45)
+    world.apply(skip_blocked=True)
+    world.make_topic_anew()
+    [said] = [one for one in world.verify().findings if "t/1 was left out of the migration" in one.text]
+    assert said.is_bad
+    assert said.text.endswith("(the topic was deleted and created again since: begins anew)")
 
 
 def test_a_rollback_leaves_alone_what_was_left_out(world):

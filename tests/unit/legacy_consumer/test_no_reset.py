@@ -5,7 +5,7 @@ import random
 import pytest
 
 from legacy_consumer import EARLIEST, LATEST, NoCommittedOffsetError, OffsetOutOfRangeError, PositionError
-from legacy_consumer.fetcher import NO_POSITION
+from legacy_consumer.fetching.fetcher import NO_POSITION
 from tests.support.member_cluster import MemberCluster
 from tests.support.wire_world import World
 from zk_layout.model import TopicPartition

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from legacy_consumer.metrics.catalogue import METRICS, Kind
+from legacy_consumer.operations.metrics.catalogue import METRICS, Kind
 from tests.support.promql import PromqlError, names_in
 from tests.support.promtool import needs_promtool
 
@@ -148,7 +148,11 @@ FIRES = {
     "ConsumerGroupFallsBehind": ({G + "verdict_partitions": {"verdict": "warning"}}, "0x50", "2x50"),
     "ConsumerGroupOffsetWentBack": ({G + "verdict_partitions": {"verdict": "rewind"}}, "0x50", "2x50"),
     "ConsumerGroupOffsetWrong": ({G + "verdict_partitions": {"verdict": "error"}}, "0x50", "2x50"),
-    "ConsumerGroupLagUnknown": ({G + "verdict_partitions": {"verdict": "unknown"}}, "0x20 2x10 0x19", "2x50"),
+    "ConsumerGroupLagUnknown": (
+        {G + "verdict_partitions": {"verdict": "unknown"}, G + "partition_committed_timestamp_seconds": {}},
+        "0x20 2x10 0x19",
+        "2x50",
+    ),
     "ConsumerGroupLogEndsMissing": ({E + "unknown_log_ends": {}}, "0x20 2x10 0x19", "2x50"),
     "ConsumerGroupPartitionsUnowned": ({G + "unowned_partitions": {}, G + "members": {}}, "0x50", "2x50"),
     "ConsumerGroupForbidden": ({G + "verdict": {"verdict": "error"}}, "0x50", "1x50"),
@@ -224,6 +228,12 @@ def test_one_of_several_exporters_that_does_not_answer_is_told(tmp_path):
     scene = ({"up": {"job": "consumer-groups"}, E + "info": {}}, "1x50", "1x20 0x29")
     [(who, says)] = firing("ConsumerGroupExporterGone", tmp_path, scene)
     assert (who, "answers at sick" in says) == ("sick", True)
+
+
+@needs_promtool
+def test_a_group_that_has_committed_nothing_in_zookeeper_raises_no_alert_about_its_lag(tmp_path):
+    elsewhere = ({G + "verdict_partitions": {"verdict": "unknown"}, G + "unowned_partitions": {}}, "0x50", "2x50")
+    assert firing("ConsumerGroupLagUnknown", tmp_path, elsewhere) == []
 
 
 def test_every_alert_is_made_to_fire():

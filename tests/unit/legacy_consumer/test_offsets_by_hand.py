@@ -3,9 +3,9 @@
 import pytest
 
 from legacy_consumer import ConfigError, ConsumerConfig, OffsetsNotCommittedError, Phase, TopicPartition
-from legacy_consumer.admin.errors import ResetRequestError
-from legacy_consumer.admin.live_resets import write_live
-from legacy_consumer.admin.offset_plans import make_plan, read_standings
+from legacy_consumer.operations.admin.errors import ResetRequestError
+from legacy_consumer.operations.admin.live_resets import write_live
+from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
 

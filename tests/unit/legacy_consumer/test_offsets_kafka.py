@@ -8,8 +8,8 @@ from legacy_consumer.errors import GroupOffsetsUnavailableError, GroupRefusedErr
 from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffset, KafkaOffsetStore, ZooKeeperOffsetStore
 from legacy_consumer.offsets.dual import greater
 from legacy_consumer.offsets.judgement import TopicOrigin
+from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.retries import coordinator_answer
-from legacy_consumer.progress import Committed
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from zk_layout.errors import SessionExpiredError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper

@@ -4,8 +4,8 @@ import pytest
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets import Commit, ZooKeeperOffsetStore
+from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.store import refuse_unreadable
-from legacy_consumer.progress import Committed
 from zk_layout.errors import ConnectionLostError, SessionExpiredError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -67,6 +67,15 @@ def test_an_offset_somebody_else_wrote_is_reported_and_not_overwritten(rig):
 def test_an_offset_znode_that_appeared_since_the_claim_is_foreign(rig):
     rig.zk.create("/consumers/g/offsets/t/0", b"9", make_parents=True)
     assert rig.commit({P0: (1, NEW)}).foreign == {P0: Committed(9, 0)}
+
+
+def test_an_offset_that_somebody_else_wrote_where_ours_was_deleted_is_foreign_though_it_looks_like_ours(rig):
+    rig.commit({P0: (1, NEW)})
+    rig.zk.delete("/consumers/g/offsets/t/0")
+    rig.zk.create("/consumers/g/offsets/t/0", b"1")
+    # the partition was claimed anew while there was no offset
+    assert rig.commit({P0: (3, NEW)}).foreign == {P0: Committed(1, 0)}
+    assert rig.stored(P0) == b"1"
 
 
 def test_an_offset_znode_that_vanished_is_foreign(rig):

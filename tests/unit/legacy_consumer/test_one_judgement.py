@@ -24,7 +24,9 @@ def new_cluster():
         yield lambda: MemoryCluster(patch)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(partitions=st.lists(PARTITION, min_size=1, max_size=5), has_deletions=st.booleans())
 def test_describe_the_doctor_a_reset_spark_and_a_member_agree(new_cluster, partitions, has_deletions):
     """Each partition: what is written, where its log begins, how long it is, whether its topic was made afterwards."""

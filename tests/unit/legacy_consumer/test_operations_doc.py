@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from legacy_consumer.cli import main
+from legacy_consumer.operations.cli import main
 
 TEXT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
 TYPED = sorted(

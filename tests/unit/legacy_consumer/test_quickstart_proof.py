@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from legacy_consumer.quickstart.errors import QuickstartError
-from legacy_consumer.quickstart.proof import check_deliveries
-from legacy_consumer.quickstart.record import Record, Run, decode_record, encode_batch
+from legacy_consumer.sandbox.quickstart.errors import QuickstartError
+from legacy_consumer.sandbox.quickstart.proof import check_deliveries
+from legacy_consumer.sandbox.quickstart.record import Record, Run, decode_record, encode_batch
 
 LOG = {0: (0, 3), 1: (0, 2)}
 """Flights 0 1 2 in partition 0, 3 4 in partition 1."""

@@ -7,11 +7,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from legacy_consumer.quickstart.observer import expected_owners
-from legacy_consumer.quickstart.proof import Verdict
-from legacy_consumer.quickstart.report import Happening, Report, Settling, Takeover
-from legacy_consumer.quickstart.screen import PartitionView, PlainScreen, View, draw, print_summary
-from legacy_consumer.quickstart.two_groups import TwoGroups
+from legacy_consumer.sandbox.quickstart.observer import expected_owners
+from legacy_consumer.sandbox.quickstart.proof import Verdict
+from legacy_consumer.sandbox.quickstart.report import Happening, Report, Settling, Takeover
+from legacy_consumer.sandbox.quickstart.screen import PartitionView, PlainScreen, View, draw, print_summary
+from legacy_consumer.sandbox.quickstart.two_groups import TwoGroups
 
 VERDICT = Verdict(10, 10, 0, 2, 12, 2, {"member-1": 12}, (), ())
 ROWS = ({"partition": 0, "committed_offset": 6, "lag": 0}, {"partition": 1, "committed_offset": 4, "lag": 0})

@@ -3,7 +3,7 @@
 import threading
 import time
 
-from legacy_consumer.quickstart.worker import Brake
+from legacy_consumer.sandbox.quickstart.worker import Brake
 from tests.support.stopwatch import Stopwatch
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from legacy_consumer import ConsumerConnector
-from legacy_consumer.metrics.health import judge_liveness
+from legacy_consumer.operations.metrics.health import judge_liveness
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.reset_requests import (
+from legacy_consumer.member.resets import (
     Request,
     RequestState,
     ResetFollower,
@@ -19,7 +18,8 @@ from legacy_consumer.reset_requests import (
     request_path,
     standing_reset,
 )
-from legacy_consumer.reset_requests.records import HOLD_MS
+from legacy_consumer.member.resets.records import HOLD_MS
+from legacy_consumer.offsets.progress import Committed, Progress
 from tests.support.group_members import RecordingDelivery
 from zk_layout.errors import ConnectionLostError
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper

@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legacy_consumer import ConsumerConnector
-from legacy_consumer.admin.errors import OffsetsChangedError, ResetRequestError
-from legacy_consumer.admin.live_resets import write_live
-from legacy_consumer.admin.offset_plans import make_plan, read_standings
-from legacy_consumer.reset_requests import (
+from legacy_consumer.member.resets import (
     Answer,
     AnswerState,
     Request,
@@ -24,6 +21,9 @@ from legacy_consumer.reset_requests import (
     encode_request,
     request_path,
 )
+from legacy_consumer.operations.admin.errors import OffsetsChangedError, ResetRequestError
+from legacy_consumer.operations.admin.live_resets import write_live
+from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually

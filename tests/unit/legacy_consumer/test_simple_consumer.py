@@ -16,8 +16,8 @@ from legacy_consumer import (
     TopicPartition,
 )
 from legacy_consumer.errors import NoSuchPartitionError, NoSuchTopicError
-from legacy_consumer.fetcher import EARLIEST, LATEST
-from legacy_consumer.librdkafka.fetcher import LibrdkafkaFetcher
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.librdkafka.fetcher import LibrdkafkaFetcher
 from tests.support.at_line import AtLine, interrupt
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
 from zk_layout.errors import LegacyConsumerError

@@ -3,8 +3,9 @@
 import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
-from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream, Pause
+from legacy_consumer.member.gate import Pause
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets.progress import Committed, Progress
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock

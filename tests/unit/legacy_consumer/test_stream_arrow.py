@@ -3,13 +3,13 @@
 import pyarrow as pa
 import pytest
 
-from legacy_consumer.arrow_batches import COLUMNS, HEADERS, LazyMessages, record_batch
 from legacy_consumer.errors import ConsumerTimeoutError
-from legacy_consumer.portions import all_of, left
-from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream, Pause
-from legacy_consumer.wire.batch import ColumnarBatch
-from legacy_consumer.wire.records import decode_records
+from legacy_consumer.fetching.arrow_batches import COLUMNS, HEADERS, LazyMessages, record_batch
+from legacy_consumer.fetching.columnar.batch import ColumnarBatch
+from legacy_consumer.fetching.columnar.records import decode_records
+from legacy_consumer.member.gate import Pause
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets.progress import Committed, Progress
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
 from tests.support.group_members import FakeClock
@@ -224,7 +224,3 @@ def test_lazy_messages_are_a_sequence_like_any_other():
         lazy[6]
     with pytest.raises(IndexError):
         lazy[-7]
-    first, second = lazy.portions()
-    assert [message.offset() for message in all_of(first)] == [0, 1]
-    assert next(second.through(iter([second.token]))).offset() == 2
-    assert (left(first), left(second)) == (0, 3)

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from legacy_consumer import ConsumerTimeoutError, StreamInUseError
-from legacy_consumer import stream as stream_module
-from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream, this_thread
+from legacy_consumer.member import stream as stream_module
+from legacy_consumer.member.hand_source import this_thread
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets.progress import Committed, Progress
 from rebalance.clock import SystemClock
 from tests.support.column_fetcher import ColumnFetcher
-from tests.support.fake_kafka import FakeFetcher, FakeKafka
+from tests.support.fake_kafka import FakeBatch, FakeFetcher, FakeKafka
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
@@ -219,6 +220,21 @@ def test_a_poll_that_fails_as_no_fetcher_should_is_made_again(rig):
     rig.fetcher.before_poll_returns = fail
     with pytest.raises(MemoryError):
         next(rig.stream)
+    assert [offset for _, offset in rig.rest()] == list(range(10))
+
+
+def test_a_poll_whose_messages_cannot_be_made_is_made_again(monkeypatch):
+    rig = Rig(FakeFetcher)
+    rig.begin(P0)
+
+    def fail(_):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeBatch, "messages", fail)
+        with pytest.raises(MemoryError):
+            next(rig.stream)
+    assert rig.consumed() == 0
     assert [offset for _, offset in rig.rest()] == list(range(10))
 
 

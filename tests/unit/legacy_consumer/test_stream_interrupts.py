@@ -2,13 +2,14 @@
 
 import contextlib
 import gc
+import threading
 
 import pyarrow as pa
 import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
-from legacy_consumer.progress import Committed, Progress
-from legacy_consumer.stream import GatedStream
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets.progress import Committed, Progress
 from tests.support.at_line import AtLine, PassedLines, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
@@ -123,6 +124,30 @@ def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_c
         assert rig.seen() == {tp: list(range(length)) for tp in TPS}, f"interrupted at line {line}"
         rig.nothing_counts_that_was_not_handed_out()
         assert [rig.progress.get(tp).consumed for tp in TPS] == [length, length]
+        if not strike.struck:
+            break
+    assert line > 100, "the library's lines were not seen"
+    gc.collect()  # what is dropped is this test's
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_whatever_line_ends_a_thread_its_successor_is_given_the_rest():
+    with PassedLines() as passed, contextlib.suppress(ConsumerTimeoutError):
+        Rig(Objects, 2).next()
+    for line in passed.first_times(1):
+        rig = Rig(Objects, 2)
+        strike = AtLine(line, interrupt)
+
+        def consume_until_struck(rig=rig, strike=strike):
+            with contextlib.suppress(KeyboardInterrupt, ConsumerTimeoutError), strike:
+                rig.next()
+
+        thread = threading.Thread(target=consume_until_struck)
+        thread.start()
+        thread.join()
+        with pytest.raises(ConsumerTimeoutError):
+            rig.next()
+        assert rig.seen() == {tp: [0, 1] for tp in TPS}, f"ended at line {line}"
         if not strike.struck:
             break
     assert line > 100, "the library's lines were not seen"

@@ -7,16 +7,18 @@ import contextlib
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from legacy_consumer import ConsumerTimeoutError, FetchError, NotAssignedError, OffsetsNotCommittedError
-from legacy_consumer import stream as stream_module
-from legacy_consumer.committer import CommitSettings, Committer
+from legacy_consumer.member import stream as stream_module
+from legacy_consumer.member.committer import CommitSettings, Committer
+from legacy_consumer.member.gate import Pause
+from legacy_consumer.member.hand_source import this_thread
+from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets import ZooKeeperOffsetStore
-from legacy_consumer.progress import Progress
-from legacy_consumer.stream import GatedStream, Pause, this_thread
+from legacy_consumer.offsets.progress import Progress
 from tests.support.at_line import AtLine, interrupt
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeFetcher, FakeKafka
@@ -566,9 +568,7 @@ class AcknowledgedColumnsMachine(ColumnStreamMachine):
     acknowledged = True
 
 
-SETTINGS = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+SETTINGS = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestStreamOfObjects = StreamMachine.TestCase
 TestStreamOfObjects.settings = SETTINGS
 TestStreamOfColumns = ColumnStreamMachine.TestCase

@@ -70,6 +70,13 @@ def test_it_commits_releases_and_leaves_and_the_connector_joins_again_for_anothe
     assert {tp.topic for tp in connector.status.owned} == {"u"}
 
 
+def test_who_unsubscribed_and_shut_down_is_shown_as_closed(cluster):
+    connector, _ = cluster.join()
+    connector.unsubscribe()
+    connector.shutdown()
+    assert connector.status.phase is Phase.CLOSED
+
+
 def test_the_same_topic_goes_on_behind_what_was_committed(cluster):
     connector, stream = cluster.join(auto_commit_enable=False)
     take(stream, 20)

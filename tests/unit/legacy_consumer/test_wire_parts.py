@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from legacy_consumer import fetchers
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
-from legacy_consumer.fetchers import FetcherChoice, choose_fetcher, missing_modules
-from legacy_consumer.wire.leaders import match_leaders
-from legacy_consumer.wire.scram import ScramClient
-from legacy_consumer.wire.security import security_of
-from legacy_consumer.wire.settings import FetchSettings
+from legacy_consumer.fetching import fetchers
+from legacy_consumer.fetching.columnar.leaders import match_leaders
+from legacy_consumer.fetching.columnar.scram import ScramClient
+from legacy_consumer.fetching.columnar.security import security_of
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+from legacy_consumer.fetching.fetchers import FetcherChoice, choose_fetcher, missing_modules
 from zk_layout.errors import ConfigError
 from zk_layout.model import Broker, Endpoint, TopicPartition
 
@@ -145,9 +145,9 @@ def test_librdkafka_fetches_what_the_columnar_fetcher_does_not_cover(properties,
 
 
 def test_without_the_extra_librdkafka_fetches_and_says_what_to_install():
-    choice = choose_fetcher(config(), ("legacy_consumer_native", "pyarrow"))
+    choice = choose_fetcher(config(), ("legacy_consumer_native", "numpy"))
     assert str(choice) == (
-        "librdkafka, because legacy_consumer_native, pyarrow cannot be imported: install legacy-consumer[fast], or run "
+        "librdkafka, because legacy_consumer_native, numpy cannot be imported: install legacy-consumer[fast], or run "
         "make native in a clone"
     )
 
@@ -185,7 +185,7 @@ def test_the_decoder_is_that_of_this_package():
 def test_another_decoder_than_that_of_this_package_is_named_with_what_to_install(
     installed, version, monkeypatch, loaded_anew
 ):
-    monkeypatch.setattr("legacy_consumer.fetchers.missing_modules", tuple)
+    monkeypatch.setattr("legacy_consumer.fetching.fetchers.missing_modules", tuple)
     monkeypatch.setitem(sys.modules, "legacy_consumer_native", installed)
     said = f"legacy-consumer-native {fetchers.DECODER_VERSION} is needed, not {version}: install legacy-consumer"
     with pytest.raises(

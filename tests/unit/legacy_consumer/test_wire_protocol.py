@@ -8,21 +8,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError
-from legacy_consumer.wire.protocol import error_codes
-from legacy_consumer.wire.protocol.api_versions import Versions, decode_api_versions, versions_by_registration
-from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
-from legacy_consumer.wire.protocol.fetch import (
+from legacy_consumer.fetching.columnar.protocol import error_codes
+from legacy_consumer.fetching.columnar.protocol.api_versions import (
+    Versions,
+    decode_api_versions,
+    versions_by_registration,
+)
+from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
+from legacy_consumer.fetching.columnar.protocol.fetch import (
     FetchLimits,
     FetchPartition,
     FetchSession,
     decode_fetch,
     encode_fetch,
 )
-from legacy_consumer.wire.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
-from legacy_consumer.wire.protocol.list_offsets import ListedOffset, decode_list_offsets, encode_list_offsets
-from legacy_consumer.wire.protocol.metadata import decode_metadata, encode_metadata
-from legacy_consumer.wire.protocol.primitives import Reader, Writer
-from legacy_consumer.wire.protocol.sasl import decode_authenticate, decode_handshake
+from legacy_consumer.fetching.columnar.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
+from legacy_consumer.fetching.columnar.protocol.list_offsets import (
+    ListedOffset,
+    decode_list_offsets,
+    encode_list_offsets,
+)
+from legacy_consumer.fetching.columnar.protocol.metadata import decode_metadata, encode_metadata
+from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
+from legacy_consumer.fetching.columnar.protocol.sasl import decode_authenticate, decode_handshake
 from zk_layout.model import TopicPartition
 
 T0, T1, U5 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 5)

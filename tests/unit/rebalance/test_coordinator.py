@@ -380,12 +380,28 @@ def test_what_a_member_releases_itself_is_no_reason_to_look_again(group):
     assert a.coordinator.status.rebalances == before + 1
 
 
-def test_watching_the_owner_znodes_costs_two_requests_however_many_they_are(group):
+def test_watching_the_owner_znodes_of_a_claim_costs_one_request_however_many_they_are(group):
     group.join("a", {"t": 1})
     group.settle()
     before = group.server.requests.copy()
     group.pass_time(5)
-    assert group.server.requests - before == {"watch_many": 1, "multi_read": 1}
+    assert group.server.requests - before == {"watch_many": 1}
+
+
+@pytest.mark.parametrize("is_anothers", [False, True])
+def test_an_owner_znode_deleted_between_the_claim_and_the_watch_is_missed_as_it_is_watched(group, is_anothers):
+    a = group.join("a", {"t": 1})
+    group.settle()
+    group.admin.delete("/consumers/g/owners/t/5")
+    if is_anothers:
+        group.admin.create("/consumers/g/owners/t/5", b"g_x-0", ephemeral=True)
+    group.pass_time(1.5)
+    if is_anothers:
+        assert TopicPartition("t", 5) not in a.owned
+        group.admin.delete("/consumers/g/owners/t/5")
+        group.settle()
+    assert group.owners("t")[5] == "g_a-0"
+    assert TopicPartition("t", 5) in a.owned
 
 
 def test_a_commit_that_finds_an_owner_znode_gone_makes_the_member_look_at_once(group):

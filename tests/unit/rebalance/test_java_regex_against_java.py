@@ -530,7 +530,7 @@ def _regexes() -> st.SearchStrategy[str]:
 @settings(
     max_examples=int(os.environ.get("REGEX_EXAMPLES", "150")),
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     regex=_regexes(),

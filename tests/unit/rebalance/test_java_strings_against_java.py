@@ -82,13 +82,13 @@ PRONE = st.text(
 LIKE_IDS = st.text(st.sampled_from("gG_-.:019azAZ"), max_size=12)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(ANYTHING | PRONE | LIKE_IDS, min_size=1, max_size=40))
 def test_texts_hash_and_sort_as_in_java(java, texts):
     assert java.judge(texts) == ours(texts)
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(ANYTHING.filter(bool), st.integers(2_000, 20_000))
 def test_long_texts_overflow_as_in_java(java, text, times):
     assert java.judge([text * times])[0] == [java_string_hash(text * times)]

@@ -10,6 +10,7 @@ from rebalance.coordination.requests import Protocol
 from rebalance.errors import DeposedError
 from rebalance.led.leadership import Leadership
 from rebalance.led.records import (
+    LONGEST_WAIT_MS,
     Joining,
     decode_generation,
     decode_round,
@@ -36,14 +37,14 @@ class World:
         store.start()
         return store
 
-    def tell(self, store, name, topics, strategy="range"):
+    def tell(self, store, name, topics, strategy="range", rebalance_timeout_ms=1000):
         """A member joins, whatever it told before."""
         path = member_path("g", name)
         if store.exists(path) is not None:
             store.delete(path)
         told = (Protocol(strategy, encode_subscription(Subscription(topics))),)
         asked = self.read(round_path, decode_round)
-        joining = Joining(name, store.session_id, 0 if asked is None else asked.number, 1000, told)
+        joining = Joining(name, store.session_id, 0 if asked is None else asked.number, rebalance_timeout_ms, told)
         store.create(path, encode_joining(joining), ephemeral=True, make_parents=True)
 
     def lead(self, name="a", strategy="range", store=None):
@@ -58,8 +59,8 @@ class World:
         self.look(leadership)
         return leadership
 
-    def look(self, leadership):
-        leadership.look(COUNTS, partial(Cluster.of_counts, COUNTS), 0)
+    def look(self, leadership, now=0):
+        leadership.look(COUNTS, partial(Cluster.of_counts, COUNTS), now)
 
     def read(self, path, decode):
         store, path = self.leaders, path("g")
@@ -100,6 +101,23 @@ def test_a_member_that_left_and_joined_in_the_same_session_while_nobody_led_has_
     assert world.round().number > before.round
 
 
+def test_a_new_leader_ends_the_round_that_the_last_one_began_though_no_member_says_anything_else(world):
+    before = world.generation()
+    newcomer = world.connect()
+    world.tell(newcomer, "c", ("t",))
+    world.lead("d", store=world.connect())
+    assert world.round().number == before.round + 1
+    newcomer.close()
+    successor = world.lead("e", store=world.connect())
+    assert world.generation() == before
+    # b joins the round and says what it said before
+    world.tell(world.other, "b", ("t",))
+    world.look(successor)
+    after = world.generation()
+    assert after.round == world.round().number
+    assert sorted(share.consumer_id for share in after.shares.values()) == ["a", "b"]
+
+
 def test_a_leader_that_was_replaced_and_does_not_know_it_writes_no_generation():
     world = World()
     world.tell(world.leaders, "a", ("t", "u"))
@@ -127,3 +145,38 @@ def test_a_leader_without_the_groups_strategy_keeps_all_shares(world, caplog):
         id_: set(share.partitions) for id_, share in after.shares.items()
     }
     assert "keep their shares: assignor range failed: the member that leads does not have it" in caplog.text
+
+
+def test_a_rebalance_waits_ten_minutes_at_most_whatever_a_member_asks_for():
+    world = World()
+    world.tell(world.leaders, "a", ("t",))
+    world.tell(world.other, "silent", ("t",), rebalance_timeout_ms=2**31 - 1)
+    leadership = world.lead()
+    world.tell(world.connect(), "c", ("t",))
+    world.look(leadership)
+    before = world.generation()
+    world.tell(world.leaders, "a", ("t",))
+    world.look(leadership, LONGEST_WAIT_MS - 1)
+    assert world.generation() == before, "it waits"
+    world.look(leadership, LONGEST_WAIT_MS)
+    assert sorted(share.consumer_id for share in world.generation().shares.values()) == ["a", "c"]
+    assert LONGEST_WAIT_MS == 10 * 60_000
+
+
+def test_a_member_is_not_refused_for_strategies_that_somebody_else_wrote_in_its_place():
+    world = World()
+    world.tell(world.leaders, "a", ("t", "u"), strategy="x" * 10_000)
+    leadership = world.lead()
+    world.tell(world.leaders, "a", ("t", "u"))
+    world.look(leadership)
+    assert world.round().refused == {}
+    assert (world.generation().protocol, sizes(world)) == ("range", [6])
+
+
+def test_the_reason_why_a_member_is_refused_is_short_whatever_others_offer():
+    world = World()
+    world.tell(world.leaders, "a", ("t", "u"), strategy="x" * 100_000)
+    leadership = world.lead()
+    world.tell(world.other, "b", ("t",))
+    world.look(leadership)
+    assert 0 < len(world.round().refused["b"]) < 2000

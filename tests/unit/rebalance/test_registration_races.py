@@ -166,7 +166,7 @@ def test_an_owner_that_vanishes_between_the_claim_and_the_look_at_it_is_claimed_
         # the look that follows the refused claim
         if session_id == a.store.session_id:
             looks.append(kind)
-            if looks[-2:] == ["multi", "multi_read"] and group.admin.exists(path) is not None:
+            if looks[-2:] == ["multi", "get_data"] and group.admin.exists(path) is not None:
                 group.admin.delete(path)
 
     group.server.fault = release
@@ -405,3 +405,18 @@ def test_a_member_believes_nothing_that_somebody_wrote_in_its_name(group):
     assert a.owned == partitions("t", *range(4))
     assert [what for what, which in a.delivery.log if which] == []
     assert group.admin.get_data(f"{IDS}/g_a").data != static({"other": 1})
+
+
+@pytest.mark.parametrize("path", [f"/consumers/{GROUP}/ids/{GROUP}_a", f"/consumers/{GROUP}/owners/t/3"])
+def test_a_znode_of_no_session_in_an_owners_place_or_a_members_is_waited_for_until_somebody_deletes_it(
+    group, path, caplog
+):
+    group.admin.create(path, b"g_x-0", make_parents=True)
+    a = group.join("a", {"t": 1})
+    group.pass_time(30)
+    assert a.phase is Phase.DEGRADED
+    if "/ids/" in path:
+        assert "is not ephemeral: I wait until somebody deletes it" in caplog.text
+    group.admin.delete(path)
+    group.settle()
+    assert (a.phase, a.owned) == (Phase.STABLE, partitions("t", 0, 1, 2, 3))

@@ -5,7 +5,14 @@ import sys
 
 import pytest
 
-HEAVY = {"kazoo", "confluent_kafka", "legacy_consumer_native", "tenacity", "legacy_consumer.admin", "rebalance.led"}
+HEAVY = {
+    "kazoo",
+    "confluent_kafka",
+    "legacy_consumer_native",
+    "tenacity",
+    "legacy_consumer.operations.admin",
+    "rebalance.led",
+}
 
 
 @pytest.mark.parametrize("module", ["spark_source", "spark_source.source"])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from legacy_consumer.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from spark_source.errors import MissingOffsetsError, NoMessageAtTimeError
 from spark_source.messages.offset_spec import COMMITTED, FROM_EARLIEST, TO_LATEST, OffsetKind, parse_offset_spec
 from spark_source.messages.positions import Logs, Stand, resolve, to_ranges

@@ -2,7 +2,7 @@ import pickle
 
 import pytest
 
-from legacy_consumer.admin.group_table import GroupPartition
+from legacy_consumer.operations.admin.group_table import GroupPartition
 from spark_source.arrow import ColumnType
 from spark_source.errors import SchemaMismatchError
 from spark_source.messages.columns import request_message_columns
@@ -96,6 +96,7 @@ def test_a_schema_chooses_and_orders_columns_and_keeps_its_spelling():
         (("partition", "bigint", True), "has type int and cannot be had as bigint"),
         (("group", "string collate UTF8_LCASE", True), "cannot be had as string collate"),
         (("lag", "bigint", False), "leave NOT NULL out"),
+        (("GROUP", "string", True), "stands twice in the schema"),
     ],
 )
 def test_a_column_that_cannot_be_delivered_is_named(field, complaint):

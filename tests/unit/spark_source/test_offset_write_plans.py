@@ -2,9 +2,11 @@
 
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 
 from spark_source.errors import OffsetWriteError
+from spark_source.offset_rows import check_batch
 from spark_source.offset_write import make_plans, write_all
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
@@ -76,3 +78,21 @@ def test_what_could_not_be_read_before_is_named_when_the_rest_is_put_back(store)
     with pytest.raises(OffsetWriteError, match="written: except t/0 of g0, which could not be put"):
         write_all(store, plans, force=False)
     assert [store.get_data(f"/consumers/g0/offsets/t/{p}").data for p in range(2)] == [b"9", b"7"]
+
+
+def checked(group):
+    columns = {"group": [group], "topic": ["t"], "partition": [0], "offset": [5]}
+    return list(check_batch(pa.RecordBatch.from_pydict(columns), tuple(columns), may_delete=False))
+
+
+@pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\nb", "a\0", "\x7f", "\x85", "\uf8ff", "\uffff"])
+def test_a_group_that_zookeeper_cannot_name_is_refused_in_one_line(group):
+    with pytest.raises(OffsetWriteError) as caught:
+        checked(group)
+    assert len(str(caught.value).splitlines()) == 1
+    assert str(caught.value).startswith("no offset was written: there can be no such group: (group ")
+
+
+@pytest.mark.parametrize("group", ["a b", "ü", "日本", "a[1]", "\xa0"])
+def test_a_group_of_any_other_letters_is_written(group):
+    assert checked(group) == [(group, "t", 0, 5)]

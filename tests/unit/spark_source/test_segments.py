@@ -83,7 +83,7 @@ def test_rows_are_what_a_consumer_was_given(version, tmp_path):
 def test_small_entries_are_decoded_together_and_come_in_order(tmp_path, monkeypatch):
     written(tmp_path, "t-0", SOUND)
     whole = rows_of_tasks("offset", "value", path=str(tmp_path))
-    monkeypatch.setattr("legacy_consumer.wire.segments._PIECE_BYTES", 200)
+    monkeypatch.setattr("legacy_consumer.fetching.columnar.segments._PIECE_BYTES", 200)
     assert rows_of_tasks("offset", "value", path=str(tmp_path)) == whole
 
 
@@ -119,7 +119,7 @@ LAST_TWO = 1146
     ],
 )
 def test_a_damaged_file_fails_or_is_read_up_to_the_damage(data, problem, piece_bytes, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("legacy_consumer.wire.segments._PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("legacy_consumer.fetching.columnar.segments._PIECE_BYTES", piece_bytes)
     path = written(tmp_path, "t-0", data)
     with pytest.raises(DamagedSegmentError, match=re.escape(f"{path}: {problem}")) as caught:
         rows_of_tasks("offset", path=str(path))

@@ -8,6 +8,7 @@ from legacy_consumer.config.properties import Kind
 from spark_source.messages.options import parse_message_options
 from spark_source.option_names import HIDDEN_OPTIONS
 from spark_source.options import OPTIONS, OWN_OPTIONS, MissingGroups, parse_options, parse_write_options
+from spark_source.source import KafkaSegments, ZkMessages, ZkOffsets
 from zk_layout.errors import ConfigError
 
 CONNECT = {"zookeeper.connect": "h:2181/kafka"}
@@ -142,3 +143,25 @@ def test_a_table_in_the_catalog_is_refused_with_what_works(parse, given):
     """When it is created with options or without, and when one that was created with columns is read or written."""
     with pytest.raises(ConfigError, match="use CREATE TEMPORARY VIEW"):
         parse(given)
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        (ZkOffsets, "is no sink of a stream: write each batch, with writeStream.foreachBatch"),
+        (ZkMessages, "only reads: write messages with Spark's own Kafka sink"),
+        (KafkaSegments, "only reads"),
+    ],
+)
+def test_a_stream_that_is_written_to_a_format_is_told_where_to_write_it(form, reason):
+    with pytest.raises(ConfigError) as caught:
+        form({}).streamWriter(None, overwrite=False)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("option", ["groups", "mode", "numPartitions", "zookeeper.session.timeout.ms"])
+def test_whatever_is_given_is_refused_in_one_line(option):
+    with pytest.raises(ConfigError) as caught:
+        parse_options({**CONNECT, option: "a/b\nZkLayoutError: all is well\x1b[2K"})
+    assert len(str(caught.value).splitlines()) == 1
+    assert str(caught.value).startswith(f"{option}=a/b\\nZkLayoutError: all is well\\x1b[2K: ")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from legacy_consumer.wire.backlog import Backlog, RecordSet
-from legacy_consumer.wire.records import decode_records
+from legacy_consumer.errors import CorruptRecordsError
+from legacy_consumer.fetching.columnar.backlog import Backlog, RecordSet
+from legacy_consumer.fetching.columnar.records import decode_ahead, decode_records
 from tests.support.record_encoder import Written, batch
 from tests.support.record_sets import TP
 
@@ -15,7 +16,11 @@ def record_set(first, count):
 
 @pytest.fixture
 def backlog():
-    made = Backlog(lambda one, position: decode_records(one.records, one.partition, position), lambda _, __: True)
+    made = Backlog(
+        lambda one: decode_records(one.records, one.partition, one.position),
+        lambda one: decode_ahead(one.records, one.partition, one.position),
+        lambda _, __: True,
+    )
     for first in (0, 10, 20, 30):
         made.add(record_set(first, 10))
     return made
@@ -34,6 +39,59 @@ def test_no_more_record_sets_are_decoded_than_there_are_enough_messages_in(backl
     assert [len(run) for run in backlog.take(40, enough)] == runs
 
 
+@pytest.mark.parametrize(("enough_bytes", "runs"), [(1, [10]), (10**6, [10] * 4)])
+def test_no_more_record_sets_are_decoded_than_there_are_enough_bytes_in(backlog, enough_bytes, runs):
+    assert [len(run) for run in backlog.take(40, 100, enough_bytes)] == runs
+
+
+class Decoded:
+    """A record set that another thread has decoded."""
+
+    def __init__(self, one):
+        self.columns = decode_records(one.records, one.partition, one.position)
+
+    def result(self):
+        return self.columns
+
+
+def test_only_what_no_thread_decodes_ahead_is_decoded_by_the_poll():
+    here, free = [], [True, False, False, True]
+
+    def decode(one):
+        here.append(one.position)
+        return decode_records(one.records, one.partition, one.position)
+
+    backlog = Backlog(decode, lambda one: Decoded(one) if free and free.pop(0) else None, lambda _, __: True)
+    for first in (0, 10, 20, 30):
+        backlog.add(record_set(first, 10))
+    assert [run.offsets.tolist() for run in backlog.take(40)] == [[*range(at, at + 10)] for at in (0, 10, 20, 30)]
+    assert 0 not in here
+    assert len(here) == 2
+
+
+def test_what_is_damaged_is_told_each_time_until_it_is_dropped_and_what_follows_comes():
+    data = batch([Written(number, None, b"v") for number in range(10)])
+    backlog = Backlog(
+        lambda one: decode_records(one.records, one.partition, one.position),
+        lambda one: decode_ahead(one.records, one.partition, one.position),
+        lambda _, __: True,
+    )
+    backlog.add(RecordSet(TP, 1, 0, memoryview(data[:-1] + b"x"), ()))
+    backlog.add(record_set(10, 10))
+    for _ in range(2):
+        with pytest.raises(CorruptRecordsError):
+            backlog.take(40)
+    assert backlog.drop_first().position == 0
+    assert [run.offsets.tolist() for run in backlog.take(40)] == [[*range(10, 20)]]
+
+
 def test_what_is_left_of_a_record_set_is_taken_first(backlog):
     assert [len(run) for run in backlog.take(7, 5)] == [7]
     assert [run.offsets.tolist() for run in backlog.take(35, 3)] == [[7, 8, 9]]
+
+
+def test_it_holds_what_waits_and_what_is_left_and_nothing_of_another_life(backlog):
+    assert backlog.holds(TP, 1)
+    assert not backlog.holds(TP, 2)
+    backlog.take(40)
+    assert not backlog.holds(TP, 1)

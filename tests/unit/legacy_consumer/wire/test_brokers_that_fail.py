@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, KafkaError
-from legacy_consumer.wire.protocol.error_codes import Remedy, error_name, remedy
+from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
 from tests.support.memory import memory_for
 from tests.support.wire_world import BACKOFF_S, World
 from zk_layout.model import TopicPartition
@@ -19,6 +19,7 @@ FETCH = (
     "torn-and-silent",
     "silent",
     "late",
+    "slow",
     "other-request",
     "two-gigabytes",
     "negative-size",
@@ -39,7 +40,7 @@ BY_CALL = {"connect": CONNECT, "fetch": (*FETCH, *ERRORS), "offsets": OFFSETS, "
 ONE_OF_EACH = [code for code in CODES if error_name(code) != f"error {code}"] + [111]
 LASTING = [
     *(("connect", fault) for fault in CONNECT),
-    *(("fetch", fault) for fault in FETCH if fault not in {"late", "no-records"}),
+    *(("fetch", fault) for fault in FETCH if fault not in {"late", "slow", "no-records"}),
     *(("fetch", f"partition-error {code}") for code in ONE_OF_EACH),
     *(("fetch", f"response-error {code}") for code in ONE_OF_EACH),
 ]
@@ -97,7 +98,7 @@ def test_every_message_comes_once_whatever_fails_for_a_while(seed):
         def fault(broker, call):
             if world.now >= failing_until or chosen.random() >= rates[call]:
                 return ""
-            return chosen.choice(BY_CALL[call] if chosen.random() < 0.7 else BY_CALL[call][:17])
+            return chosen.choice(BY_CALL[call] if chosen.random() < 0.7 else BY_CALL[call][: len(FETCH)])
 
         world.fault = fault
         reader = Reader(world)
@@ -107,6 +108,27 @@ def test_every_message_comes_once_whatever_fails_for_a_while(seed):
                 world.lead(chosen.choice(world.partitions), chosen.choice(world.brokers))
         reader.until(lambda: reader.has_all(world.partitions), 60.0)
         reader.check(world.partitions)
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_a_broker_that_sends_slowly_is_not_taken_for_silent(brokers):
+    with World(random.Random(0), brokers=brokers, partitions=2, messages=30) as world:
+        slow = world.brokers[0]
+        world.slow_s = world.settings.suspicion_s / 3
+        world.fault = lambda broker, call: "slow" if (broker, call) == (slow, "fetch") else ""
+        reader = Reader(world)
+        reads = []
+
+        def is_done():
+            if reader.counts()[world.partitions[0].partition] > 0 and not reads:
+                reads.append(world.zookeeper_reads)
+            return reader.has_all(world.partitions)
+
+        reader.until(lambda: world.zookeeper_reads > 0, 1.0)
+        reader.until(is_done, 600.0)
+        reader.check(world.partitions)
+        assert slow.calls["connect"] == 1
+        assert reads == [world.zookeeper_reads], "nobody looked whether another broker leads"
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -6,14 +6,29 @@ from pathlib import Path
 
 import pytest
 
-import legacy_consumer.wire.core as core_package
-from legacy_consumer.wire.core import BrokerAddress, Failed, FetchCore, FindLeader, FindPosition, Open, Records, Waiting
-from legacy_consumer.wire.protocol.fetch import FetchedPartition, FetchPartition, FetchResponse, FetchSession
+import legacy_consumer.fetching.columnar.core as core_package
+from legacy_consumer.fetching.columnar.core import (
+    BrokerAddress,
+    Failed,
+    FetchCore,
+    FindLeader,
+    FindPosition,
+    HangUp,
+    Open,
+    Records,
+    Waiting,
+)
+from legacy_consumer.fetching.columnar.protocol.fetch import (
+    FetchedPartition,
+    FetchPartition,
+    FetchResponse,
+    FetchSession,
+)
 from tests.support.core_world import BACKOFF_S, SETTINGS, glance, record_set
 from zk_layout.model import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
-BROKER = BrokerAddress(1, "h", 9092, 4)
+BROKER, OTHER = (BrokerAddress(number, "h", 9092, 4) for number in (1, 2))
 NOW = 1000.0
 SESSION = 77
 CORE = Path(core_package.__file__).parent
@@ -61,8 +76,8 @@ def test_the_core_knows_no_socket_thread_clock_or_log(path):
             case ast.ImportFrom(module=module):
                 imported.add(module)
     standard = {"__future__", "collections.abc", "dataclasses", "enum", "heapq", "typing"}
-    ours = {"legacy_consumer.errors", "legacy_consumer.wire.settings", "zk_layout.model"}
-    rooms = ("legacy_consumer.wire.core.", "legacy_consumer.wire.protocol")
+    ours = {"legacy_consumer.errors", "legacy_consumer.fetching.columnar.settings", "zk_layout.model"}
+    rooms = ("legacy_consumer.fetching.columnar.core.", "legacy_consumer.fetching.columnar.protocol")
     assert [name for name in imported - standard - ours if not name.startswith(rooms)] == []
 
 
@@ -164,6 +179,39 @@ def test_what_was_asked_in_a_life_that_has_ended_changes_nothing():
     core.change({T0: 90})
     assert answer(core, {T0: says(records=record_set(5, 9)), T1: says(1)}) == []
     assert core.position(T0) == 90
+
+
+def test_a_partition_that_is_given_up_and_taken_again_begins_anew_even_at_the_same_offset():
+    core = core_of({T0: 5})
+    request(core)
+    core.change({T0: None})
+    core.change({T0: 5})
+    assert answer(core, {T0: says(records=record_set(5, 9))}) == [], "the topic may have been made anew meanwhile"
+    assert request(core).partitions[T0].offset == 5
+
+
+def test_a_silent_leader_is_left_as_soon_as_another_one_leads():
+    core = core_of({T0: 5})
+    request(core)
+    silent_at = core.next_deadline()
+    assert core.look_for_silence(silent_at) == [FindLeader((T0,))]
+    assert HangUp(BROKER) in core.leader_found(T0, OTHER, silent_at)
+    assert core.requests(silent_at) == [Open(OTHER)]
+    assert answer(core, {T0: says(records=record_set(5, 9))}) == []
+
+
+def test_what_was_received_stays_when_a_position_turns_out_to_be_inside_the_log():
+    """A new leader's log may end lower for a moment (KIP-207), while the user still has what the last one sent."""
+    core = core_of({T0: 5})
+    request(core)
+    (records,) = answer(core, {T0: says(records=record_set(5, 9))})
+    request(core)
+    (search,) = answer(core, {T0: says(error=1)})
+    assert search == FindPosition(T0, records.life, 9)
+    assert core.requests(NOW) == []
+    assert not core.placed(T0, search.life, 9)
+    assert core.is_live(T0, records.life)
+    assert request(core).partitions[T0].offset == 9
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import select
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
-from legacy_consumer.wire import ColumnarFetchers
+from legacy_consumer.fetching.columnar import ColumnarFetchers
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 

@@ -3,8 +3,8 @@
 import threading
 
 from legacy_consumer.errors import BrokersUnavailableError
-from legacy_consumer.wire.core.address import BrokerAddress
-from legacy_consumer.wire.leaders import LeaderFinder, Leaders, next_pause
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.leaders import LeaderFinder, Leaders, next_pause
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 

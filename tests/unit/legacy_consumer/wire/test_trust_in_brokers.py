@@ -14,13 +14,13 @@ from legacy_consumer.errors import (
     FetchError,
     MalformedResponseError,
 )
-from legacy_consumer.librdkafka.settings import client_settings
-from legacy_consumer.wire.core.address import BrokerAddress
-from legacy_consumer.wire.leaders import LeaderReader
-from legacy_consumer.wire.opening import open_connection
-from legacy_consumer.wire.records import decode_records
-from legacy_consumer.wire.scram import ScramClient
-from legacy_consumer.wire.security import Security, security_of
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.leaders import LeaderReader
+from legacy_consumer.fetching.columnar.opening import open_connection
+from legacy_consumer.fetching.columnar.records import decode_records
+from legacy_consumer.fetching.columnar.scram import ScramClient
+from legacy_consumer.fetching.columnar.security import Security, security_of
+from legacy_consumer.fetching.librdkafka.settings import client_settings
 from tests.support.record_encoder import Written, messages, wrapper
 from zk_layout.codecs import decode_broker
 from zk_layout.errors import ConfigError

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.simulation.mutation import PACKAGES, ROOT, apply_patch
@@ -18,6 +19,7 @@ JUDGES = (
     "test_core_schedules.py",
     "test_brokers_that_fail.py",
     "test_trust_in_brokers.py",
+    "../test_positions.py",
     "records/test_records_formats.py",
 )
 ROOM = Path("tests/unit/legacy_consumer/wire")
@@ -55,10 +57,10 @@ def main():
     chosen = parser.parse_args()
     patches = [patch for patch in all_patches() if not chosen.names or patch.stem in chosen.names]
     missed = 0
-    for patch in patches:
-        test = noticed_by(patch)
-        missed += test is None
-        print(f"{patch.stem:<38} {test or 'NOT CAUGHT'}", flush=True)
+    with ThreadPoolExecutor(2) as pool:
+        for patch, test in zip(patches, pool.map(noticed_by, patches), strict=True):
+            missed += test is None
+            print(f"{patch.stem:<38} {test or 'NOT CAUGHT'}", flush=True)
     print(f"{len(patches) - missed} of {len(patches)} mutants of the message path caught")
     return int(missed > 0)
 

@@ -5,7 +5,7 @@ import gc
 import pyarrow as pa
 import pytest
 
-from legacy_consumer.wire.records.columns import ARROW_COLUMNS
+from legacy_consumer.fetching.columnar.records.columns import ARROW_COLUMNS
 from tests.support.record_encoder import Written, batch, messages, wrapper
 from tests.support.record_sets import decoded, recorded, rows_of
 

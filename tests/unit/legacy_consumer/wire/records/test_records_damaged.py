@@ -10,7 +10,7 @@ import cramjam
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, FetchError
-from legacy_consumer.wire.records import AbortedTransaction
+from legacy_consumer.fetching.columnar.records import AbortedTransaction
 from tests.support.memory import memory_for
 from tests.support.record_encoder import (
     Written,

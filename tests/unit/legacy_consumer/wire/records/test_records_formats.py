@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from legacy_consumer.wire.records import AbortedTransaction
+from legacy_consumer.fetching.columnar.records import AbortedTransaction
 from tests.support.record_encoder import Written, batch, marker, message, messages, wrapper
 from tests.support.record_reader import read
 from tests.support.record_sets import decoded, rows_of

@@ -12,8 +12,8 @@ import legacy_consumer_native as native
 import pyarrow as pa
 import pytest
 
-from legacy_consumer.wire.records import AbortedTransaction
-from legacy_consumer.wire.records.columns import ALL_COLUMNS
+from legacy_consumer.fetching.columnar.records import AbortedTransaction
+from legacy_consumer.fetching.columnar.records.columns import ALL_COLUMNS
 from tests.support.plain_sets import HEADERS, LONG, NEED_MORE, PLAIN, signed
 from tests.support.record_encoder import Written, batch, crc32c, message, wrapper
 from tests.support.record_reader import read
@@ -34,11 +34,14 @@ MADE = {
 }
 
 
+def messages_of(columns):
+    messages = native.MessageIterator([(columns, "t", 3)])
+    messages.allow(len(columns))
+    return list(messages)
+
+
 def native_rows(columns):
-    return [
-        (columns.offset(row), *columns.timestamp(row), columns.key(row), columns.value(row), columns.headers(row))
-        for row in range(len(columns))
-    ]
+    return [(m.offset(), *m.timestamp(), m.key(), m.value(), m.headers()) for m in messages_of(columns)]
 
 
 def ends(columns):
@@ -146,7 +149,7 @@ def test_arrow_is_given_the_memory_itself_and_keeps_it():
     first, second = (record_batch(columns, ["value", "offset"]) for _ in range(2))
     buffers = [[buffer and buffer.address for buffer in column.buffers()] for column in first.columns]
     assert buffers == [[buffer and buffer.address for buffer in column.buffers()] for column in second.columns]
-    wanted = columns.values()
+    wanted = [message.value() for message in messages_of(columns)]
     del columns, second
     assert first.column(0).to_pylist() == wanted
 
@@ -161,9 +164,8 @@ def test_capsules_that_nobody_takes_over_are_freed():
 def test_wrong_arguments_are_errors():
     columns = native.decode(PLAIN, 0)
     for row in (len(columns), 2**40):
-        for method in (columns.offset, columns.key, columns.value, columns.timestamp, columns.headers):
-            with pytest.raises(IndexError, match="no record"):
-                method(row)
+        with pytest.raises(IndexError, match="no record"):
+            columns.offset(row)
     assert len(columns.slice(5, 2)) == 0
     assert len(columns.slice(2**40, 2**41)) == 0
     with pytest.raises(ValueError, match="no column"):
@@ -214,7 +216,13 @@ import os, threading
 import legacy_consumer_native as native
 from tests.support.plain_sets import LONG
 
-wanted = native.decode(LONG, 0).values()
+
+def values():
+    messages = native.MessageIterator([(columns := native.decode(LONG, 0), "t", 3)])
+    messages.allow(len(columns))
+    return [message.value() for message in messages]
+
+wanted = values()
 ended = threading.Event()
 
 def decode():
@@ -228,7 +236,7 @@ codes = []
 for _ in range(10):
     child = os.fork()
     if not child:
-        os._exit(native.decode(LONG, 0).values() != wanted)
+        os._exit(values() != wanted)
     codes.append(os.waitpid(child, 0)[1])
 ended.set()
 print(codes)

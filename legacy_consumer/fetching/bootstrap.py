@@ -1,0 +1,205 @@
+"""A cluster without its ZooKeeper: the znodes that fetching reads, as the brokers themselves would have them.
+
+Whoever fetches looks at /brokers/ids, at the registrations below it, and at the topics with the states of their
+partitions, all through a ZkStore. This store answers for these from the metadata of the brokers, which it asks anew
+when what it knows is older than a second. Everything else works on it as on ZooKeeper. It is only read.
+
+No question creates a topic. A broker tells the addresses of the listener by which it was asked, so that these are of
+the security protocol that is configured.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.broker_hosts import BrokerHosts
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, ConsumerClosedError
+from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
+from legacy_consumer.fetching.fetchers import speaks_for_itself
+from legacy_consumer.fetching.librdkafka import LibrdkafkaMetadataAsker
+from zk_layout.codecs import encode_topic
+from zk_layout.errors import ConfigError
+from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.model import TopicAssignment
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, TopicPath
+from zk_layout.store import Watcher, Znode
+
+_FRESH_S = 1.0
+_CLOSE_WAIT_S = 2.0
+_SERVER = re.compile(r"(?:([^\s:/,\[\]]+)|\[([0-9A-Fa-f:.]+)\]):([0-9]{1,5})")
+_FIRST_WITH_ENDPOINTS = 2
+
+
+class MetadataAsker(Protocol):
+    """Asks one broker; not for two threads at once."""
+
+    def ask(self, server: tuple[str, int], topics: Collection[str]) -> ClusterMetadata:
+        """What this broker says of these topics, maybe of others too; no topic is created.
+
+        Raises: BrokersUnavailableError, BrokerRefusedError.
+        """
+        ...
+
+    def close(self) -> None:
+        """Hang up; twice is harmless."""
+        ...
+
+
+def parse_servers(text: object) -> tuple[tuple[str, int], ...]:
+    """`host:port[,host:port...]` as (host, port). Raises: ConfigError."""
+    found: list[tuple[str, int]] = []
+    for one in text.split(",") if isinstance(text, str) else [""]:
+        match = _SERVER.fullmatch(one.strip())
+        if match is None or not 0 < int(match[3]) < 65536:
+            raise ConfigError("bootstrap.servers", text, "must be host:port[,host:port...]")
+        found.append((match[1] or match[2], int(match[3])))
+    return tuple(found)
+
+
+def open_broker_store(config: ConsumerConfig, servers: Collection[tuple[str, int]]) -> BrokerStore:
+    """The store of the cluster that these brokers are of; nothing is asked before the first read."""
+    asker: MetadataAsker
+    if speaks_for_itself(config):
+        from legacy_consumer.fetching.columnar.metadata import MetadataAsker as ColumnarMetadataAsker
+
+        asker = ColumnarMetadataAsker(config)
+    else:
+        asker = LibrdkafkaMetadataAsker(config)
+    return BrokerStore(servers, asker, config.security_protocol, BrokerHosts(config.broker_hosts))
+
+
+class BrokerStore(MemoryStore):
+    """Implements ZkStore, for readers; from any thread.
+
+    hosts: where brokers may be that others name; servers, which the user named, are asked in any case.
+    """
+
+    def __init__(
+        self, servers: Collection[tuple[str, int]], asker: MetadataAsker, security_protocol: str, hosts: BrokerHosts
+    ) -> None:
+        super().__init__(MemoryZooKeeper())
+        self._servers = tuple(servers)
+        self._asker = asker
+        self._protocol = security_protocol
+        self._hosts = hosts
+        self._asking = threading.Lock()
+        self._others: list[tuple[str, int]] = []
+        """Where brokers are, as they said last; the one that answered is the first."""
+        self._brokers_told = float("-inf")
+        self._topics_told: dict[str, float] = {}
+        self._is_over = False
+
+    def start(self) -> None:
+        """Ask a first time. Raises: BrokersUnavailableError, BrokerRefusedError."""
+        super().start()
+        self._refresh([BrokerIdsPath().path])
+
+    def close(self) -> None:
+        """Hang up; twice is harmless."""
+        self._is_over = True
+        self._asker.close()  # ends a question of another thread, which may try another broker before it looks
+        if self._asking.acquire(timeout=_CLOSE_WAIT_S):
+            self._asker.close()
+            self._asking.release()
+        super().close()
+
+    def get_data(self, path: str, watcher: Watcher | None = None) -> Znode:
+        """See ZkStore. Raises: BrokersUnavailableError, BrokerRefusedError."""
+        self._refresh([path])
+        return super().get_data(path, watcher)
+
+    def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:
+        """See ZkStore. Raises: as get_data."""
+        self._refresh([path])
+        return super().get_children(path, watcher)
+
+    def get_data_many(self, paths: Sequence[str], watcher: Watcher | None = None) -> list[Znode | None]:
+        """See ZkStore. Raises: as get_data."""
+        self._refresh(paths)
+        return super().get_data_many(paths, watcher)
+
+    def _refresh(self, paths: Sequence[str]) -> None:
+        places = [TopicPath.parse(path) or PartitionStatePath.parse(path) for path in paths]
+        topics = {place.topic for place in places if place is not None}
+        with self._asking:
+            if self._is_over:
+                return
+            oldest = time.monotonic() - _FRESH_S
+            due = {topic for topic in topics if self._topics_told.get(topic, oldest) <= oldest}
+            if not due and self._brokers_told > oldest:
+                return
+            found = self._ask(due)
+            self._note_brokers(found)
+            for topic in sorted(due):
+                self._note_topic(topic, found)
+
+    def _ask(self, topics: Collection[str]) -> ClusterMetadata:
+        errors: list[BrokersUnavailableError] = []
+        for server in dict.fromkeys([*self._others, *self._servers]):
+            if self._is_over:
+                raise ConsumerClosedError
+            try:
+                found = self._asker.ask(server, topics)
+            except BrokersUnavailableError as error:
+                errors.append(error)
+            else:
+                others = [other for other in found.brokers.values() if other != server and self._hosts.has(*other)]
+                self._others = [server, *others]
+                return found
+        for refusal in errors:
+            if isinstance(refusal, BrokerRefusedError):
+                raise refusal
+        raise BrokersUnavailableError(f"no broker tells of its cluster: {errors[0]}; see bootstrap.servers")
+
+    def _note_brokers(self, found: ClusterMetadata) -> None:
+        parent = BrokerIdsPath().path
+        self.ensure_path(parent)
+        for name in super().get_children(parent):
+            if int(name) not in found.brokers:
+                self.delete(f"{parent}/{name}")
+        for broker_id, (host, port) in found.brokers.items():
+            self._put(BrokerIdPath(broker_id).path, self._registration(host, port, found.registration_version))
+        self._brokers_told = time.monotonic()
+
+    def _registration(self, host: str, port: int, version: int) -> bytes:
+        document: dict[str, object] = {"version": version, "jmx_port": -1, "timestamp": "0", "host": host, "port": port}
+        if version >= _FIRST_WITH_ENDPOINTS:
+            where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            document["endpoints"] = [f"{self._protocol}://{where}"]
+        return json.dumps(document).encode()
+
+    def _note_topic(self, topic: str, found: ClusterMetadata) -> None:
+        """Raises: BrokersUnavailableError if the broker does not tell."""
+        partitions = {tp: known for tp, known in found.partitions.items() if tp.topic == topic}
+        if topic in found.refused and not partitions:
+            raise BrokersUnavailableError(f"{topic}: the broker says {found.refused[topic]}")
+        path = TopicPath(topic).path
+        if partitions:
+            self._put(
+                path, encode_topic(TopicAssignment({tp.partition: known.replicas for tp, known in partitions.items()}))
+            )
+        elif self.exists(path):
+            for number in super().get_children(f"{path}/partitions"):
+                self.delete(f"{path}/partitions/{number}/state")
+                self.delete(f"{path}/partitions/{number}")
+            self.delete(f"{path}/partitions")
+            self.delete(path)
+        for tp, known in partitions.items():
+            self._put(PartitionStatePath(*tp).path, _state(known))
+        self._topics_told[topic] = time.monotonic()
+
+    def _put(self, path: str, data: bytes) -> None:
+        self.ensure_path(path)
+        self.set_data(path, data)
+
+
+def _state(known: PartitionMetadata) -> bytes:
+    # epochs are the controller's, which tells ZooKeeper
+    document = {"controller_epoch": -1, "leader_epoch": -1, "version": 1}
+    return json.dumps({**document, "leader": known.leader, "isr": list(known.in_sync)}).encode()

@@ -1,0 +1,17 @@
+"""The message path without librdkafka: Kafka's protocol, and record batches decoded into columns."""
+
+from __future__ import annotations
+
+from legacy_consumer.fetching.columnar.batch import ColumnarBatch
+from legacy_consumer.fetching.columnar.factory import ColumnarFetchers, open_fetcher, open_log_offsets
+from legacy_consumer.fetching.columnar.fetcher import ColumnarFetcher
+from legacy_consumer.fetching.columnar.log_offsets import ColumnarLogOffsets
+
+__all__ = [
+    "ColumnarBatch",
+    "ColumnarFetcher",
+    "ColumnarFetchers",
+    "ColumnarLogOffsets",
+    "open_fetcher",
+    "open_log_offsets",
+]

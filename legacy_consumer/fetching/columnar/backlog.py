@@ -1,0 +1,146 @@
+"""What was received and not handed out yet: record sets, decoded one after the other when they are wanted."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from legacy_consumer.fetching.columnar.records import AbortedTransaction, Ahead, Columns
+from zk_layout.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSet:
+    """One partition's part of a response, not decoded. aborted is of use to readers of committed messages only."""
+
+    partition: TopicPartition
+    life: int
+    position: int
+    records: memoryview
+    aborted: tuple[AbortedTransaction, ...]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    records: RecordSet
+    ahead: Ahead | None = None
+    """Set while another thread decodes it, or has."""
+
+
+class Backlog:
+    """First in, first out. is_live says whether a life of a partition still stands: what does not is dropped.
+
+    decode_ahead: the first of those that wait are decoded by other threads before they are wanted; None where as many
+    are as may be.
+    """
+
+    def __init__(
+        self,
+        decode: Callable[[RecordSet], Columns],
+        decode_ahead: Callable[[RecordSet], Ahead | None],
+        is_live: Callable[[TopicPartition, int], bool],
+    ) -> None:
+        self._decode = decode
+        self._decode_ahead = decode_ahead
+        self._is_live = is_live
+        self._waiting: deque[_Waiting] = deque()
+        self._current: RecordSet | None = None
+        self._columns: Columns | None = None
+        self._at = 0
+        self._size = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what was received and not decoded."""
+        return self._size
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return self._columns is None and not self._waiting
+
+    def holds(self, tp: TopicPartition, life: int) -> bool:
+        """Whether something of this life of the partition is still to be taken."""
+        current = [self._current] if self._columns is not None and self._current is not None else []
+        waiting = [one.records for one in self._waiting]
+        return any(one.partition == tp and one.life == life for one in (*current, *waiting))
+
+    def add(self, records: RecordSet) -> None:
+        """Put behind the others."""
+        self._waiting.append(_Waiting(records))
+        self._size += len(records.records)
+        self._begin_ahead()
+
+    def take(self, most: int, enough: int | None = None, enough_bytes: int = sys.maxsize) -> list[Columns]:
+        """Up to so many records, and no more record sets than it takes for `enough` of them, or of their bytes.
+
+        Raises: what decoding raises, with nothing taken; see drop_first.
+        """
+        runs: list[Columns] = []
+        room = most
+        least = 0 if enough is None else max(most - enough, 0)
+        size = 0
+        while room > least and size < enough_bytes:
+            columns = self._columns
+            if columns is None:
+                if not self._waiting or (runs and room * 4 < most):
+                    break
+                try:
+                    self._decode_next()
+                except Exception:
+                    if runs:
+                        break  # it shows again with the next call
+                    raise
+                continue
+            current = self._current
+            if current is None or not self._is_live(current.partition, current.life):
+                self._columns = self._current = None
+                continue
+            at, count = self._at, len(columns)
+            if count - at <= room:
+                run = columns if at == 0 else columns.slice(at, count)
+                self._columns = None
+            else:
+                run = columns.slice(at, at + room)
+                self._at = at + room
+            if len(run):
+                runs.append(run)
+                room -= len(run)
+                size += run.nbytes
+        return runs
+
+    def drop_first(self) -> RecordSet:
+        """Take out the record set that could not be decoded."""
+        records = self._waiting.popleft().records
+        self._size -= len(records.records)
+        return records
+
+    def clear(self) -> None:
+        """Drop everything."""
+        self._waiting.clear()
+        self._current = self._columns = None
+        self._size = 0
+
+    def _decode_next(self) -> None:
+        first = self._waiting[0]
+        records = first.records
+        if not self._is_live(records.partition, records.life):
+            self.drop_first()
+            return
+        columns = self._decode(records) if first.ahead is None else first.ahead.result()
+        if columns.has_more and columns.next_offset > records.position:
+            self._waiting[0] = _Waiting(replace(records, position=columns.next_offset))
+        else:
+            self.drop_first()
+        self._columns, self._current, self._at = columns, records, 0
+        del first
+        self._begin_ahead()
+
+    def _begin_ahead(self) -> None:
+        for waiting in self._waiting:
+            if waiting.ahead is None:
+                waiting.ahead = self._decode_ahead(waiting.records)
+            if waiting.ahead is None:
+                break

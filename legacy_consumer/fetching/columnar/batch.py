@@ -1,0 +1,135 @@
+"""What a poll of the columnar fetcher brought: runs of columns, each of one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, overload
+
+from legacy_consumer_native import MessageIterator
+
+from legacy_consumer.fetching.arrow_batches import COLUMNS, ColumnSequence
+from legacy_consumer.fetching.columnar.records import Columns
+from legacy_consumer.fetching.columnar.records.messages import messages_of
+from legacy_consumer.fetching.fetcher import Message
+from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SMALL_RUN = 4096
+"""Runs of fewer messages are put together into one record batch: what a batch costs would weigh more than copying."""
+
+SMALL_RUN_BYTES = 512 * 1024
+"""Runs of more are not put together, however few messages they are."""
+
+_MOST_RUNS = 100
+"""Of one record batch: each may be of another topic, and topics are numbered by int8."""
+
+
+class ColumnarBatch(ColumnSequence):
+    """Implements FetchedBatch over columns. A batch without any tells that positions moved: see next_offsets."""
+
+    __slots__ = ("_count", "_next_offsets", "_runs")
+
+    def __init__(
+        self,
+        runs: Sequence[Columns],
+        next_offsets: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        self._runs = runs
+        # asked for several times on its way to the user
+        self._count = sum(map(len, runs))
+        self._next_offsets = next_offsets
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Message]: ...
+    def __getitem__(self, index: int | slice) -> Message | Sequence[Message]:
+        if isinstance(index, slice):
+            return self.messages()[index]
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            msg = f"no message {index} of {len(self)}"
+            raise IndexError(msg)
+        return self.iterator(number, number + 1)[0]
+
+    def iterator(self, start: int, stop: int) -> MessageIterator:
+        """Some of the messages, each made as it is asked for."""
+        return MessageIterator(
+            [self._runs[number].slice(begin, end).run for number, begin, end in self._places(start, stop)]
+        )
+
+    def _places(self, start: int, stop: int) -> list[tuple[int, int, int]]:
+        """In which run these messages are, and where there."""
+        found: list[tuple[int, int, int]] = []
+        at = 0
+        for number, run in enumerate(self._runs):
+            count = len(run)
+            begin, end = max(start - at, 0), min(stop - at, count)
+            if begin < end:
+                found.append((number, begin, end))
+            at += count
+        return found
+
+    @property
+    def next_offsets(self) -> Mapping[TopicPartition, int]:
+        """The offset after the last message of each partition in the batch."""
+        if self._next_offsets is None:
+            self._next_offsets = self.next_offsets_of(0, self._count)
+        return self._next_offsets
+
+    def next_offsets_of(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
+        """The same of some of the messages."""
+        # not Columns.next_offset, which goes over what follows the last message, too
+        return {
+            self._runs[number].topic_partition: self._runs[number].offset(end - 1) + 1
+            for number, _, end in self._places(start, stop)
+        }
+
+    @property
+    def runs(self) -> Sequence[Columns]:
+        """The columns; a partition may have several runs."""
+        return self._runs
+
+    def first(self, most: int) -> int:
+        """The first run, or some that are small."""
+        count = size = 0
+        for run in self._runs[:_MOST_RUNS]:
+            size += run.nbytes
+            if count and (count + len(run) > SMALL_RUN or size > SMALL_RUN_BYTES):
+                break
+            count += len(run)
+        return min(count, most)
+
+    def part(self, start: int, stop: int) -> ColumnarBatch:
+        """Some of the messages; the same object if they are all."""
+        if start == 0 and stop == self._count:
+            return self
+        places = self._places(start, stop)
+        return ColumnarBatch([self._runs[number].slice(begin, end) for number, begin, end in places])
+
+    def messages(self) -> Sequence[Message]:
+        """The messages, in order, made anew with each call."""
+        return messages_of([run.run for run in self._runs])
+
+    def to_arrow(self, columns: Collection[str] = COLUMNS) -> pa.RecordBatch:
+        """One record batch; of several runs it is a copy."""
+        if len(self._runs) == 1:
+            return self._runs[0].to_arrow(columns)
+        import pyarrow as pa
+
+        table = pa.Table.from_batches([run.to_arrow(columns) for run in self._runs])
+        return table.unify_dictionaries().combine_chunks().to_batches()[0]
+
+    def without(self, partitions: Collection[TopicPartition]) -> ColumnarBatch:
+        """The batch less these partitions; the same object if it has none of them."""
+        unwanted = self.next_offsets.keys() & partitions
+        if not unwanted:
+            return self
+        kept = [run for run in self._runs if run.topic_partition not in unwanted]
+        next_offsets = {tp: at for tp, at in self.next_offsets.items() if tp not in unwanted}
+        return ColumnarBatch(kept, next_offsets)

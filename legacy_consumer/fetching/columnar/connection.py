@@ -1,0 +1,199 @@
+"""One connection to one broker: at most one request is under way, its response goes into a buffer of its own.
+
+The socket never blocks: whoever has several connections waits for all of them at once, and calls receive() of those
+that can be read. ask() is for whoever has nothing else to do meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.protocol.api_versions import Versions
+from legacy_consumer.fetching.columnar.protocol.framing import HEAD_BYTES, Api, check_head, frame_request
+
+logger = logging.getLogger(__name__)
+
+SMALL_ANSWER_BYTES = 16 * 1024 * 1024
+"""More than any answer but to a fetch has: 100,000 partitions in metadata."""
+_AT_ONCE = 4 * 1024 * 1024
+_READABLE_BYTES = 4 * 1024 * 1024
+"""Of a response under way so much is there, or its rest, before the socket counts as readable."""
+
+
+def _buffer(size: int) -> memoryview:
+    """So many bytes with any content, in memory that lives for as long as something refers to it."""
+    return np.empty(size, np.uint8).data
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """The response under way: its head, then its body."""
+
+    api: Api
+    correlation_id: int
+    largest_bytes: int
+    sent_at: float
+    head: bytearray
+    body: memoryview | None = None
+    filled: int = 0
+
+
+class Connection:
+    """A connected socket, in one thread at a time but for close(); opening.open_connection makes it.
+
+    Raises, all methods that speak: BrokersUnavailableError when the connection is lost or no answer comes in time,
+    MalformedResponseError. After either the connection is of no use.
+    """
+
+    def __init__(self, address: BrokerAddress, sock: socket.socket, client_id: str) -> None:
+        self.address = address
+        self.versions = Versions({})
+        self._socket = sock
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._awaited: _Awaited | None = None
+        # of what TLS wraps nobody knows the size; nor is there such an option on every system
+        self._can_wait_for_more = not isinstance(sock, ssl.SSLSocket) and hasattr(socket, "SO_RCVLOWAT")
+        self._readable_bytes = 1
+        sock.setblocking(False)
+
+    def fileno(self) -> int:
+        """For selectors."""
+        return self._socket.fileno()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a response is under way."""
+        return self._awaited is not None
+
+    @property
+    def waiting_since(self) -> float:
+        """When the request was sent, or its response's last byte came, by time.monotonic(); 0 if none is under way."""
+        return 0.0 if self._awaited is None else self._awaited.sent_at
+
+    def send(self, api: Api, body: bytes, *, largest_bytes: int, timeout_s: float) -> None:
+        """Send a request, in the version that is spoken with this broker. largest_bytes: of its response."""
+        self.send_in(self.versions.of(api), api, body, largest_bytes=largest_bytes, timeout_s=timeout_s)
+
+    def send_in(self, version: int, api: Api, body: bytes, *, largest_bytes: int, timeout_s: float) -> None:
+        """As send, in this version."""
+        assert self._awaited is None
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self.send_bytes(frame_request(api, version, self._correlation_id, self._client_id, body), timeout_s)
+        self._awaited = _Awaited(api, self._correlation_id, largest_bytes, time.monotonic(), bytearray(HEAD_BYTES))
+
+    def receive(self) -> memoryview | None:
+        """Take what has come; the body of the response once it is whole, else None. Never waits."""
+        awaited = self._awaited
+        assert awaited is not None
+        if awaited.body is None:
+            if not self._fill(awaited, memoryview(awaited.head)):
+                return None
+            size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api.name)
+            awaited.body = _buffer(size)
+            awaited.filled = 0
+        body = awaited.body
+        if not self._fill(awaited, body):
+            self._be_readable_with(min(len(body) - awaited.filled, _READABLE_BYTES))
+            return None
+        self._awaited = None
+        self._be_readable_with(1)
+        return body
+
+    def be_readable(self) -> None:
+        """Count as readable with the next byte, until receive() has taken it.
+
+        A response is of no use before it is whole, so the socket counts as readable only when much of it is there:
+        fewer turns of the consuming thread, and the system makes its buffer twice as large, into which the broker sends
+        meanwhile. A slow broker would seem silent for as long.
+        """
+        self._be_readable_with(1)
+
+    def ask(self, api: Api, body: bytes, timeout_s: float, *, version: int | None = None) -> memoryview:
+        """Send a request and wait for its response."""
+        deadline = time.monotonic() + timeout_s
+        spoken = self.versions.of(api) if version is None else version
+        self.send_in(spoken, api, body, largest_bytes=SMALL_ANSWER_BYTES, timeout_s=timeout_s)
+        while (answer := self.receive()) is None:
+            self._wait(select.POLLIN, deadline, f"no answer to {api.name}")
+        return answer
+
+    def send_bytes(self, data: bytes, timeout_s: float) -> None:
+        """Send what needs no frame of this protocol, too."""
+        deadline = time.monotonic() + timeout_s
+        rest = memoryview(data)
+        while rest:
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                self._wait(select.POLLOUT, deadline, "a request cannot be sent")
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN, deadline, "a request cannot be sent")
+            except OSError as error:
+                raise self.lost(error) from error
+
+    def read_bytes(self, count: int, timeout_s: float) -> bytes:
+        """Wait for so many bytes, without a frame."""
+        deadline = time.monotonic() + timeout_s
+        into = bytearray(count)
+        state = _Awaited(Api.SASL_HANDSHAKE, 0, count, 0.0, into)
+        while not self._fill(state, memoryview(into)):
+            self._wait(select.POLLIN, deadline, "no answer")
+        return bytes(into)
+
+    def close(self) -> None:
+        """Hang up; twice is harmless, and from another thread it ends what waits."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def lost(self, error: OSError | None) -> BrokersUnavailableError:
+        """The error that says that the connection is gone."""
+        reason = "it closed the connection" if error is None else str(error.strerror or error)
+        return BrokersUnavailableError(f"broker {self.address.broker_id} at {self.address}: {reason}")
+
+    def _fill(self, awaited: _Awaited, into: memoryview) -> bool:
+        """Read until into is full, True, or nothing is there for now, False."""
+        filled = awaited.filled
+        size = len(into)
+        try:
+            while filled < size:
+                count = self._socket.recv_into(into[filled:], min(size - filled, _AT_ONCE))
+                if count == 0:
+                    raise self.lost(None)
+                filled += count
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            if filled > awaited.filled:
+                awaited.sent_at = time.monotonic()
+            return False
+        except OSError as error:
+            raise self.lost(error) from error
+        finally:
+            awaited.filled = filled
+        return True
+
+    def _be_readable_with(self, count: int) -> None:
+        if self._can_wait_for_more and count != self._readable_bytes:
+            self._readable_bytes = count
+            with contextlib.suppress(OSError):  # closed meanwhile, which shows elsewhere
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, count)
+
+    def _wait(self, events: int, deadline: float, what: str) -> None:
+        left = deadline - time.monotonic()
+        poller = select.poll()
+        try:
+            poller.register(self._socket, events)
+        except (ValueError, OSError) as error:  # closed by another thread
+            raise self.lost(None) from error
+        if left <= 0 or not poller.poll(left * 1000):
+            raise BrokersUnavailableError(f"broker {self.address.broker_id} at {self.address}: {what} in time")

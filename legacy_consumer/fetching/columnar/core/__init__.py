@@ -1,0 +1,31 @@
+"""What a fetcher decides, without sockets, threads, a clock or a log of its own: whoever drives it has those."""
+
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.core.events import (
+    Event,
+    Failed,
+    FindLeader,
+    FindPosition,
+    HangUp,
+    Open,
+    Order,
+    Records,
+    Send,
+    Waiting,
+)
+from legacy_consumer.fetching.columnar.core.fetch_core import FetchCore
+
+__all__ = [
+    "BrokerAddress",
+    "Event",
+    "Failed",
+    "FetchCore",
+    "FindLeader",
+    "FindPosition",
+    "HangUp",
+    "Open",
+    "Order",
+    "Records",
+    "Send",
+    "Waiting",
+]

@@ -1,0 +1,96 @@
+"""What follows from a broker's answer for one partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from legacy_consumer.errors import FetchError
+from legacy_consumer.fetching.columnar.core.events import Records
+from legacy_consumer.fetching.columnar.core.partition import Partition
+from legacy_consumer.fetching.columnar.protocol import error_codes
+from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
+from legacy_consumer.fetching.columnar.protocol.fetch import FetchedPartition
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+from zk_layout.model import TopicPartition
+
+
+@dataclass(slots=True)
+class Answer:
+    """rests: not to be asked for again before a pause. error is for the user, complaint for the log.
+
+    is_changed: another request than the last one is to be sent. is_well: there is nothing to complain of.
+    """
+
+    remedy: Remedy | None = None
+    records: Records | None = None
+    error: FetchError | None = None
+    complaint: str | None = None
+    rests: bool = False
+    is_changed: bool = False
+    is_well: bool = False
+
+
+def judge(
+    tp: TopicPartition,
+    one: Partition,
+    fetched: FetchedPartition,
+    settings: FetchSettings,
+    glance: Callable[[memoryview, int], tuple[int, int]],
+) -> Answer:
+    """Bring the partition up to date with what was answered, and say what follows."""
+    if fetched.error != error_codes.NONE:
+        return _judge_error(tp, one, fetched.error)
+    one.failures = 0
+    if not fetched.records:
+        return Answer(is_well=True)
+    # by the heads of the batches alone, so that the next request is sent before anything is decoded; if they lie,
+    # decoding finds out, and damaged() goes back to where they did
+    next_offset, incomplete_bytes = glance(fetched.records, one.position)
+    if incomplete_bytes:
+        return _enlarge(tp, one, incomplete_bytes, settings.largest_bytes)
+    answer = Answer(records=Records(tp, one.life, one.position, fetched.records, fetched.aborted), is_changed=True)
+    one.larger_bytes = 0
+    if next_offset == one.position:
+        # nothing that could be read; decoding says why, and until then there is no sense in asking again
+        answer.rests = True
+        answer.complaint = f"nothing to be had at offset {one.position} of {len(fetched.records)} bytes"
+    else:
+        one.position = next_offset
+        answer.is_well = True
+    return answer
+
+
+def _judge_error(tp: TopicPartition, one: Partition, code: int) -> Answer:
+    one.failures += 1
+    what = remedy(code)
+    match what:
+        case Remedy.FIND_POSITION:
+            one.is_placed = False
+            # the second time the log's ends say that it lies inside, and the broker that it does not
+            return Answer(what, rests=one.failures > 1, is_changed=True)
+        case Remedy.FIND_LEADER:
+            return Answer(what, complaint=error_name(code))
+        case Remedy.TELL_USER:
+            error = FetchError(tp, f"offset {one.position}: the broker says {error_name(code)}")
+            return Answer(what, error=error, rests=True)
+        case _:
+            return Answer(what, complaint=error_name(code), rests=True)
+
+
+def _enlarge(tp: TopicPartition, one: Partition, needed: int, largest: int) -> Answer:
+    """A batch of messages is larger than what was asked for: ask for as much, as far as that is allowed."""
+    if needed > largest:
+        error = FetchError(
+            tp,
+            f"offset {one.position}: messages of {needed} bytes together are more than the {largest} that are allowed: "
+            "raise fetch.message.max.bytes",
+        )
+        return Answer(error=error, rests=True)
+    answer = Answer(is_changed=True)
+    if one.larger_bytes >= needed:
+        # as much was asked for, and still it does not come whole
+        answer.rests = True
+        answer.complaint = f"a batch of {needed} bytes at offset {one.position} does not come whole"
+    one.larger_bytes = min(max(needed, 2 * one.larger_bytes), largest)
+    return answer

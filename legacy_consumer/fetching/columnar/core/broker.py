@@ -1,0 +1,181 @@
+"""One broker as the core sees it: its connection, the request under way, and what the next request has to name.
+
+What is to be fetched stands in `ready`, and `changed` and `forgotten` say how that differs from what the broker's fetch
+session holds. They are kept as partitions change, so that neither a request nor a response costs more than it names,
+however many partitions the session has (KIP-227). Without a session every request names all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.core.events import Send
+from legacy_consumer.fetching.columnar.core.partition import Partition
+from legacy_consumer.fetching.columnar.protocol.fetch import (
+    FIRST_WITH_SESSIONS,
+    FIRST_WITH_TOTAL_LIMIT,
+    FetchLimits,
+    FetchPartition,
+    FetchSession,
+)
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+from zk_layout.model import TopicPartition
+
+LONGEST_THROTTLE_S = 60.0
+
+
+class Asked(NamedTuple):
+    """What the broker was asked for last of a partition."""
+
+    life: int
+    offset: int
+    max_bytes: int
+
+
+class Line(Enum):
+    """The state of a connection."""
+
+    CLOSED = "closed"
+    OPENING = "opening"
+    IDLE = "open, nothing under way"
+    ASKED = "a response is under way"
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """led: the partitions that it leads; ready: those of them that are to be asked for now.
+
+    ready_at: neither to be connected to nor asked earlier. heard_at: when it was asked, or its last byte came.
+    """
+
+    address: BrokerAddress
+    line: Line = Line.CLOSED
+    version: int = 0
+    ready_at: float = 0.0
+    opened_at: float = float("-inf")
+    heard_at: float = 0.0
+    suspected_until: float = 0.0
+    has_answered: bool = False
+    """Whether a response has come over this connection."""
+    lost_sessions: int = 0
+    """In a row."""
+    led: dict[TopicPartition, None] = field(default_factory=dict)
+    ready: dict[TopicPartition, None] = field(default_factory=dict)
+    larger: dict[TopicPartition, int] = field(default_factory=dict)
+    """Partitions among those ready of which more is to be asked than usual."""
+    session: FetchSession = field(default_factory=FetchSession)
+    known: dict[TopicPartition, Asked] = field(default_factory=dict)
+    changed: dict[TopicPartition, None] = field(default_factory=dict)
+    forgotten: dict[TopicPartition, None] = field(default_factory=dict)
+    usual_bytes: int = 0
+    turn: int = 0
+
+    # What is to be fetched
+
+    def want(self, tp: TopicPartition, larger_bytes: int) -> None:
+        """Ask for this one from now on, or ask again as it has changed."""
+        self.ready[tp] = None
+        self.changed[tp] = None
+        self.forgotten.pop(tp, None)
+        if larger_bytes:
+            self.larger[tp] = larger_bytes
+        else:
+            self.larger.pop(tp, None)
+
+    def leave_out(self, tp: TopicPartition) -> None:
+        """Do not ask for this one."""
+        if self.ready.pop(tp, self) is self:
+            return
+        self.changed.pop(tp, None)
+        self.larger.pop(tp, None)
+        if tp in self.known:
+            self.forgotten[tp] = None
+
+    # The connection
+
+    def connect(self) -> None:
+        """It is open."""
+        self.line = Line.IDLE
+        self.has_answered = False
+
+    def hang_up(self, now: float, backoff_s: float) -> float:
+        """In how many seconds it may be opened again: a connection that lasted at once, others after a pause.
+
+        That it can be opened is no proof that requests are answered over it.
+        """
+        self.line = Line.CLOSED
+        self._begin_session()
+        self.ready_at = max(now, self.ready_at, self.opened_at + backoff_s)
+        return self.ready_at - now
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the broker's answer, or the connection, is waited for."""
+        return self.line in (Line.OPENING, Line.ASKED)
+
+    def spare_at(self, backoff_s: float) -> float:
+        """When it can be done without, leading nothing: not before its pause is over, which would be forgotten."""
+        if self.led or self.is_awaited:
+            return float("inf")
+        return max(self.ready_at, self.opened_at + backoff_s)
+
+    # Requests
+
+    def request(self, partitions: Mapping[TopicPartition, Partition], settings: FetchSettings, now: float) -> Send:
+        """The next request. The broker is waited for from now on."""
+        usual = settings.bytes_of_each(len(self.ready))
+        if self.version < FIRST_WITH_TOTAL_LIMIT:
+            # a response has no limit as a whole, so each partition gets its part of it
+            part = settings.response_bytes // len(self.ready)
+            usual = min(usual, max(part, settings.least_partition_bytes))
+        if self.session.session_id == 0:
+            # a broker without a session fills its answer in the order of the request, so each comes first in turn
+            first = self.turn % len(self.ready)
+            self.turn += 1
+            names = [*self.ready]
+            named = dict.fromkeys((*names[first:], *names[:first]))
+            self.known = {}
+        else:
+            # the size differs for few partitions only; for many it is that which the user sets
+            named = self.ready if usual != self.usual_bytes else self.changed
+        self.usual_bytes = usual
+        wanted: dict[TopicPartition, FetchPartition] = {}
+        for tp in named:
+            one = partitions[tp]
+            asked = Asked(one.life, one.position, max(usual, one.larger_bytes))
+            if self.known.get(tp) != asked:
+                self.known[tp] = asked
+                wanted[tp] = FetchPartition(asked.offset, asked.max_bytes)
+        forgotten = tuple(self.forgotten) if self.session.session_id else ()
+        for tp in self.forgotten:
+            self.known.pop(tp, None)
+        self.changed, self.forgotten = {}, {}
+        larger = [size for size in self.larger.values() if size > usual]
+        whole = max(settings.response_bytes, usual, *larger)
+        together = usual * (len(self.ready) - len(larger)) + sum(larger)
+        limits = FetchLimits(settings.max_wait_ms, settings.min_bytes, whole, settings.read_committed)
+        session = self.session if self.version >= FIRST_WITH_SESSIONS else FetchSession()
+        self.line = Line.ASKED
+        self.heard_at = now
+        largest = settings.largest_response_bytes(together)
+        return Send(self.address, self.version, limits, session, wanted, forgotten, largest)
+
+    def answered(self, session_id: int) -> None:
+        """The request was taken, in this session; 0: the broker keeps none."""
+        self.lost_sessions = 0
+        self.session = self.session.next(session_id)
+
+    def lose_session(self, later: float) -> None:
+        """The broker does not know the session any more; one that keeps none at all says so each time."""
+        self._begin_session()
+        self.lost_sessions += 1
+        if self.lost_sessions > 1:
+            self.ready_at = max(self.ready_at, later)
+
+    def _begin_session(self) -> None:
+        self.session = FetchSession()
+        self.forgotten = {}

@@ -1,0 +1,87 @@
+"""What the core asks of whoever drives it: orders for connections, and events of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from legacy_consumer.errors import KafkaError
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.protocol.fetch import FetchLimits, FetchPartition, FetchSession
+from zk_layout.model import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Begin to connect to a broker; opened() or lost() says how it went."""
+
+    broker: BrokerAddress
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """Close the connection to a broker, or stop opening it. What it may still answer counts no more."""
+
+    broker: BrokerAddress
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """One fetch request to a broker, and how large its response may be."""
+
+    broker: BrokerAddress
+    version: int
+    limits: FetchLimits
+    session: FetchSession
+    partitions: Mapping[TopicPartition, FetchPartition]
+    forgotten: tuple[TopicPartition, ...]
+    largest_bytes: int
+
+
+Order = Open | HangUp | Send
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Bytes of one partition to decode, from position on. life: see FetchCore.is_live."""
+
+    partition: TopicPartition
+    life: int
+    position: int
+    records: memoryview
+    aborted: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindLeader:
+    """Look for the leaders of these partitions, not before delay_s have passed; leader_found() takes the answers."""
+
+    partitions: tuple[TopicPartition, ...]
+    delay_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FindPosition:
+    """The position is EARLIEST, LATEST, or outside the log: find one that is inside; placed() takes the answer."""
+
+    partition: TopicPartition
+    life: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error that the user is to get."""
+
+    error: KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a partition or a broker waits for; told once until it has mended."""
+
+    about: object
+    reason: str
+
+
+Event = Records | FindLeader | FindPosition | Failed | Waiting | HangUp

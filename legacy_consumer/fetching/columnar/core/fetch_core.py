@@ -1,0 +1,367 @@
+"""Which broker is asked for what, and when; what follows from each answer, from silence, and from lost connections.
+
+The core is told what happens, with the time, and answers with events and orders. It keeps one request a broker under
+way. Who drives it (fetcher.ColumnarFetcher, with threads) connects, sends, receives, decodes and searches.
+
+    requests(now)                     the orders for connections: Open, Send, HangUp
+    opened, heard, received, lost     what became of them
+    gone, look_for_silence            brokers that left ZooKeeper, brokers that say nothing
+    change, leader_found, placed      what users change, and what searches found
+    damaged                           the decoder cannot read what was received
+    next_deadline()                   when requests() and look_for_silence() are to be called at the latest
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Mapping
+
+from legacy_consumer.errors import FetchError, KafkaError
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.core.answers import Answer, judge
+from legacy_consumer.fetching.columnar.core.broker import LONGEST_THROTTLE_S, Broker, Line
+from legacy_consumer.fetching.columnar.core.events import (
+    Event,
+    Failed,
+    FindLeader,
+    FindPosition,
+    HangUp,
+    Open,
+    Order,
+    Waiting,
+)
+from legacy_consumer.fetching.columnar.core.partition import Partition
+from legacy_consumer.fetching.columnar.protocol import error_codes
+from legacy_consumer.fetching.columnar.protocol.error_codes import Remedy, error_name, remedy
+from legacy_consumer.fetching.columnar.protocol.fetch import FetchResponse
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+from zk_layout.model import TopicPartition
+
+Glance = Callable[[memoryview, int], tuple[int, int]]
+"""(position behind a record set, bytes of its first batch if not even that is whole), by the heads of its batches."""
+
+
+class FetchCore:
+    """In one thread. Times are seconds of any clock that never goes back."""
+
+    def __init__(self, settings: FetchSettings, glance: Glance) -> None:
+        self._settings = settings
+        self._glance = glance
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._brokers: dict[BrokerAddress, Broker] = {}
+        self._known_leaders: dict[TopicPartition, BrokerAddress] = {}
+        self._life = 0
+        self._resting: list[tuple[float, int, TopicPartition]] = []
+        """(until when, a number, partition) of those that are not to be asked for yet, and of some that were."""
+        self._rests = 0
+        self._complaints: dict[object, set[str]] = {}
+
+    # What users change
+
+    def change(self, positions: Mapping[TopicPartition, int | None]) -> list[Event]:
+        """Fetch each partition from its offset on, EARLIEST or LATEST, or with None no more."""
+        leaderless: list[TopicPartition] = []
+        events: list[Event] = []
+        for tp, position in positions.items():
+            self._remove(tp)
+            self._complaints.pop(tp, None)
+            if position is None:
+                continue
+            self._life += 1
+            one = self._partitions[tp] = Partition(self._life, position, is_placed=position >= 0)
+            # the last one known: it says so if it leads no more
+            leader = self._known_leaders.get(tp)
+            if leader is None:
+                leaderless.append(tp)
+            else:
+                self._lead(tp, one, leader)
+            if not one.is_placed:
+                events.append(FindPosition(tp, one.life, position))
+        if leaderless:
+            events.append(FindLeader(tuple(leaderless)))
+        return events
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """Behind all that was received of a partition; None while that is not known."""
+        one = self._partitions.get(tp)
+        return one.position if one is not None and one.is_placed else None
+
+    def is_live(self, tp: TopicPartition, life: int) -> bool:
+        """Whether what was asked in this life of a partition still counts."""
+        one = self._partitions.get(tp)
+        return one is not None and one.life == life
+
+    # What searches and the decoder find
+
+    def leader_found(self, tp: TopicPartition, address: BrokerAddress, now: float) -> list[Event]:
+        """This broker leads the partition."""
+        one = self._partitions.get(tp)
+        if one is None:
+            return []
+        events: list[Event] = []
+        before = one.leader
+        if before == address:
+            return []
+        if before is not None and self._brokers[before].line is not Line.CLOSED:
+            # the search was for a broker that says nothing: what it led is better looked for at once
+            events = self._lose(self._brokers[before], f"broker {address.broker_id} leads {tp} now", now)
+        if one.leader is not None:
+            self._unlead(tp, one)
+        self._known_leaders[tp] = address
+        self._lead(tp, one, address)
+        return events
+
+    def leader_missing(self, tp: TopicPartition, reason: str) -> list[Event]:
+        """No leader was found yet, for this reason."""
+        events: list[Event] = []
+        if tp in self._partitions:
+            self._complain(tp, reason, events)
+        return events
+
+    def placed(self, tp: TopicPartition, life: int, position: int) -> bool:
+        """The search found a position; False if that moves nothing, or nobody waits for it any more.
+
+        A position that turned out to be inside the log stays, and with it all that was received before it.
+        """
+        if not self.is_live(tp, life):
+            return False
+        one = self._partitions[tp]
+        if position == one.position:
+            one.is_placed = True
+            self._ask_for(tp, one)
+            return False
+        self._place(tp, position)
+        return True
+
+    def damaged(self, tp: TopicPartition, life: int, position: int, now: float) -> None:
+        """What was received cannot be read at this position: ask again from there, after a pause."""
+        if self.is_live(tp, life):
+            self._place(tp, position, not_before=now + self._settings.backoff_s)
+
+    # What becomes of connections
+
+    def opened(self, address: BrokerAddress, version: int) -> None:
+        """A connection is open, and fetches are spoken in this version."""
+        broker = self._brokers[address]
+        broker.version = version
+        broker.connect()
+
+    def heard(self, address: BrokerAddress, now: float) -> None:
+        """A part of a response has come, or waits to be received."""
+        broker = self._brokers.get(address)
+        if broker is not None:
+            broker.heard_at = now
+
+    def lost(self, address: BrokerAddress, reason: str, now: float, error: KafkaError | None = None) -> list[Event]:
+        """A connection cannot be opened, or has broken, for this reason. error: what the user is to get as well."""
+        broker = self._brokers.get(address)
+        if broker is None:
+            return []
+        events: list[Event] = [] if error is None else [Failed(error)]
+        if broker.line is Line.IDLE and broker.has_answered:
+            # nothing was asked, so it is the end of a connection: it is opened again when it is needed
+            broker.hang_up(now, self._settings.backoff_s)
+            return [*events, HangUp(address)]
+        return events + self._lose(broker, reason, now)
+
+    def gone(self, broker_ids: Collection[int], now: float) -> list[Event]:
+        """These brokers left ZooKeeper: others lead what they led, or will soon."""
+        events: list[Event] = []
+        for broker in [broker for broker in self._brokers.values() if broker.address.broker_id in broker_ids]:
+            if broker.line is not Line.CLOSED:
+                events += self._lose(broker, f"broker {broker.address.broker_id} left ZooKeeper", now)
+        return events
+
+    def look_for_silence(self, now: float) -> list[Event]:
+        """Give up brokers that say nothing for long; before that, have it asked whether others lead what they led."""
+        events: list[Event] = []
+        for broker in [broker for broker in self._brokers.values() if broker.is_awaited]:
+            address = broker.address
+            if now >= self._overdue_at(broker):
+                events += self._lose(broker, f"broker {address.broker_id} at {address} does not answer", now)
+            elif now >= self._suspect_at(broker):
+                broker.suspected_until = now + self._settings.suspicion_s
+                if broker.led:
+                    events.append(FindLeader(tuple(broker.led)))
+        return events
+
+    # Requests
+
+    def requests(self, now: float) -> list[Order]:
+        """What is to be done with connections now."""
+        while self._resting and self._resting[0][0] <= now:
+            tp = heapq.heappop(self._resting)[2]
+            one = self._partitions.get(tp)
+            if one is not None:
+                self._ask_for(tp, one, now)
+        orders: list[Order] = []
+        spare: list[Broker] = []
+        for address, broker in self._brokers.items():
+            if broker.ready and broker.ready_at <= now:
+                if broker.line is Line.IDLE:
+                    orders.append(broker.request(self._partitions, self._settings, now))
+                elif broker.line is Line.CLOSED:
+                    broker.line = Line.OPENING
+                    broker.opened_at = broker.heard_at = now
+                    orders.append(Open(address))
+            elif now >= broker.spare_at(self._settings.backoff_s):
+                spare.append(broker)
+        for broker in spare:
+            del self._brokers[broker.address]
+        return [*orders, *(HangUp(broker.address) for broker in spare if broker.line is Line.IDLE)]
+
+    def next_deadline(self) -> float:
+        """When requests() or look_for_silence() have something to do at the latest; infinity: only if something comes.
+
+        A time that has passed is what requests() would do at once.
+        """
+        due = self._resting[0][0] if self._resting else float("inf")
+        for broker in self._brokers.values():
+            if broker.is_awaited:
+                due = min(due, self._overdue_at(broker), self._suspect_at(broker))
+            elif broker.ready:
+                due = min(due, broker.ready_at)
+            else:
+                due = min(due, broker.spare_at(self._settings.backoff_s))
+        return due
+
+    # Responses
+
+    def received(self, address: BrokerAddress, response: FetchResponse, now: float) -> list[Event]:
+        """The response to the request under way."""
+        broker = self._brokers.get(address)
+        if broker is None or broker.line is not Line.ASKED:
+            return []
+        later = now + self._settings.backoff_s
+        broker.line = Line.IDLE
+        broker.has_answered = True
+        if response.throttle_ms > 0:
+            broker.ready_at = now + min(response.throttle_ms / 1000, LONGEST_THROTTLE_S)
+        if response.error != error_codes.NONE:
+            return self._refused(broker, response.error, later)
+        broker.answered(response.session_id)
+        self._complaints.pop(address, None)
+        events: list[Event] = []
+        moved: list[TopicPartition] = []
+        delay_s = 0.0
+        for tp, fetched in response.partitions.items():
+            asked = broker.known.get(tp)
+            one = self._partitions.get(tp)
+            if asked is None or one is None or one.leader != address or one.life != asked.life:
+                continue
+            answer = judge(tp, one, fetched, self._settings, self._glance)
+            self._follow(tp, one, answer, later, events)
+            if answer.remedy is Remedy.FIND_LEADER:
+                moved.append(tp)
+                if one.failures > 1:  # the last look found nobody better
+                    delay_s = self._settings.backoff_s
+            elif answer.is_changed or answer.rests:
+                self._ask_for(tp, one, now)
+        if moved:
+            events.append(self._look_for_leaders(moved, delay_s))
+        return events
+
+    def _follow(self, tp: TopicPartition, one: Partition, answer: Answer, later: float, events: list[Event]) -> None:
+        if answer.rests:
+            one.not_before = later
+        if answer.error is not None:
+            events.append(Failed(answer.error))
+        if answer.complaint is not None:
+            self._complain(tp, answer.complaint, events)
+        elif answer.is_well:
+            self._complaints.pop(tp, None)
+        if answer.records is not None:
+            events.append(answer.records)
+        if answer.remedy is Remedy.FIND_POSITION:
+            events.append(FindPosition(tp, one.life, one.position))
+
+    def _refused(self, broker: Broker, code: int, later: float) -> list[Event]:
+        events: list[Event] = []
+        match remedy(code):
+            case Remedy.NEW_SESSION:
+                broker.lose_session(later)
+                return events
+            case Remedy.TELL_USER:
+                text = f"broker {broker.address.broker_id} says {error_name(code)}"
+                events.append(Failed(FetchError(None, text)))
+            case _:
+                self._complain(broker.address, error_name(code), events)
+        broker.ready_at = max(broker.ready_at, later)
+        return events
+
+    # Partitions
+
+    def _place(self, tp: TopicPartition, position: int, *, not_before: float = 0.0) -> None:
+        """Go on there; what is under way or waits of the partition is dropped."""
+        one = self._partitions[tp]
+        self._life += 1
+        one.life = self._life
+        one.position = position
+        one.is_placed = True
+        one.not_before = max(one.not_before, not_before)
+        self._ask_for(tp, one)
+
+    def _ask_for(self, tp: TopicPartition, one: Partition, now: float = float("-inf")) -> None:
+        """Ask for it with the next request, or after its pause, or not at all, as things stand with it."""
+        if one.leader is None:
+            return
+        broker = self._brokers[one.leader]
+        if not one.is_placed:
+            broker.leave_out(tp)
+        elif one.not_before > now and one.not_before > 0:
+            broker.leave_out(tp)
+            self._rests += 1
+            heapq.heappush(self._resting, (one.not_before, self._rests, tp))
+        else:
+            broker.want(tp, one.larger_bytes)
+
+    def _lead(self, tp: TopicPartition, one: Partition, address: BrokerAddress) -> None:
+        broker = self._brokers.get(address)
+        if broker is None:
+            broker = self._brokers[address] = Broker(address)
+        one.leader = address
+        broker.led[tp] = None
+        self._ask_for(tp, one)
+
+    def _unlead(self, tp: TopicPartition, one: Partition) -> None:
+        if one.leader is not None:
+            broker = self._brokers[one.leader]
+            broker.leave_out(tp)
+            broker.led.pop(tp, None)
+            one.leader = None
+
+    def _remove(self, tp: TopicPartition) -> None:
+        one = self._partitions.pop(tp, None)
+        if one is not None:
+            self._unlead(tp, one)
+
+    def _look_for_leaders(self, partitions: Collection[TopicPartition], delay_s: float) -> FindLeader:
+        for tp in partitions:
+            self._unlead(tp, self._partitions[tp])
+            self._known_leaders.pop(tp, None)
+        return FindLeader(tuple(partitions), delay_s)
+
+    # Brokers
+
+    def _lose(self, broker: Broker, reason: str, now: float) -> list[Event]:
+        """The broker is gone: look where its partitions are led now."""
+        pause_s = broker.hang_up(now, self._settings.backoff_s)
+        events: list[Event] = [HangUp(broker.address)]
+        self._complain(broker.address, reason, events)
+        if broker.led:
+            events.append(self._look_for_leaders(list(broker.led), pause_s))
+        return events
+
+    def _overdue_at(self, broker: Broker) -> float:
+        return broker.heard_at + self._settings.socket_timeout_s + self._settings.max_wait_ms / 1000
+
+    def _suspect_at(self, broker: Broker) -> float:
+        """When it has been silent for longer than a broker is that holds back an empty answer."""
+        return max(broker.heard_at + self._settings.suspicion_s, broker.suspected_until)
+
+    def _complain(self, about: object, reason: str, events: list[Event]) -> None:
+        """Tell what mends itself, once until it has: one partition may wait for long while others flow."""
+        known = self._complaints.setdefault(about, set())
+        if reason not in known:
+            known.add(reason)
+            events.append(Waiting(about, reason))

@@ -1,0 +1,388 @@
+"""Fetcher over connections of its own: which partitions, from where on, and what is handed out of what brokers send.
+
+The core (wire.core) decides: what to ask which broker for, and what follows from what it answers. This drives it on the
+polling thread, with the sockets, the clock, the log and the decoder that the core does not know: of a response that is
+whole, the heads of its batches say where its partitions go on, the next request is sent, and only then is the response
+decoded and handed out. Threads of their own, for as long as they are needed, connect, and look for leaders and
+positions, so that no partition waits for another one's trouble.
+
+Other threads leave their changes under a lock, and the next poll applies them before anything else.
+
+Bounded: while settings.backlog_bytes wait to be handed out, nothing more is received.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from legacy_consumer.errors import (
+    BrokerRefusedError,
+    BrokersUnavailableError,
+    FetchError,
+    KafkaError,
+    MalformedResponseError,
+)
+from legacy_consumer.fetching.columnar.backlog import Backlog, RecordSet
+from legacy_consumer.fetching.columnar.batch import SMALL_RUN, SMALL_RUN_BYTES, ColumnarBatch
+from legacy_consumer.fetching.columnar.core import (
+    BrokerAddress,
+    Event,
+    Failed,
+    FetchCore,
+    FindLeader,
+    FindPosition,
+    HangUp,
+    Records,
+    Waiting,
+)
+from legacy_consumer.fetching.columnar.leaders import LeaderFinder
+from legacy_consumer.fetching.columnar.opening import Opening
+from legacy_consumer.fetching.columnar.records import (
+    MAX_BATCH_BYTES,
+    AbortedTransaction,
+    Ahead,
+    Columns,
+    Wishes,
+    decode_ahead,
+    decode_records,
+    glance,
+)
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+from legacy_consumer.fetching.columnar.sockets import BrokerSockets
+from legacy_consumer.fetching.positions import Found, PositionFinder, Search, StandingStill
+from zk_layout.model import TopicPartition
+
+if sys.version_info >= (3, 11):
+    from typing import assert_never
+else:
+    from typing_extensions import assert_never
+
+logger = logging.getLogger(__name__)
+
+_LOW_BACKLOG_BYTES = 8 * 1024 * 1024
+"""With less than this waiting the next response is taken in, while others decode, and the one after it asked for."""
+_SERVICE_S = 0.05
+"""So often sockets and searches are looked after while there is enough to hand out."""
+_SERVICE_LOW_S = 0.001
+"""The same while little is left: what has come is taken in, so that the next response can be asked for."""
+_SEARCH_SLICE_S = 0.005
+"""While positions are being looked for: they take a round trip."""
+_LONG_SEARCH_SLICE_S = 0.05
+_LONG_SEARCH_S = 1.0
+_CLOSE_WAIT_S = 2.0
+_LONGEST_WAIT_S = 1.0
+
+
+class ColumnarFetcher:
+    """Implements Fetcher. begin_opening connects to a broker; leaders and finder are closed with this."""
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        *,
+        begin_opening: Callable[[BrokerAddress, Callable[[], None]], Opening],
+        make_leader_finder: Callable[[Callable[[], None]], LeaderFinder],
+        finder: PositionFinder,
+    ) -> None:
+        self._settings = settings
+        self._finder = finder
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._freeing = threading.Lock()
+        self._changes: dict[TopicPartition, int | None] = {}
+        self._gone: set[int] = set()
+        self._woken = False
+        self._closed = False
+        self._polling: int | None = None
+        # below: the polling thread's own
+        self._core = FetchCore(settings, glance)
+        self._sockets = BrokerSockets(settings, begin_opening)
+        self._backlog = Backlog(self._decode, self._decode_ahead, self._core.is_live)
+        self._found: list[Found] = []
+        self._moves: dict[TopicPartition, int] = {}
+        self._errors: list[KafkaError] = []
+        self._standing_still = StandingStill(settings.backoff_s)
+        self._serviced_at = float("-inf")
+        # twice in the time after which a broker is suspected, its bytes are looked for
+        self._longest_wait_s = min(_LONGEST_WAIT_S, settings.suspicion_s / 2)
+        self._noted_bytes_at = float("-inf")
+        self._searching_since = 0.0
+        # its thread rings, as any may
+        self._leaders = make_leader_finder(self._sockets.ring)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it fetches no more."""
+        return self._closed
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin to fetch each partition at its offset, EARLIEST or LATEST, with the next poll."""
+        with self._lock:
+            self._changes.update(positions)
+            self._woken = True
+        self._sockets.ring()
+
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching these with the next poll; unknown ones are ignored.
+
+        A poll that waits is not woken, it ends with the next response: others wait for these partitions, and should not
+        wait for the consuming thread's turn as well.
+        """
+        with self._lock:
+            self._changes.update(dict.fromkeys(partitions))
+            self._woken = True
+
+    def wake(self) -> None:
+        """End a poll that waits, soon. Takes no lock."""
+        self._woken = True
+        self._sockets.ring()
+
+    def note_brokers(self, gone: Collection[int]) -> None:
+        """Brokers came or went: look again for leaders and positions; the next service leaves those that went."""
+        with self._lock:
+            self._gone.update(gone)
+        self._leaders.look_now()
+        self._finder.look_now()
+        self._sockets.ring()
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset behind all of the partition that was taken, and behind what holds no messages for the user.
+
+        None while something waits to be taken, or the position is not known. For the polling thread.
+        """
+        return self._core.position(tp) if self._backlog.is_empty else None
+
+    def poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
+        """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
+
+        A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
+        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. Polling
+        again goes on.
+        """
+        with self._lock:
+            if self._closed:
+                return None
+            self._polling = threading.get_ident()
+            changes, self._changes = self._changes, {}
+            self._woken = False
+        try:
+            if changes:
+                self._apply(changes)
+            return self._poll(max_messages, time.monotonic() + timeout_s)
+        finally:
+            self._end_poll()
+
+    def _end_poll(self) -> None:
+        with self._lock:
+            self._polling = None
+            closed = self._closed
+            if closed:
+                self._idle.notify_all()
+        if closed:
+            self._free()
+
+    def close(self) -> None:
+        """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
+        with self._lock:
+            self._closed = self._woken = True
+        self._sockets.ring()
+        with self._lock:
+            if self._polling != threading.get_ident():
+                self._idle.wait_for(lambda: self._polling is None, _CLOSE_WAIT_S)
+            in_use = self._polling is not None
+        self._finder.close()
+        self._leaders.close()
+        if not in_use:
+            self._free()
+
+    # The polling thread.
+
+    def _poll(self, max_messages: int, deadline: float) -> ColumnarBatch | None:
+        now = time.monotonic()
+        is_low = self._backlog.nbytes < _LOW_BACKLOG_BYTES
+        if self._backlog.is_empty or now >= self._serviced_at + (_SERVICE_LOW_S if is_low else _SERVICE_S):
+            self._service(now, 0.0)
+        while True:
+            if self._moves:
+                moves, self._moves = self._moves, {}
+                return ColumnarBatch((), moves)
+            if self._errors:
+                raise self._errors.pop(0)
+            self._standing_still.tell()
+            runs = self._take(max_messages)
+            if runs:
+                return ColumnarBatch(runs)
+            if self._errors:
+                continue
+            now = time.monotonic()
+            left = deadline - now
+            if left <= 0 or self._woken:
+                return None
+            self._service(now, min(left, self._patience(now)))
+
+    def _take(self, max_messages: int) -> list[Columns]:
+        try:
+            # a record set at a time, as far as they are large: between two of them there is time to ask for more
+            return self._backlog.take(max_messages, SMALL_RUN, SMALL_RUN_BYTES)
+        except FetchError as error:  # CorruptRecordsError, as a rule
+            spoilt = self._backlog.drop_first()
+            self._core.damaged(spoilt.partition, spoilt.life, spoilt.position, time.monotonic())
+            self._errors.append(error)
+            return []
+
+    def _decode(self, records: RecordSet) -> Columns:
+        return decode_records(records.records, records.partition, records.position, **self._wishes(records))
+
+    def _decode_ahead(self, records: RecordSet) -> Ahead | None:
+        return decode_ahead(records.records, records.partition, records.position, **self._wishes(records))
+
+    def _wishes(self, records: RecordSet) -> Wishes:
+        return {
+            "aborted": records.aborted,
+            "read_committed": self._settings.read_committed,
+            "max_batch_bytes": max(MAX_BATCH_BYTES, self._settings.largest_bytes),
+        }
+
+    def _patience(self, now: float) -> float:
+        """How long to wait for sockets before something else is to be looked after."""
+        waits = [self._longest_wait_s]
+        if self._finder.is_busy or self._found:
+            self._searching_since = self._searching_since or now
+            is_long = now - self._searching_since > _LONG_SEARCH_S
+            waits.append(_LONG_SEARCH_SLICE_S if is_long else _SEARCH_SLICE_S)
+        else:
+            self._searching_since = 0.0
+        waits.append(self._core.next_deadline() - now)
+        return max(0.0, min(waits))
+
+    def _service(self, now: float, wait_s: float) -> None:
+        """Look after searches, connections and sockets; wait up to wait_s for the latter."""
+        self._serviced_at = now
+        self._note_found(now)
+        if self._gone:
+            with self._lock:
+                gone, self._gone = self._gone, set()
+            self._follow(self._core.gone(gone, now))
+        self._note_opened(now)
+        self._ask(now)
+        if now >= self._noted_bytes_at + self._longest_wait_s / 2:
+            self._noted_bytes_at = now
+            self._sockets.note_any_byte()
+        readable = self._sockets.wait(wait_s)
+        now = time.monotonic()
+        for address in readable:
+            if self._backlog.nbytes < self._settings.backlog_bytes or not self._sockets.is_asked(address):
+                self._receive(address)
+            else:
+                self._core.heard(address, now)
+        self._follow(self._core.look_for_silence(now))
+
+    # Changes
+
+    def _apply(self, changes: Mapping[TopicPartition, int | None]) -> None:
+        self._finder.forget(changes.keys())
+        self._leaders.forget(changes.keys())
+        self._standing_still.forget(changes.keys())
+        for tp in changes:
+            self._moves.pop(tp, None)
+        self._follow(self._core.change(changes))
+
+    def _note_found(self, now: float) -> None:
+        for tp, address in self._leaders.take().items():
+            self._follow(self._core.leader_found(tp, address, now))
+        for tp, reason in self._leaders.take_reasons().items():
+            self._follow(self._core.leader_missing(tp, reason))
+        error = self._leaders.take_error()
+        if error is not None:
+            self._errors.append(error)
+        if self._finder.is_busy:
+            self._found += self._finder.take()
+        founds, self._found = self._found, []
+        for found in founds:
+            tp, life = found.search.partition, found.search.life
+            if self._backlog.holds(tp, life):
+                # the messages before the position come first; the move would drop them
+                self._found.append(found)
+            elif found.outside is not None and not self._finder.resets:
+                if self._core.is_live(tp, life):
+                    self._standing_still.add(found.outside)
+            elif self._core.placed(tp, life, found.offset):
+                self._moves[tp] = found.offset
+
+    # Brokers
+
+    def _note_opened(self, now: float) -> None:
+        for address, opening in self._sockets.take_opened():
+            try:
+                version = self._sockets.use(address, opening)
+            except BrokerRefusedError as error:
+                self._lose(address, str(error), now, error)
+            except KafkaError as error:
+                self._lose(address, str(error), now)
+            else:
+                self._core.opened(address, version)
+
+    def _ask(self, now: float) -> None:
+        """Carry out what the core wants of connections."""
+        for order in self._core.requests(now):
+            try:
+                self._sockets.obey(order)
+            except (BrokersUnavailableError, MalformedResponseError) as error:
+                self._lose(order.broker, str(error), time.monotonic())
+
+    def _receive(self, address: BrokerAddress) -> None:
+        try:
+            response = self._sockets.receive(address)
+        except MalformedResponseError as error:
+            is_large = "response size" in error.reason
+            told = FetchError(None, f"{error.reason}: raise fetch.message.max.bytes") if is_large else None
+            self._lose(address, str(error), time.monotonic(), told)
+        except BrokersUnavailableError as error:
+            self._lose(address, str(error), time.monotonic())
+        except MemoryError:
+            reason = "there is no memory for a response: lower fetch.message.max.bytes, or give the process more"
+            told = FetchError(None, f"broker {address.broker_id}: {reason}")
+            self._lose(address, reason, time.monotonic(), told)
+        else:
+            now = time.monotonic()
+            if response is None:
+                self._core.heard(address, now)
+                return
+            self._follow(self._core.received(address, response, now))
+            # right behind the response, so that the broker works while it is decoded
+            self._ask(now)
+
+    def _lose(self, address: BrokerAddress, reason: str, now: float, error: KafkaError | None = None) -> None:
+        self._follow(self._core.lost(address, reason, now, error))
+
+    def _follow(self, events: Sequence[Event]) -> None:
+        """Do what the core says."""
+        searches: list[Search] = []
+        for event in events:
+            match event:
+                case Records(tp, life, position, records, aborted):
+                    transactions = tuple(AbortedTransaction(*one) for one in aborted)
+                    self._backlog.add(RecordSet(tp, life, position, records, transactions))
+                case FindLeader(partitions, delay_s):
+                    self._leaders.search(partitions, delay_s)
+                case FindPosition(tp, life, position):
+                    searches.append(Search(tp, life, position))
+                case HangUp():
+                    self._sockets.obey(event)
+                case Failed(error):
+                    self._errors.append(error)
+                case Waiting(about, reason):
+                    logger.warning("%s: waiting: %s", about, reason)
+                case _:
+                    assert_never(event)
+        if searches:
+            self._finder.search(searches)
+
+    def _free(self) -> None:
+        with self._freeing:  # who closes and who was polling may both come here
+            self._sockets.close()
+            self._backlog.clear()

@@ -1,0 +1,366 @@
+"""Who leads a partition and where that broker listens: by ZooKeeper, or by a broker while ZooKeeper is out of sight.
+
+    /brokers/ids                                 one request for the names; left out if all leaders were found last time
+    /brokers/ids/<id>, .../partitions/<p>/state  one batched read for all
+
+ZooKeeper knows a new leader before the brokers do: the controller writes the state, then tells them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from legacy_consumer.config.broker_hosts import BrokerHosts
+from legacy_consumer.errors import BrokersUnavailableError, KafkaError, MissingListenerError
+from legacy_consumer.fetching.columnar.connection import Connection
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.protocol.framing import Api
+from legacy_consumer.fetching.columnar.protocol.metadata import (
+    FIRST_THAT_CREATES_NO_TOPIC,
+    decode_metadata,
+    encode_metadata,
+)
+from zk_layout.codecs import decode_broker, decode_partition_state
+from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, ZooKeeperError
+from zk_layout.model import Broker, TopicPartition
+from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, broker_ids
+from zk_layout.store import ZkStore, Znode
+
+logger = logging.getLogger(__name__)
+
+_JOIN_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Leaders:
+    """addresses of the leaders that were found, and why the others were not. Both together are all that was asked."""
+
+    addresses: Mapping[TopicPartition, BrokerAddress] = field(default_factory=dict)
+    missing: Mapping[TopicPartition, str] = field(default_factory=dict)
+
+
+def match_leaders(
+    states: Mapping[TopicPartition, Znode | None], brokers: Mapping[int, Broker], security_protocol: str
+) -> Leaders:
+    """Put partition states and registrations together.
+
+    Raises: BrokersUnavailableError without any broker, MissingListenerError if none has such a listener.
+    """
+    if not brokers:
+        raise BrokersUnavailableError("no broker is registered in ZooKeeper under /brokers/ids: is Kafka running?")
+    listeners = addresses_of(brokers.values(), security_protocol)
+    if not listeners:
+        offered = {endpoint.security_protocol for broker in brokers.values() for endpoint in broker.endpoints}
+        raise MissingListenerError(security_protocol, tuple(sorted(offered)))
+    addresses: dict[TopicPartition, BrokerAddress] = {}
+    missing: dict[TopicPartition, str] = {}
+    for tp, znode in states.items():
+        if znode is None:
+            missing[tp] = "ZooKeeper knows no leader of it yet, if there is such a partition at all"
+            continue
+        try:
+            leader = decode_partition_state(PartitionStatePath(*tp).path, znode.data).leader
+        except MalformedZnodeError as error:
+            missing[tp] = str(error)
+            continue
+        if leader in listeners:
+            addresses[tp] = listeners[leader]
+        elif leader < 0:
+            missing[tp] = "it has no leader: see whether the brokers of its replicas run"
+        elif leader in brokers:
+            missing[tp] = f"its leader, broker {leader}, has no {security_protocol} listener"
+        else:
+            missing[tp] = f"its leader, broker {leader}, is not registered"
+    return Leaders(addresses, missing)
+
+
+def addresses_of(brokers: Collection[Broker], security_protocol: str) -> dict[int, BrokerAddress]:
+    """Where the brokers that have such a listener are spoken to."""
+    found: dict[int, BrokerAddress] = {}
+    for broker in brokers:
+        endpoint = broker.endpoint(security_protocol)
+        if endpoint is not None:
+            # an empty host is any interface of the broker's machine: only from there can it be guessed
+            host = endpoint.host or "localhost"
+            found[broker.broker_id] = BrokerAddress(broker.broker_id, host, endpoint.port, broker.version)
+    return found
+
+
+class LeaderReader:
+    """Reads leaders, from any thread."""
+
+    def __init__(
+        self,
+        store: ZkStore,
+        security_protocol: str,
+        open_connection: Callable[[BrokerAddress], Connection],
+        *,
+        timeout_s: float,
+        hosts: BrokerHosts | None = None,
+    ) -> None:
+        self._store = store
+        self._hosts = hosts or BrokerHosts(None)
+        self._protocol = security_protocol
+        self._open_connection = open_connection
+        self._timeout_s = timeout_s
+        # replaced, never changed
+        self._brokers: Mapping[int, BrokerAddress] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._ids: tuple[int, ...] = ()
+        """Brokers registered at the last look; empty if a leader was missing then, so that they are listed again."""
+
+    def brokers(self) -> dict[int, BrokerAddress]:
+        """Every broker that has a listener of ours. Raises: as read."""
+        ids = self._broker_ids()
+        self._match({}, ids, self._store.get_data_many([BrokerIdPath(broker_id).path for broker_id in ids]))
+        return dict(self._brokers)
+
+    def read(self, partitions: Collection[TopicPartition]) -> Leaders:
+        """The leaders of these.
+
+        Raises: BrokersUnavailableError without any broker, MissingListenerError if none has our listener;
+        ZooKeeperError if ZooKeeper cannot be asked, and no broker either.
+        """
+        wanted = list(partitions)
+        try:
+            leaders = self._find(wanted)
+        except ZooKeeperError as error:
+            return self._ask_brokers(wanted, error)
+        self._topics |= {tp.topic for tp in leaders.addresses}
+        return leaders
+
+    def _find(self, partitions: list[TopicPartition]) -> Leaders:
+        ids, self._ids = self._ids, ()
+        if ids:
+            with suppress(KafkaError):
+                leaders = self._look_at(partitions, ids)
+                if not leaders.missing:
+                    self._ids = ids
+                    return leaders
+        ids = tuple(self._broker_ids())
+        leaders = self._look_at(partitions, ids)
+        if not leaders.missing:
+            self._ids = ids
+        return leaders
+
+    def _look_at(self, partitions: list[TopicPartition], ids: Sequence[int]) -> Leaders:
+        if not ids:
+            # asked again and again while there is none, so the states are spared
+            return match_leaders({}, {}, self._protocol)
+        paths = [BrokerIdPath(broker_id).path for broker_id in ids]
+        paths += [PartitionStatePath(*tp).path for tp in partitions]
+        znodes = self._store.get_data_many(paths)
+        return self._match(dict(zip(partitions, znodes[len(ids) :], strict=True)), ids, znodes[: len(ids)])
+
+    def _broker_ids(self) -> list[int]:
+        try:
+            return broker_ids(self._store.get_children(BrokerIdsPath().path))
+        except NoNodeError:
+            return []
+
+    def _match(
+        self, states: Mapping[TopicPartition, Znode | None], ids: Sequence[int], znodes: list[Znode | None]
+    ) -> Leaders:
+        brokers: dict[int, Broker] = {}
+        for broker_id, znode in zip(ids, znodes, strict=True):
+            if znode is None:
+                continue  # it went away meanwhile
+            try:
+                [brokers[broker_id]] = self._hosts.keep([decode_broker(BrokerIdPath(broker_id).path, znode.data)])
+            except MalformedZnodeError as error:
+                logger.warning("a broker is left out: %s", error)
+        leaders = match_leaders(states, brokers, self._protocol)
+        self._brokers = addresses_of(brokers.values(), self._protocol)
+        return leaders
+
+    def _ask_brokers(self, partitions: list[TopicPartition], error: ZooKeeperError) -> Leaders:
+        """Metadata from the brokers that were last known; the first one that answers counts."""
+        for address in self._brokers.values():
+            try:
+                connection = self._open_connection(address)
+                try:
+                    return self._ask(connection, partitions)
+                finally:
+                    connection.close()
+            except KafkaError as refusal:
+                logger.debug("no metadata from broker %d: %s", address.broker_id, refusal)
+        raise error
+
+    def _ask(self, connection: Connection, partitions: list[TopicPartition]) -> Leaders:
+        version = connection.versions.of(Api.METADATA)
+        topics = {tp.topic for tp in partitions}
+        if version < FIRST_THAT_CREATES_NO_TOPIC:
+            topics &= self._topics  # others may not exist, and would be created
+        if not topics:
+            return Leaders(missing=dict.fromkeys(partitions, "ZooKeeper cannot be asked about it for now"))
+        body = encode_metadata(version, sorted(topics))
+        metadata = decode_metadata(version, connection.ask(Api.METADATA, body, self._timeout_s))
+        leaders = metadata.leaders
+        addresses: dict[TopicPartition, BrokerAddress] = {}
+        for tp in partitions:
+            leader = leaders.get(tp, -1)
+            if leader in metadata.brokers:
+                host, port = metadata.brokers[leader]
+                if not self._hosts.has(host, port):
+                    continue
+                known = self._brokers.get(leader)
+                registration = known.registration_version if known else connection.address.registration_version
+                addresses[tp] = BrokerAddress(leader, host, port, registration)
+        logger.info("ZooKeeper cannot be asked for now: leaders from %s", connection.address)
+        return Leaders(addresses, {tp: "no broker names a leader" for tp in partitions if tp not in addresses})
+
+
+_LONGEST_BACKOFF = 5
+"""How many times the back-off a pause may be."""
+
+
+def next_pause(pause_s: float, backoff_s: float, *, is_news: bool) -> float:
+    """How long to wait before it is asked again: longer and longer while the answer stays the same.
+
+    So long a wait for a leader is one for a broker to be started, and many members of a host may wait for it.
+    """
+    return backoff_s if is_news else min(2 * pause_s, _LONGEST_BACKOFF * backoff_s)
+
+
+class LeaderFinder:
+    """Looks for leaders in the background until they are found; its thread lives only while something is looked for.
+
+    on_news is called on that thread whenever there is something to take.
+    """
+
+    def __init__(self, reader: LeaderReader, *, backoff_s: float, on_news: Callable[[], None]) -> None:
+        self._reader = reader
+        self._backoff_s = backoff_s
+        self._pause_s = backoff_s
+        self._answer: Mapping[TopicPartition, str] = {}
+        self._on_news = on_news
+        self._changed = threading.Condition()
+        self._open: dict[TopicPartition, float] = {}
+        self._found: dict[TopicPartition, BrokerAddress] = {}
+        self._reasons: dict[TopicPartition, str] = {}
+        self._error: KafkaError | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def search(self, partitions: Collection[TopicPartition], delay_s: float = 0.0) -> None:
+        """Look for these, not before delay_s."""
+        if not partitions:
+            return
+        due = time.monotonic() + delay_s
+        with self._changed:
+            for tp in partitions:
+                self._open[tp] = due
+                self._found.pop(tp, None)
+            if self._closed:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leader-finder", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def look_now(self) -> None:
+        """Look again at once for all that is looked for: something has changed."""
+        now = time.monotonic()
+        with self._changed:
+            self._open = dict.fromkeys(self._open, now)
+            self._changed.notify_all()
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """No longer look for these."""
+        with self._changed:
+            for tp in partitions:
+                self._open.pop(tp, None)
+                self._found.pop(tp, None)
+                self._reasons.pop(tp, None)
+            self._changed.notify_all()
+
+    def take(self) -> dict[TopicPartition, BrokerAddress]:
+        """What was found since the last time."""
+        if not self._found:
+            return {}
+        with self._changed:
+            found, self._found = self._found, {}
+            return found
+
+    def take_reasons(self) -> dict[TopicPartition, str]:
+        """Why some are not found, as far as it was not told before."""
+        if not self._reasons:
+            return {}
+        with self._changed:
+            reasons, self._reasons = self._reasons, {}
+            return reasons
+
+    def take_error(self) -> KafkaError | None:
+        """What will not pass by waiting."""
+        if self._error is None:
+            return None
+        with self._changed:
+            error, self._error = self._error, None
+            return error
+
+    def close(self) -> None:
+        """Stop; twice is harmless."""
+        with self._changed:
+            self._closed = True
+            self._open.clear()
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while (due := self._next_due()) is not None:
+            self._look(due)
+
+    def _look(self, due: list[TopicPartition]) -> None:
+        """Look once for these."""
+        try:
+            leaders = self._reader.read(due)
+        except MissingListenerError as error:
+            self._note(Leaders(), due, error=error)
+        except LegacyConsumerError as error:
+            self._note(Leaders(missing=dict.fromkeys(due, str(error))), due)
+        except Exception as error:
+            # without this thread no partition would ever find a leader again
+            logger.exception("looking for leaders failed unexpectedly; it is tried again")
+            self._note(Leaders(missing=dict.fromkeys(due, repr(error))), due)
+        else:
+            self._note(leaders, due)
+
+    def _next_due(self) -> list[TopicPartition] | None:
+        """Wait until some are due; None when nothing is looked for any more."""
+        with self._changed:
+            while True:
+                if self._closed or not self._open:
+                    self._thread = None
+                    return None
+                now = time.monotonic()
+                first = min(self._open.values())
+                if first <= now:
+                    return [tp for tp, due in self._open.items() if due <= now]
+                self._changed.wait(first - now)
+
+    def _note(self, leaders: Leaders, asked: list[TopicPartition], error: KafkaError | None = None) -> None:
+        is_news = bool(leaders.addresses) or leaders.missing != self._answer
+        self._answer = leaders.missing
+        self._pause_s = next_pause(self._pause_s, self._backoff_s, is_news=is_news)
+        again = time.monotonic() + self._pause_s
+        with self._changed:
+            for tp in asked:
+                if tp not in self._open:
+                    continue  # forgotten meanwhile
+                if tp in leaders.addresses:
+                    del self._open[tp]
+                    self._found[tp] = leaders.addresses[tp]
+                else:
+                    self._open[tp] = again
+                    if tp in leaders.missing:
+                        self._reasons[tp] = leaders.missing[tp]
+            self._error = error or self._error
+        if leaders.addresses or error is not None:
+            self._on_news()

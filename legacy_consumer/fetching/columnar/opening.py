@@ -1,0 +1,245 @@
+"""Opening a connection: TCP, TLS, the versions that are spoken, SASL. Waits, so it is done on a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, MalformedResponseError
+from legacy_consumer.fetching.columnar.connection import Connection
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.protocol import error_codes
+from legacy_consumer.fetching.columnar.protocol.api_versions import (
+    VERSION,
+    decode_api_versions,
+    versions_by_registration,
+)
+from legacy_consumer.fetching.columnar.protocol.framing import Api
+from legacy_consumer.fetching.columnar.protocol.sasl import (
+    decode_authenticate,
+    decode_handshake,
+    encode_authenticate,
+    encode_handshake,
+)
+from legacy_consumer.fetching.columnar.scram import ScramClient
+from legacy_consumer.fetching.columnar.security import SaslLogin, Security
+
+logger = logging.getLogger(__name__)
+
+_LARGEST_SASL_MESSAGE = 64 * 1024
+
+
+def open_connection(
+    address: BrokerAddress,
+    security: Security,
+    *,
+    client_id: str,
+    timeout_s: float,
+    receive_buffer_bytes: int,
+    opened: Callable[[socket.socket], None] | None = None,
+) -> Connection:
+    """Connect, within timeout_s. opened is given the socket at once, so that another thread can shut it.
+
+    Raises: BrokersUnavailableError; BrokerRefusedError if we may not come in, or do not trust the broker.
+    """
+    deadline = time.monotonic() + timeout_s
+    sock = _connect(address, deadline, receive_buffer_bytes)
+    try:
+        if opened is not None:
+            opened(sock)
+        if security.tls is not None:
+            sock = _secure(sock, address, security, deadline)
+        connection = Connection(address, sock, client_id)
+        versions = versions_by_registration(address.registration_version)
+        if versions is None:
+            frame = connection.ask(Api.API_VERSIONS, b"", _left(deadline), version=VERSION)
+            versions = decode_api_versions(frame)
+        connection.versions = versions
+        if security.sasl is not None:
+            _log_in(connection, security.sasl, deadline)
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, BrokersUnavailableError) or not isinstance(error, Exception):
+            raise
+        # whatever else a broker makes of it is that broker's trouble alone
+        raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: {error}") from error
+    return connection
+
+
+def _left(deadline: float) -> float:
+    return max(0.01, deadline - time.monotonic())
+
+
+def _connect(address: BrokerAddress, deadline: float, receive_buffer_bytes: int) -> socket.socket:
+    """To the first of the host's addresses that answers; one that does not leaves time for the others."""
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except (OSError, ValueError, OverflowError) as error:  # a name that cannot be encoded, a port that cannot be
+        raise _unreachable(address, error) from error
+    failure: OSError | None = None
+    for remaining, (family, kind, protocol, _, where) in zip(range(len(found), 0, -1), found, strict=True):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(_left(deadline) / remaining)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if receive_buffer_bytes > 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+            sock.connect(where)
+        except OSError as error:
+            sock.close()
+            failure = error
+        else:
+            return sock
+    raise _unreachable(address, failure) from failure
+
+
+def _unreachable(address: BrokerAddress, error: Exception | None) -> BrokersUnavailableError:
+    reason = "it has no address" if error is None else str(getattr(error, "strerror", None) or error)
+    return BrokersUnavailableError(f"broker {address.broker_id} at {address} cannot be reached: {reason}")
+
+
+def _secure(sock: socket.socket, address: BrokerAddress, security: Security, deadline: float) -> socket.socket:
+    assert security.tls is not None
+    sock.settimeout(_left(deadline))
+    try:
+        return security.tls.wrap_socket(sock, server_hostname=address.host)
+    except ssl.SSLCertVerificationError as error:
+        raise BrokerRefusedError(str(address), f"certificate verify failed: {error.verify_message}") from error
+    except ssl.SSLEOFError as error:
+        raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: it broke off during TLS") from error
+    except ssl.SSLError as error:
+        raise BrokerRefusedError(str(address), f"TLS failed: {error.reason or error}") from error
+    except (OSError, ValueError) as error:  # a ValueError: a host name that no certificate can be for
+        reason = getattr(error, "strerror", None) or error
+        raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: TLS broke off: {reason}") from error
+
+
+# SASL
+
+
+def _log_in(connection: Connection, login: SaslLogin, deadline: float) -> None:
+    version = connection.versions.of(Api.SASL_HANDSHAKE)
+    answer = decode_handshake(
+        connection.ask(Api.SASL_HANDSHAKE, encode_handshake(login.mechanism), _left(deadline), version=version)
+    )
+    where = str(connection.address)
+    if answer.error == 33:
+        raise BrokerRefusedError(
+            where,
+            f"they do not have sasl.mechanism={login.mechanism}; supported mechanisms: {', '.join(answer.mechanisms)}",
+        )
+    if answer.error != error_codes.NONE:
+        raise BrokerRefusedError(where, f"SASL handshake: {error_codes.error_name(answer.error)}")
+    # a broker of 0.10 that has a handshake 1 does not exist, but one without SaslAuthenticate must not be sent any
+    wrapped = version >= 1 and Api.SASL_AUTHENTICATE in connection.versions.chosen
+    exchange = _Exchange(connection, login.mechanism, deadline, wrapped=wrapped)
+    if login.mechanism == "PLAIN":
+        exchange.say(f"\0{login.user}\0{login.password}".encode())
+        return
+    scram = ScramClient(login.mechanism, login.user, login.password)
+    try:
+        challenge = exchange.say(scram.first())
+        scram.verify(exchange.say(scram.final(challenge)))
+    except (ValueError, MalformedResponseError) as error:
+        raise BrokerRefusedError(where, f"{login.mechanism} authentication failed, see the credentials: {error}") from (
+            error
+        )
+
+
+class _Exchange:
+    """Sends SASL messages, bare or wrapped."""
+
+    def __init__(self, connection: Connection, mechanism: str, deadline: float, *, wrapped: bool) -> None:
+        self._connection = connection
+        self._mechanism = mechanism
+        self._deadline = deadline
+        self._wrapped = wrapped
+
+    def say(self, message: bytes) -> bytes:
+        """The answer to a message. Raises: BrokerRefusedError."""
+        connection = self._connection
+        left = _left(self._deadline)
+        if self._wrapped:
+            answer = decode_authenticate(connection.ask(Api.SASL_AUTHENTICATE, encode_authenticate(message), left))
+            if answer.error != error_codes.NONE:
+                reason = answer.reason or error_codes.error_name(answer.error)
+                raise self._refused(reason)
+            return answer.message
+        connection.send_bytes(len(message).to_bytes(4, "big") + message, left)
+        try:
+            size = int.from_bytes(connection.read_bytes(4, left), "big", signed=True)
+            if not 0 <= size <= _LARGEST_SASL_MESSAGE:
+                raise MalformedResponseError("SASL", f"a message of {size} bytes")
+            return connection.read_bytes(size, left)
+        except BrokersUnavailableError as error:
+            # brokers before 1.0 say no by hanging up
+            reason = f"{error.reason}; before Kafka 1.0 that is the answer to credentials that are not known"
+            raise self._refused(reason) from error
+
+    def _refused(self, reason: str) -> BrokerRefusedError:
+        return BrokerRefusedError(
+            str(self._connection.address), f"{self._mechanism} authentication failed, see the credentials: {reason}"
+        )
+
+
+class Opening:
+    """A connection that is being opened on a thread of its own; result() once is_done."""
+
+    def __init__(
+        self, open_it: Callable[[Callable[[socket.socket], None]], Connection], on_done: Callable[[], None]
+    ) -> None:
+        self._open_it = open_it
+        self._on_done = on_done
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._closed = False
+        self._connection: Connection | None = None
+        self._error: Exception | None = None
+        self.is_done = False
+        self._thread = threading.Thread(target=self._run, name="open-broker-connection", daemon=True)
+        self._thread.start()
+
+    def result(self) -> Connection:
+        """The connection. Raises: what opening it raised."""
+        if self._error is not None:
+            raise self._error
+        assert self._connection is not None
+        return self._connection
+
+    def close(self, wait_s: float) -> None:
+        """Give up, and hang up; the thread ends at once, or when connecting times out."""
+        with self._lock:
+            self._closed = True
+            sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join(wait_s)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _note(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._socket = sock
+            if self._closed:
+                raise BrokersUnavailableError("closed while connecting")
+
+    def _run(self) -> None:
+        try:
+            connection = self._open_it(self._note)
+        except Exception as error:  # noqa: BLE001  # whatever it is, result() raises it where it is waited for
+            self._error = error
+        else:
+            with self._lock:
+                closed = self._closed
+                self._connection = connection
+            if closed:
+                connection.close()
+        self.is_done = True
+        self._on_done()

@@ -1,0 +1,84 @@
+"""ApiVersions (18): which requests a broker takes, in which versions. Brokers from 0.10 on; version 0 is enough.
+
+    request   v0: nothing
+    response  v0: error int16 | [api key int16, oldest int16, newest int16]
+
+Older brokers hang up on it, so they are not asked: their registration in ZooKeeper gives them away, version 1 is 0.8
+and 2 is 0.9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.fetching.columnar.protocol import error_codes
+from legacy_consumer.fetching.columnar.protocol.framing import Api
+from legacy_consumer.fetching.columnar.protocol.primitives import Reader
+
+VERSION = 0
+FIRST_REGISTRATION_THAT_ANSWERS = 3
+
+_OURS: Mapping[Api, tuple[int, int]] = {
+    Api.FETCH: (0, 11),
+    Api.LIST_OFFSETS: (0, 2),
+    Api.METADATA: (0, 4),
+    Api.SASL_HANDSHAKE: (0, 1),
+    Api.SASL_AUTHENTICATE: (0, 0),
+}
+"""The oldest and newest version of each that is encoded and decoded here.
+
+Fetch 12 and later are flexible or name topics by id and bring nothing that a consumer would see.
+"""
+_BEFORE_API_VERSIONS: Mapping[int, Mapping[Api, int]] = {
+    1: {Api.FETCH: 0, Api.LIST_OFFSETS: 0, Api.METADATA: 0},
+    2: {Api.FETCH: 1, Api.LIST_OFFSETS: 0, Api.METADATA: 0},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """The version to use of each request; one that is missing cannot be used with this broker.
+
+    oldest: the oldest that both sides speak, where that is another.
+    """
+
+    chosen: Mapping[Api, int]
+    oldest: Mapping[Api, int] = field(default_factory=dict)
+
+    def of(self, api: Api) -> int:
+        """Raises: BrokersUnavailableError if the broker takes no version that is spoken here."""
+        version = self.chosen.get(api)
+        if version is None:
+            raise BrokersUnavailableError(f"the broker takes no version of {api.name} that is spoken here")
+        return version
+
+    def has(self, api: Api, version: int) -> bool:
+        """Whether this version of it may be used."""
+        newest = self.chosen.get(api, -1)
+        return self.oldest.get(api, newest) <= version <= newest
+
+
+def versions_by_registration(registration_version: int) -> Versions | None:
+    """What a broker before 0.10 speaks; None if it can be asked."""
+    if registration_version >= FIRST_REGISTRATION_THAT_ANSWERS:
+        return None
+    return Versions(_BEFORE_API_VERSIONS[max(registration_version, 1)])
+
+
+def decode_api_versions(frame: memoryview | bytes) -> Versions:
+    """The newest common version of each request. Raises: MalformedResponseError, BrokersUnavailableError."""
+    reader = Reader(frame, "ApiVersions")
+    code = reader.int16()
+    if code != error_codes.NONE:
+        raise BrokersUnavailableError(f"asked for its versions, the broker answers {error_codes.error_name(code)}")
+    chosen: dict[Api, int] = {}
+    eldest: dict[Api, int] = {}
+    for _ in range(reader.count(6)):
+        key, oldest, newest = reader.int16(), reader.int16(), reader.int16()
+        ours = _OURS.get(Api(key)) if key in Api.__members__.values() else None
+        if ours is not None and max(oldest, ours[0]) <= min(newest, ours[1]):
+            chosen[Api(key)] = min(newest, ours[1])
+            eldest[Api(key)] = max(oldest, ours[0])
+    return Versions(chosen, eldest)

@@ -1,0 +1,183 @@
+"""Fetch (1): record sets of several partitions of one broker.
+
+    request   replica int32 = -1 | max wait ms int32 | min bytes int32 | v3: max bytes int32 | v4: isolation int8
+              | v7: session id int32, session epoch int32
+              | [topic string, [partition int32 | v9: current leader epoch int32 | offset int64
+                                | v5: log start offset int64 | partition max bytes int32]]
+              | v7: forgotten [topic string, [partition int32]] | v11: rack string
+    response  v1: throttle ms int32 | v7: error int16, session id int32
+              | [topic string, [partition int32 | error int16 | high watermark int64
+                                | v4: last stable offset int64 | v5: log start offset int64
+                                | v4: aborted [producer id int64, first offset int64]
+                                | v11: preferred read replica int32 | record set bytes]]
+
+    version   broker     what it brings                  message format at most
+    0         0.8        no limit for the whole response 0
+    1         0.9        throttle time                   0
+    2         0.10.0                                     1
+    3         0.10.1     a limit for the whole response  1
+    4         0.11       transactions                    2
+    7         1.1        incremental fetch sessions      2
+    10        2.1        zstd                            2
+    11        2.3        (fetching from followers)       2
+
+A response may end in the middle of a batch of records. From version 3 on the first batch of the first partition that
+has any is sent whole, whatever the limits are.
+
+Sessions (KIP-227): a request with epoch 0 names all partitions and asks for a session, later ones with the session's id
+and the next epoch name only those that changed, and the response only those that have something to say. Session 0 means
+that the broker keeps none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
+from zk_layout.model import TopicPartition
+
+FIRST_WITH_TOTAL_LIMIT = 3
+FIRST_WITH_SESSIONS = 7
+
+_NO_REPLICA = -1
+_NO_SESSION_EPOCH = -1
+_UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPartition:
+    """Where to go on in one partition, and how many bytes to take at most."""
+
+    offset: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What concerns a whole request."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSession:
+    """A place in an incremental session; (0, 0) asks for a new one, (0, -1) for none."""
+
+    session_id: int = 0
+    epoch: int = 0
+
+    def next(self, session_id: int) -> FetchSession:
+        """After a response that named this session: a broker that keeps none says 0."""
+        if session_id == 0:
+            return FetchSession()
+        return FetchSession(session_id, self.epoch % (2**31 - 1) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """What a broker says of one partition.
+
+    aborted: ((producer id, first offset of the transaction), ...), for readers of committed messages.
+    records: bytes of the frame, not copied; None and empty are the same.
+    """
+
+    error: int
+    high_watermark: int
+    aborted: tuple[tuple[int, int], ...]
+    records: memoryview | None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResponse:
+    """error and session_id concern the whole of it."""
+
+    throttle_ms: int
+    error: int
+    session_id: int
+    partitions: Mapping[TopicPartition, FetchedPartition]
+
+
+def encode_fetch(
+    version: int,
+    limits: FetchLimits,
+    partitions: Mapping[TopicPartition, FetchPartition],
+    session: FetchSession,
+    forgotten: Collection[TopicPartition] = (),
+) -> bytes:
+    """The body of a request; partitions of a topic are put together, in the order that its first one has."""
+    writer = Writer()
+    writer.int32(_NO_REPLICA)
+    writer.int32(limits.max_wait_ms)
+    writer.int32(limits.min_bytes)
+    if version >= FIRST_WITH_TOTAL_LIMIT:
+        writer.int32(limits.max_bytes)
+    if version >= 4:
+        writer.int8(1 if limits.read_committed else 0)
+    if version >= FIRST_WITH_SESSIONS:
+        writer.int32(session.session_id)
+        writer.int32(session.epoch)
+    topics = _by_topic(partitions)
+    writer.int32(len(topics))
+    for topic, numbers in topics.items():
+        writer.string(topic)
+        writer.int32(len(numbers))
+        for number in numbers:
+            wanted = partitions[TopicPartition(topic, number)]
+            writer.int32(number)
+            if version >= 9:
+                writer.int32(_UNKNOWN)
+            writer.int64(wanted.offset)
+            if version >= 5:
+                writer.int64(_UNKNOWN)
+            writer.int32(wanted.max_bytes)
+    if version >= FIRST_WITH_SESSIONS:
+        topics = _by_topic(forgotten)
+        writer.int32(len(topics))
+        for topic, numbers in topics.items():
+            writer.string(topic)
+            writer.int32(len(numbers))
+            for number in numbers:
+                writer.int32(number)
+    if version >= 11:
+        writer.string("")
+    return writer.done()
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
+def decode_fetch(version: int, frame: memoryview | bytes) -> FetchResponse:
+    """Raises: MalformedResponseError."""
+    reader = Reader(frame, "Fetch")
+    throttle_ms = reader.int32() if version >= 1 else 0
+    error = session_id = 0
+    if version >= FIRST_WITH_SESSIONS:
+        error, session_id = reader.int16(), reader.int32()
+    found: dict[TopicPartition, FetchedPartition] = {}
+    for _ in range(reader.count(6)):
+        topic = reader.string()
+        for _ in range(reader.count(18)):
+            number, code, high_watermark = reader.int32(), reader.int16(), reader.int64()
+            aborted: tuple[tuple[int, int], ...] = ()
+            if version >= 4:
+                reader.int64()  # where the first open transaction began, a moment before the log was read
+                if version >= 5:
+                    reader.int64()  # where the log begins
+                aborted = tuple((reader.int64(), reader.int64()) for _ in range(reader.count(16)))
+                if version >= 11:
+                    reader.int32()  # a follower to read from, for those who named their rack
+            partition = TopicPartition(topic, number)
+            if partition in found:
+                raise reader.malformed(f"{partition} comes twice")
+            found[partition] = FetchedPartition(code, high_watermark, aborted, reader.nullable_bytes())
+    if reader.left:
+        raise reader.malformed(f"{reader.left} bytes follow its end")
+    return FetchResponse(throttle_ms, error, session_id, found)

@@ -1,0 +1,65 @@
+"""What stands around every request and response.
+
+    request   size int32 | api key int16 | api version int16 | correlation id int32 | client id string | body
+    response  size int32 | correlation id int32 | body
+
+That is header version 1 of a request and 0 of a response: the flexible versions, which have tagged fields behind it,
+are not used. `size` counts what follows it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from legacy_consumer.errors import MalformedResponseError
+from legacy_consumer.fetching.columnar.protocol.primitives import Writer
+
+SIZE_BYTES = 4
+HEAD_BYTES = 8
+"""Size and correlation id of a response."""
+
+
+class Api(IntEnum):
+    """The requests that are used, by their keys."""
+
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    SASL_AUTHENTICATE = 36
+
+
+def frame_request(api: Api, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
+    """A whole request, size included."""
+    writer = Writer()
+    writer.int16(api)
+    writer.int16(version)
+    writer.int32(correlation_id)
+    writer.nullable_string(client_id)
+    head = writer.done()
+    return (len(head) + len(body)).to_bytes(SIZE_BYTES, "big") + head + body
+
+
+def check_head(head: bytes | bytearray | memoryview, correlation_id: int, largest_bytes: int, what: str) -> int:
+    """Read a response's first HEAD_BYTES; how many bytes of body follow.
+
+    Raises: MalformedResponseError for another correlation id than asked, or a size that cannot be or is not expected.
+    """
+    size = int.from_bytes(head[:SIZE_BYTES], "big", signed=True)
+    if size < HEAD_BYTES - SIZE_BYTES:
+        raise MalformedResponseError(what, f"its size is {size}")
+    answered = int.from_bytes(head[SIZE_BYTES:HEAD_BYTES], "big", signed=True)
+    if answered != correlation_id:
+        raise MalformedResponseError(what, f"it answers request {answered}, not {correlation_id}")
+    # last: of an answer to our request the size may be meant, and the caller can say what to do about it
+    if size > largest_bytes:
+        raise MalformedResponseError(what, f"response size {size} is more than the {largest_bytes} bytes expected")
+    return size - (HEAD_BYTES - SIZE_BYTES)

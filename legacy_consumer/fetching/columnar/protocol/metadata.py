@@ -1,0 +1,71 @@
+"""Metadata (3): brokers, and who leads the partitions of some topics; for when ZooKeeper is not asked.
+
+    request   [topic string] | v4: create missing topics bool
+    response  v3: throttle ms int32 | brokers [id int32, host string, port int32 | v1: rack string]
+              | v2: cluster id string | v1: controller id int32
+              | [error int16, topic string | v1: internal bool
+                 | [error int16, partition int32, leader int32, replicas [int32], in sync [int32]]]
+
+Before version 4 (0.11) a broker may create a topic that it is asked for and does not have: ask there only for topics
+that are known to exist, or for all: a null array, an empty one in version 0. The addresses are those of the listener
+that the request came in by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from legacy_consumer.fetching.cluster_metadata import ClusterMetadata, PartitionMetadata
+from legacy_consumer.fetching.columnar.protocol import error_codes
+from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
+from zk_layout.model import TopicPartition
+
+FIRST_THAT_CREATES_NO_TOPIC = 4
+_UNKNOWN_TOPIC = 3
+
+
+def encode_metadata(version: int, topics: Collection[str] | None) -> bytes:
+    """Ask for these topics, None for all; an empty collection would mean all before version 1."""
+    writer = Writer()
+    writer.int32(len(topics) if topics is not None else 0 if version == 0 else -1)
+    for topic in topics or ():
+        writer.string(topic)
+    if version >= FIRST_THAT_CREATES_NO_TOPIC:
+        writer.boolean(False)
+    return writer.done()
+
+
+def decode_metadata(version: int, frame: memoryview | bytes) -> ClusterMetadata:
+    """Raises: MalformedResponseError."""
+    reader = Reader(frame, "Metadata")
+    if version >= 3:
+        reader.int32()
+    brokers: dict[int, tuple[str, int]] = {}
+    for _ in range(reader.count(10)):
+        broker_id, host, port = reader.int32(), reader.string(), reader.int32()
+        if not 0 < port < 65536:
+            raise reader.malformed(f"port {port} of broker {broker_id}")
+        if version >= 1:
+            reader.nullable_string()
+        brokers[broker_id] = (host, port)
+    if version >= 2:
+        reader.nullable_string()
+    if version >= 1:
+        reader.int32()
+    partitions: dict[TopicPartition, PartitionMetadata] = {}
+    refused: dict[str, str] = {}
+    for _ in range(reader.count(8)):
+        code, topic = reader.int16(), reader.string()
+        if code not in (error_codes.NONE, _UNKNOWN_TOPIC):
+            refused[topic] = error_codes.error_name(code)
+        if version >= 1:
+            reader.boolean()
+        for _ in range(reader.count(18)):
+            error, number, leader = reader.int16(), reader.int32(), reader.int32()
+            replicas, in_sync = (tuple(reader.int32() for _ in range(reader.count(4))) for _ in range(2))
+            # a replica that is missing is no hindrance
+            has_leader = error in (error_codes.NONE, 9)
+            partitions[TopicPartition(topic, number)] = PartitionMetadata(
+                leader if has_leader else -1, replicas, in_sync
+            )
+    return ClusterMetadata(brokers, partitions, refused)

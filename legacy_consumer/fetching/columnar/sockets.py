@@ -1,0 +1,134 @@
+"""A fetcher's connections, one to each broker that it was told to open: carried out, waited for, received from.
+
+Nothing is decided here. Nothing waits but wait(), for all sockets and for a bell, which other threads ring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+from collections.abc import Callable
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.fetching.columnar.connection import Connection
+from legacy_consumer.fetching.columnar.core import BrokerAddress, HangUp, Open, Order, Send
+from legacy_consumer.fetching.columnar.opening import Opening
+from legacy_consumer.fetching.columnar.protocol.fetch import FetchResponse, decode_fetch, encode_fetch
+from legacy_consumer.fetching.columnar.protocol.framing import Api
+from legacy_consumer.fetching.columnar.settings import FetchSettings
+
+_CLOSE_WAIT_S = 1.0
+
+
+class BrokerSockets:
+    """For the polling thread, but for ring(); close() when nobody polls. begin_opening rings when it is done."""
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        begin_opening: Callable[[BrokerAddress, Callable[[], None]], Opening],
+    ) -> None:
+        self._timeout_s = settings.socket_timeout_s
+        self._begin_opening = begin_opening
+        self._bell_in, self._bell_out = socket.socketpair()
+        self._bell_in.setblocking(False)
+        self._bell_out.setblocking(False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._bell_in, selectors.EVENT_READ, None)
+        self._openings: dict[BrokerAddress, Opening] = {}
+        self._connections: dict[BrokerAddress, Connection] = {}
+
+    def ring(self) -> None:
+        """End a wait; from any thread."""
+        with contextlib.suppress(OSError):  # full, so it rings already; or closed
+            self._bell_out.send(b"\0")
+
+    def obey(self, order: Order) -> None:
+        """Carry out what the core wants. Raises, for a request: BrokersUnavailableError, MalformedResponseError."""
+        match order:
+            case Open(broker):
+                self._openings[broker] = self._begin_opening(broker, self.ring)
+            case HangUp(broker):
+                self._hang_up(broker)
+            case Send():
+                body = encode_fetch(order.version, order.limits, order.partitions, order.session, order.forgotten)
+                self._connections[order.broker].send_in(
+                    order.version, Api.FETCH, body, largest_bytes=order.largest_bytes, timeout_s=self._timeout_s
+                )
+
+    def take_opened(self) -> list[tuple[BrokerAddress, Opening]]:
+        """Those that have been opened, or could not be, each once; see use()."""
+        if not self._openings:
+            return []
+        done = [(address, opening) for address, opening in self._openings.items() if opening.is_done]
+        for address, _ in done:
+            del self._openings[address]
+        return done
+
+    def use(self, address: BrokerAddress, opening: Opening) -> int:
+        """Take a connection that was opened; the version in which fetches are spoken. Raises: what opening raised."""
+        connection = opening.result()
+        try:
+            version = connection.versions.of(Api.FETCH)
+        except BaseException:
+            connection.close()
+            raise
+        self._connections[address] = connection
+        self._selector.register(connection, selectors.EVENT_READ, address)
+        return version
+
+    def wait(self, wait_s: float) -> list[BrokerAddress]:
+        """Up to wait_s for brokers that have something to say, or for the bell."""
+        readable: list[BrokerAddress] = []
+        for key, _ in self._selector.select(wait_s):
+            if key.data is None:
+                with contextlib.suppress(OSError):
+                    self._bell_in.recv(4096)
+            else:
+                readable.append(key.data)
+        return readable
+
+    def note_any_byte(self) -> None:
+        """Brokers of which a byte has come are among those of the next wait, as little as it may be."""
+        for connection in self._connections.values():
+            connection.be_readable()
+
+    def is_asked(self, address: BrokerAddress) -> bool:
+        """Whether a response is under way."""
+        connection = self._connections.get(address)
+        return connection is not None and connection.is_waiting
+
+    def receive(self, address: BrokerAddress) -> FetchResponse | None:
+        """The response once it is whole.
+
+        Raises: MalformedResponseError; BrokersUnavailableError, also where something comes that nobody asked for,
+        which is the end of the connection as a rule.
+        """
+        connection = self._connections.get(address)
+        if connection is None:
+            return None  # hung up meanwhile
+        if not connection.is_waiting:
+            raise BrokersUnavailableError(f"broker {address.broker_id} at {address} does not answer")
+        body = connection.receive()
+        return None if body is None else decode_fetch(connection.versions.of(Api.FETCH), body)
+
+    def close(self) -> None:
+        """Hang up everywhere; twice is harmless, one after the other."""
+        openings, self._openings = self._openings, {}
+        for opening in openings.values():
+            opening.close(_CLOSE_WAIT_S)
+        for address in list(self._connections):
+            self._hang_up(address)
+        self._selector.close()
+        self._bell_in.close()
+        self._bell_out.close()
+
+    def _hang_up(self, address: BrokerAddress) -> None:
+        opening = self._openings.pop(address, None)
+        if opening is not None:
+            opening.close(0)
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            self._selector.unregister(connection)
+            connection.close()

@@ -1,0 +1,169 @@
+"""Which fetcher fetches: the columnar one where it covers what is configured, librdkafka otherwise."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import os
+import threading
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.fetching.fetcher import Fetcher, FetcherFactory, LogOffsets
+from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
+from legacy_consumer.fetching.librdkafka import open_fetcher as open_librdkafka_fetcher
+from legacy_consumer.fetching.librdkafka import open_log_offsets as open_librdkafka_log_offsets
+from zk_layout.errors import ConfigError
+from zk_layout.store import ZkStore
+
+if TYPE_CHECKING:
+    from legacy_consumer.fetching.columnar import ColumnarLogOffsets
+    from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets
+
+logger = logging.getLogger(__name__)
+
+_loading = threading.RLock()
+"""A fork waits until no thread loads the fetcher: its child would wait for a module that no thread goes on to load."""
+os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
+
+COLUMNAR = "columnar"
+LIBRDKAFKA = "librdkafka"
+
+_DECODER = "legacy_consumer_native"
+DECODER_VERSION = "0.1.0"
+"""That of native/Cargo.toml. Another one may decode otherwise."""
+_MODULES = (_DECODER, "numpy")
+"""Of the extra `fast`, what the columnar fetcher is made of; pyarrow makes Arrow batches alone."""
+_INSTALL = "install legacy-consumer[fast], or run make native in a clone"
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_SECURITY_COVERED = {
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+    "ssl.cipher.suites",
+    "ssl.endpoint.identification.algorithm",
+    "enable.ssl.certificate.verification",
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherChoice:
+    """Which fetcher, and why not the other one; in words that follow `because`."""
+
+    fetcher: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.fetcher}, because {self.reason}"
+
+
+def missing_modules() -> tuple[str, ...]:
+    """What the columnar fetcher needs and is not installed; nothing is imported."""
+    return tuple(name for name in _MODULES if importlib.util.find_spec(name) is None)
+
+
+def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
+    """Why nothing can be decoded here, and what to install. missing: as missing_modules says, for tests."""
+    absent = missing_modules() if missing is None else missing
+    if absent:
+        return f"{', '.join(absent)} cannot be imported: {_INSTALL}"
+    with _loading:
+        return _loading_trouble()
+
+
+@cache
+def _loading_trouble() -> str | None:
+    """Why the columnar fetcher cannot be loaded although all that it needs is there; said once in the log."""
+    try:
+        version = getattr(importlib.import_module(_DECODER), "__version__", "a module without a version")
+        if version == DECODER_VERSION:
+            importlib.import_module("legacy_consumer.fetching.columnar")
+            return None
+        trouble = f"legacy-consumer-native {DECODER_VERSION} is needed, not {version}: {_INSTALL}"
+    except Exception as error:  # noqa: BLE001 - a module for another machine fails in its own way
+        trouble = f"the extra `fast` is installed and cannot be loaded ({error!r}): {_INSTALL}"
+    logger.warning("librdkafka fetches: %s", trouble)
+    return trouble
+
+
+def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = None) -> FetcherChoice:
+    """Decide, by the configuration, what is installed, and whether it can be loaded.
+
+    missing: as missing_modules says, for tests.
+    Raises: ConfigError if fetcher=columnar is wanted and cannot be.
+    """
+    if config.fetcher == LIBRDKAFKA:
+        return FetcherChoice(LIBRDKAFKA, "fetcher=librdkafka is configured")
+    obstacle = _obstacle(config) or decoder_obstacle(missing)
+    if config.fetcher == COLUMNAR:
+        if obstacle is not None:
+            raise ConfigError("fetcher", config.fetcher, f"cannot be had: {obstacle}; set fetcher=auto or librdkafka")
+        return FetcherChoice(COLUMNAR, "fetcher=columnar is configured")
+    if obstacle is not None:
+        return FetcherChoice(LIBRDKAFKA, obstacle)
+    return FetcherChoice(COLUMNAR, "it covers all that is configured")
+
+
+def speaks_for_itself(config: ConsumerConfig) -> bool:
+    """Whether connections of our own can be opened to these brokers, whichever fetcher is configured."""
+    return _security_obstacle(config) is None and decoder_obstacle() is None
+
+
+def _obstacle(config: ClusterConfig) -> str | None:
+    """Why librdkafka has to fetch, by the configuration."""
+    if config.rdkafka:
+        return f"rdkafka.{config.rdkafka[0][0]} is set, which only librdkafka hears"
+    return _security_obstacle(config)
+
+
+def _security_obstacle(config: ClusterConfig) -> str | None:
+    given = dict(config.kafka_security)
+    protocol = config.security_protocol
+    if protocol.startswith("SASL"):
+        mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+        if mechanism not in _MECHANISMS:
+            return f"sasl.mechanism={mechanism} is spoken by librdkafka only"
+    relevant = (("sasl.",) if protocol.startswith("SASL") else ()) + (
+        ("ssl.", "enable.ssl.") if protocol.endswith("SSL") else ()
+    )
+    for name in given:
+        if name not in _SECURITY_COVERED and name.startswith(relevant):
+            return f"{name} is heard by librdkafka only"
+    return None
+
+
+def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice) -> FetcherFactory:
+    """The factory of what was chosen. Raises: ConfigError for settings that it refuses, before any I/O."""
+    logger.info("%s: fetches with %s", config.group_id, choice)
+    if choice.fetcher == LIBRDKAFKA:
+        return LibrdkafkaFetchers(config, store)
+    from legacy_consumer.fetching.columnar import ColumnarFetchers
+
+    return ColumnarFetchers(config, store)
+
+
+def open_log_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaLogOffsets | ColumnarLogOffsets:
+    """The ends of logs, for whoever has no connector."""
+    if choose_fetcher(config).fetcher == LIBRDKAFKA:
+        return open_librdkafka_log_offsets(config, store)
+    from legacy_consumer.fetching.columnar import open_log_offsets as open_columnar_log_offsets
+
+    return open_columnar_log_offsets(config, store)
+
+
+def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> Fetcher:
+    """A fetcher for whoever has no connector; a position outside the log is an error to it. log_offsets stays open."""
+    choice = choose_fetcher(config)
+    logger.info("%s: fetches with %s", config.client_id, choice)
+    if choice.fetcher == LIBRDKAFKA:
+        return open_librdkafka_fetcher(config, store, log_offsets)
+    from legacy_consumer.fetching.columnar import open_fetcher as open_columnar_fetcher
+
+    return open_columnar_fetcher(config, store, log_offsets)

@@ -1,0 +1,82 @@
+"""What a poll of librdkafka brought."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from legacy_consumer.fetching.comparable_message import ComparableMessage
+from legacy_consumer.fetching.fetcher import Message
+from legacy_consumer.fetching.librdkafka.client import RdMessage
+from legacy_consumer.fetching.librdkafka.client_consumer import offsets_after
+from zk_layout.model import TopicPartition
+
+
+class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
+    """A message of confluent_kafka's that behaves as those of the columnar fetcher; none that is an error.
+
+    A tuple of it alone: the cheapest object to make many of.
+    """
+
+    __slots__ = ()
+
+    def topic(self) -> str:
+        """The topic's name."""
+        return self[0].topic()  # type: ignore[return-value] # topic and the like are None in errors only
+
+    def partition(self) -> int:
+        """The partition's number."""
+        return self[0].partition()  # type: ignore[return-value]
+
+    def offset(self) -> int:
+        """The message's offset."""
+        return self[0].offset()  # type: ignore[return-value]
+
+    def key(self) -> bytes | None:
+        """The key, None if it has none."""
+        return self[0].key()
+
+    def value(self) -> bytes | None:
+        """The value, None for a deletion in a compacted topic."""
+        return self[0].value()
+
+    def timestamp(self) -> tuple[int, int]:
+        """(type, ms since 1970); type 0 = not available, with -1."""
+        timestamp = self[0].timestamp()
+        return timestamp if timestamp[0] else (0, -1)
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """The headers, None if there are none."""
+        return self[0].headers() or None  # type: ignore[return-value] # those of consumed messages are lists of bytes
+
+
+class LibrdkafkaBatch:
+    """Implements FetchedBatch over confluent_kafka's own messages.
+
+    A batch without messages tells that positions moved without any: its next_offsets are where they are now.
+    """
+
+    __slots__ = ("_messages", "_next_offsets")
+
+    def __init__(self, messages: Sequence[RdMessage], next_offsets: Mapping[TopicPartition, int]) -> None:
+        self._messages = messages
+        self._next_offsets = next_offsets
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def next_offsets(self) -> Mapping[TopicPartition, int]:
+        """The offset after the last message of each partition in the batch."""
+        return self._next_offsets
+
+    def messages(self) -> Sequence[Message]:
+        """The messages, each in a light wrapper."""
+        return list(map(LibrdkafkaMessage, zip(self._messages, strict=True)))
+
+    def without(self, partitions: Collection[TopicPartition]) -> LibrdkafkaBatch:
+        """The batch less these partitions; the same object if it has none of them."""
+        unwanted = {tp for tp in partitions if tp in self._next_offsets}
+        if not unwanted:
+            return self
+        kept = [m for m in self._messages if (m.topic(), m.partition()) not in unwanted]
+        return LibrdkafkaBatch(kept, offsets_after(kept))

@@ -1,0 +1,156 @@
+# ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
+"""confluent_kafka behind typed handles whose errors are this project's; no file but client*.py imports it.
+
+Traps of confluent-kafka 2.16, measured: calls on one handle are serialised, and behind a running consume() a call from
+another thread waits for it. So each handle belongs to one thread at a time; fetcher.py sees to that.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import confluent_kafka
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from legacy_consumer.errors import BrokerRefusedError, FetchError, KafkaError
+from zk_layout.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+RdMessage: TypeAlias = "confluent_kafka.Message[bytes, bytes]"
+Settings: TypeAlias = Mapping[str, str | int | float | bool]
+Callbacks: TypeAlias = Mapping[str, Callable[..., None]]
+
+_Code = confluent_kafka.KafkaError
+_REFUSED = {_Code._AUTHENTICATION, _Code.SASL_AUTHENTICATION_FAILED, _Code._SSL}
+_REFUSALS_IN_A_ROW = 3
+"""So often a broker must have refused us for that to be final: one that is shutting down may break off a handshake."""
+_STATE = re.compile(r" ?\(after \d+ms in state [^)]*\)")
+_HUSHED = {"CONFWARN", "AUTOCREATE"}
+"""That settings which old brokers need are deprecated; that brokers before 0.11 create topics as they are set to."""
+_SAME_AGAIN_S = 30.0
+_LINES_REMEMBERED = 64
+_FORGOTTEN = re.compile(r"partition count changed from \d+ to 0\b")
+"""A broker that has just started knew of no topic; librdkafka says so in its log and nowhere else."""
+
+
+class _Log:
+    """Takes librdkafka's own log lines; confluent_kafka calls log() as it would a Logger's."""
+
+    def __init__(self, on_forgotten: Callable[[], None]) -> None:
+        self._said: dict[str, float] = {}
+        self._on_forgotten = on_forgotten
+
+    def log(self, level: int, message: str, *args: object) -> None:
+        # a lost connection is no error yet
+        facility = str(args[0]) if args else ""
+        if facility == "PARTCNT" and _FORGOTTEN.search(str(args)):
+            self._on_forgotten()
+        hushed = facility in _HUSHED or self._was_said(_STATE.sub("", str(args)))
+        logger.log(logging.DEBUG if hushed else min(level, logging.WARNING), message, *args)
+
+    def _was_said(self, line: str) -> bool:
+        """A broker that refuses us does so twenty times a second, with a line for each."""
+        now = time.monotonic()
+        if now - self._said.get(line, -_SAME_AGAIN_S) < _SAME_AGAIN_S:
+            return True
+        if len(self._said) >= _LINES_REMEMBERED:
+            self._said.clear()
+        self._said[line] = now
+        return False
+
+
+class Client:
+    """What consumers and producers share: their errors that concern no partition."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
+        self.brokers_down = False
+        """No broker can be reached; until a message comes."""
+        self.has_forgotten = False
+        """It was told that a topic has no partitions: then it may never fetch them again (librdkafka issue 4916)."""
+        self.refusal: str | None = None
+        """Why a broker did not let us in, if one did not."""
+        self._refusals = 0
+        self._oversize: str | None = None
+
+    def lasting_failure(self) -> KafkaError | None:
+        """What keeps us from the brokers and does not pass by waiting; whoever goes on hears of it again.
+
+        No broker lets us in, or an answer is larger than we may take, which librdkafka would ask for for ever.
+        """
+        if self._oversize is not None:
+            oversize, self._oversize = self._oversize, None
+            return FetchError(None, f"{oversize}, as rdkafka.receive.message.max.bytes")
+        if self.brokers_down and self._refusals >= _REFUSALS_IN_A_ROW:
+            self._refusals = 0
+            return BrokerRefusedError(self.bootstrap_servers, self.refusal or "")
+        return None
+
+    def note_forgotten(self) -> None:
+        """Take the news that a topic has no partitions any more."""
+        self.has_forgotten = True
+
+    def on_error(self, error: confluent_kafka.KafkaError) -> None:
+        """Take an error that concerns no partition; librdkafka calls back while it is served."""
+        if error.code() == _Code._ALL_BROKERS_DOWN:
+            if not self.brokers_down:
+                logger.warning("no broker can be reached: %s", error.str())
+            self.brokers_down = True
+        elif error.code() in _REFUSED:
+            self._refusals += 1
+            reason = _STATE.sub("", error.str())
+            if self.refusal is None:
+                logger.warning("a broker refuses us: %s", reason)
+            self.refusal = reason
+        elif error.code() == _Code._BAD_MSG and "receive.message.max.bytes" in error.str():
+            self._oversize = _STATE.sub("", error.str())
+        else:
+            if error.code() == _Code._TRANSPORT:
+                self._refusals = 0
+            logger.debug("%s: %s", error.name(), error.str())
+
+
+_Handle = TypeVar("_Handle", confluent_kafka.Consumer, confluent_kafka.Producer, AdminClient)
+
+
+def open_handle(
+    kind: type[_Handle], settings: Settings, callbacks: Callbacks, on_forgotten: Callable[[], None] = lambda: None
+) -> _Handle:
+    """Construct a handle; callbacks: by confluent_kafka's names. on_forgotten: a topic lost its partitions.
+
+    Raises: ConfigError for a setting that librdkafka does not take.
+    """
+    try:
+        given: dict[str, Any] = {**settings, **callbacks}
+        return kind(given, logger=_Log(on_forgotten))
+    except KafkaException as error:
+        raise _as_config_error(error, settings) from error
+    except TypeError as error:
+        # Ctrl-C in the midst of it comes out as a TypeError about a property's name, and the interruption is forgotten;
+        # names are always texts here, so the error can mean nothing else
+        if "property name" in str(error):
+            raise KeyboardInterrupt from error
+        raise
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse what librdkafka would refuse, without connecting. Raises: ConfigError."""
+    nowhere = {**settings, "bootstrap.servers": ""}
+    if "group.id" in settings:
+        open_handle(confluent_kafka.Consumer, nowhere, {}).close()
+    else:
+        open_handle(AdminClient, nowhere, {})
+
+
+def _as_config_error(error: KafkaException, settings: Settings) -> ConfigError:
+    reason = error.args[0].str()
+    name = next((n for n in sorted(settings, key=len, reverse=True) if n in reason), "rdkafka")
+    if name != "rdkafka" and not name.startswith(("ssl.", "sasl.", "enable.ssl.")):
+        name = f"rdkafka.{name}"
+    return ConfigError(name, None, f"librdkafka says: {reason}")

@@ -1,0 +1,127 @@
+"""A consumer of librdkafka that is told its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import confluent_kafka
+
+from legacy_consumer.fetching.librdkafka.client import Client, RdMessage, Settings, open_handle
+from zk_layout.model import TopicPartition
+
+_FEW_PARTITIONS = 16
+"""Up to so many it costs nothing to ask librdkafka for the positions of all."""
+_MANY_CANDIDATES = 64
+
+
+class ConsumerHandle(Client):
+    """One librdkafka consumer that is told its partitions. Not for two threads at once.
+
+    Raises: ConfigError for a setting that librdkafka does not take.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._assigned: dict[TopicPartition, confluent_kafka.TopicPartition] = {}
+        self._by_number: dict[int, list[TopicPartition]] = {}
+        self._positions: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, int] = {}
+        callbacks = {"error_cb": self.on_error}
+        self._consumer = open_handle(confluent_kafka.Consumer, settings, callbacks, self.note_forgotten)
+
+    @property
+    def assigned(self) -> Collection[TopicPartition]:
+        """The partitions that are being fetched."""
+        return self._assigned.keys()
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin to fetch these, or begin again."""
+        self.unassign(positions)
+        if positions:
+            self._consumer.incremental_assign(
+                [confluent_kafka.TopicPartition(tp.topic, tp.partition, offset) for tp, offset in positions.items()]
+            )
+        for tp in positions:
+            self._assigned[tp] = confluent_kafka.TopicPartition(tp.topic, tp.partition)
+        self._starts.update(positions)
+        self._index()
+
+    def unassign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Stop fetching these; unknown ones are ignored."""
+        going = [tp for tp in partitions if tp in self._assigned]
+        if going:
+            self._consumer.incremental_unassign([self._assigned[tp] for tp in going])
+        for tp in going:
+            del self._assigned[tp], self._starts[tp]
+        self._index()
+
+    def resume_positions(self) -> dict[TopicPartition, int]:
+        """Where another handle would go on."""
+        return {tp: position if position >= 0 else self._starts[tp] for tp, position in self._positions.items()}
+
+    def _index(self) -> None:
+        self._by_number = {}
+        for tp in self._assigned:
+            self._by_number.setdefault(tp.partition, []).append(tp)
+        # a partition's position is void from its assignment to its first message: then it stands in no batch
+        positions = self._consumer.position(list(self._assigned.values())) if self._assigned else []
+        self._positions = {tp: found.offset for tp, found in zip(self._assigned, positions, strict=True)}
+
+    def consume(self, max_messages: int, timeout_s: float) -> list[RdMessage]:
+        """What is queued; with nothing queued wait, and then take what came. Faults are among the messages.
+
+        librdkafka itself would wait until max_messages have come, so it is asked to wait for one only.
+        """
+        messages = self._consumer.consume(max_messages, 0)
+        if not messages and timeout_s > 0:
+            messages = self._consumer.consume(1, timeout_s)
+            if messages and max_messages > 1:
+                messages += self._consumer.consume(max_messages - 1, 0)
+        if messages:
+            self.brokers_down = False
+        return messages
+
+    def next_offsets(self, messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:
+        """The offset after the last of these messages for each of their partitions.
+
+        They must be the ones that consume returned last, without faults. librdkafka counts positions as it hands
+        messages out, so asking for these costs less than looking at each message: 0 instead of a quarter of the time of
+        a batch of 500 with 4 partitions. With many partitions only those are asked for whose number is in the batch.
+        """
+        known = self._positions
+        asked = self._assigned
+        if len(asked) > _FEW_PARTITIONS:
+            numbers = set(map(confluent_kafka.Message.partition, messages))
+            asked = {tp: self._assigned[tp] for number in numbers for tp in self._by_number.get(number or 0, ())}
+            if len(asked) > _MANY_CANDIDATES:
+                offsets = offsets_after(messages)
+                known.update(offsets)
+                return offsets
+        moved: dict[TopicPartition, int] = {}
+        for tp, position in zip(asked, self._consumer.position(list(asked.values())), strict=True):
+            offset = position.offset
+            if offset != known[tp]:
+                moved[tp] = known[tp] = offset
+        return moved
+
+    def close(self) -> None:
+        """Stop and free everything; the handle cannot be used again."""
+        self._consumer.close()
+
+
+def offsets_after(messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:
+    """The offset after the last of these messages for each partition, from the messages alone."""
+    last = dict(
+        zip(
+            zip(
+                map(confluent_kafka.Message.topic, messages),
+                map(confluent_kafka.Message.partition, messages),
+                strict=True,
+            ),
+            map(confluent_kafka.Message.offset, messages),
+            strict=True,
+        )
+    )
+    return {
+        TopicPartition(topic or "", partition or 0): (offset or 0) + 1 for (topic, partition), offset in last.items()
+    }

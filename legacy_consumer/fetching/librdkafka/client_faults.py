@@ -1,0 +1,110 @@
+# ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
+"""Errors that come in the place of messages, sorted by what a fetcher has to do about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import confluent_kafka
+
+from legacy_consumer.fetching.librdkafka.client import RdMessage
+from zk_layout.model import TopicPartition
+
+_Code = confluent_kafka.KafkaError
+
+
+class FaultKind(Enum):
+    """What an error of librdkafka means for a fetcher."""
+
+    POSITION = auto()
+    """The partition stands still until it is given a position inside its log."""
+    PASSING = auto()
+    """librdkafka tries again by itself."""
+    IRRELEVANT = auto()
+    """Of the group coordinator, which a ZooKeeper group has no use for."""
+    CORRUPT = auto()
+    """librdkafka would go on behind a message that cannot be read."""
+    LASTING = auto()
+    """Waiting does not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that came in the place of a message; offset -1 if it names none."""
+
+    kind: FaultKind
+    partition: TopicPartition | None
+    offset: int
+    reason: str
+
+
+_KINDS: dict[int, FaultKind] = {
+    _Code._AUTO_OFFSET_RESET: FaultKind.POSITION,
+    _Code.OFFSET_OUT_OF_RANGE: FaultKind.POSITION,
+    _Code._BAD_MSG: FaultKind.CORRUPT,
+    _Code._BAD_COMPRESSION: FaultKind.CORRUPT,
+    _Code.INVALID_MSG: FaultKind.CORRUPT,
+    **dict.fromkeys(
+        (
+            _Code._ALL_BROKERS_DOWN,
+            _Code._TRANSPORT,
+            _Code._RESOLVE,
+            _Code._TIMED_OUT,
+            _Code._NOENT,
+            _Code._UNKNOWN_TOPIC,
+            _Code._UNKNOWN_PARTITION,
+            _Code.UNKNOWN_TOPIC_OR_PART,
+            _Code.LEADER_NOT_AVAILABLE,
+            _Code.NOT_LEADER_FOR_PARTITION,
+            _Code.REPLICA_NOT_AVAILABLE,
+            _Code.BROKER_NOT_AVAILABLE,
+            _Code.OFFSET_NOT_AVAILABLE,
+            _Code.KAFKA_STORAGE_ERROR,
+            _Code.REQUEST_TIMED_OUT,
+        ),
+        FaultKind.PASSING,
+    ),
+    **dict.fromkeys(
+        (
+            _Code.GROUP_AUTHORIZATION_FAILED,
+            _Code.COORDINATOR_NOT_AVAILABLE,
+            _Code.COORDINATOR_LOAD_IN_PROGRESS,
+            _Code.NOT_COORDINATOR,
+        ),
+        FaultKind.IRRELEVANT,
+    ),
+}
+
+
+def kind_of(error: confluent_kafka.KafkaError) -> FaultKind:
+    """What an error means; those that nobody expects, by what librdkafka says of them."""
+    return _KINDS.get(error.code(), FaultKind.PASSING if error.retriable() else FaultKind.LASTING)
+
+
+def has_faults(messages: Sequence[RdMessage]) -> bool:
+    """Whether errors stand among these messages."""
+    return any(map(confluent_kafka.Message.error, messages))
+
+
+def take_faults(messages: Sequence[RdMessage]) -> tuple[list[RdMessage], list[Fault]]:
+    """Part messages and errors."""
+    sound: list[RdMessage] = []
+    faults: list[Fault] = []
+    for message in messages:
+        error = message.error()
+        if error is None:
+            sound.append(message)
+            continue
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        named = topic is not None and partition is not None and partition >= 0
+        faults.append(
+            Fault(
+                kind=kind_of(error),
+                partition=TopicPartition(topic or "", partition or 0) if named else None,
+                offset=offset if offset is not None and offset >= 0 else -1,
+                reason=error.str(),
+            )
+        )
+    return sound, faults

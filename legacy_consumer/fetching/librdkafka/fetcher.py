@@ -1,0 +1,282 @@
+"""Fetcher over one librdkafka consumer.
+
+Only the polling thread touches the consumer: a call from another thread would wait behind a running consume(), for
+half a second or for ever. Other threads leave their changes under a lock, and the next poll applies them. A poll waits
+in short slices, so that it returns soon after a change, and never closes what another thread is using.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from legacy_consumer.errors import BrokersUnavailableError, FetchError, KafkaError
+from legacy_consumer.fetching.librdkafka.batch import LibrdkafkaBatch
+from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.fetching.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
+from legacy_consumer.fetching.positions import PositionFinder, Search, StandingStill
+from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_SLICE_S = 0.05
+_SEARCH_SLICE_S = 0.005
+"""While positions are being looked for: they take a round trip."""
+_MOST_AT_ONCE = 500
+"""More in one consume() is slower: objects leave the processor's cache before they are used."""
+_CLOSE_WAIT_S = 2.0
+_LOOK_S = 5.0
+_WAIT_OUT = (BrokersUnavailableError, ConnectionLostError, ConnectTimeoutError, SessionExpiredError)
+"""No brokers known for now: neither the user's fault nor the end of the stream."""
+
+
+class LibrdkafkaFetcher:
+    """Implements Fetcher. open_handle connects to the brokers that are registered by then."""
+
+    def __init__(self, open_handle: Callable[[], ConsumerHandle], finder: PositionFinder, *, backoff_s: float) -> None:
+        self._open_handle = open_handle
+        self._finder = finder
+        self._backoff_s = backoff_s
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._changes: dict[TopicPartition, int | None] = {}
+        self._woken = False
+        self._closed = False
+        self._polling: int | None = None
+        # below: the polling thread's own
+        self._handle: ConsumerHandle | None = None
+        self._lives: dict[TopicPartition, int] = {}
+        self._life = 0
+        self._complaints: set[tuple[TopicPartition | None, str]] = set()
+        self._errors: list[KafkaError] = []
+        self._standing_still = StandingStill(backoff_s)
+        self._next_look = 0.0
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it fetches no more."""
+        return self._closed
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Begin to fetch each partition at its offset, EARLIEST or LATEST, with the next poll."""
+        with self._lock:
+            self._changes.update(positions)
+            self._woken = True
+
+    def unassign(self, partitions: Collection[TopicPartition]) -> None:
+        """Stop fetching these with the next poll; unknown ones are ignored."""
+        with self._lock:
+            self._changes.update(dict.fromkeys(partitions))
+            self._woken = True
+
+    def wake(self) -> None:
+        """End a poll that waits, soon. Takes no lock."""
+        self._woken = True
+
+    def poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
+        """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
+
+        A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
+        Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
+        else keeps a position from being found, as NotPermittedError.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            if self._closed:
+                return None
+            self._polling = threading.get_ident()
+            changes, self._changes = self._changes, {}
+            self._woken = False
+        try:
+            handle = self._handle or self._connect(changes, deadline)
+            if handle is None:
+                return None
+            if handle.brokers_down or handle.has_forgotten:
+                handle = self._begin_again(handle)
+            return self._poll(handle, changes, max_messages, deadline)
+        finally:
+            self._end_poll()
+
+    def _end_poll(self) -> None:
+        with self._lock:
+            self._polling = None
+            closed = self._closed
+            if closed:
+                self._idle.notify_all()
+        if closed:
+            self._free()
+
+    def note_brokers(self, gone: Collection[int]) -> None:
+        """Nothing to do: connections are librdkafka's business.
+
+        Nor are positions asked for at once: a broker that has just registered may not know its topics yet, and its
+        empty answer would make librdkafka forget the partitions until the next refresh of its metadata.
+        """
+
+    def close(self) -> None:
+        """Stop and free everything; a poll in another thread returns first. Twice is harmless."""
+        with self._lock:
+            self._closed = self._woken = True
+            if self._polling != threading.get_ident():
+                self._idle.wait_for(lambda: self._polling is None, _CLOSE_WAIT_S)
+            in_use = self._polling is not None
+        self._finder.close()
+        if not in_use:
+            self._free()
+
+    # The polling thread.
+
+    def _connect(self, changes: dict[TopicPartition, int | None], deadline: float) -> ConsumerHandle | None:
+        try:
+            if any(position is not None for position in changes.values()):
+                self._handle = self._open_handle()
+        except _WAIT_OUT as error:
+            self._complain(None, str(error))
+        finally:
+            if self._handle is None:
+                with self._lock:
+                    self._changes = {**changes, **self._changes}
+        if self._handle is None:
+            self._wait_for_change(min(deadline, time.monotonic() + self._backoff_s))
+        return self._handle
+
+    def _begin_again(self, handle: ConsumerHandle) -> ConsumerHandle:
+        """With no broker in reach see whether others are registered by now, as after a move, and go on with these.
+
+        librdkafka itself only knows those that it once heard of. Go on with a new handle, too, where the old one was
+        told that a topic has no partitions: it may never look again.
+        """
+        now = time.monotonic()
+        if now < self._next_look:
+            return handle
+        self._next_look = now + _LOOK_S
+        try:
+            fresh = self._open_handle()
+        except _WAIT_OUT as error:
+            self._complain(None, str(error))
+            return handle
+        if handle.has_forgotten:
+            logger.warning("librdkafka was told that a topic has no partitions: it is begun again")
+        elif fresh.bootstrap_servers == handle.bootstrap_servers:
+            fresh.close()
+            return handle
+        else:
+            logger.warning("no broker in reach at %s, now at %s", handle.bootstrap_servers, fresh.bootstrap_servers)
+        fresh.assign(handle.resume_positions())
+        self._handle = fresh
+        handle.close()
+        return fresh
+
+    def _wait_for_change(self, deadline: float) -> None:
+        while not self._woken and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE_S))
+
+    def _poll(
+        self,
+        handle: ConsumerHandle,
+        changes: Mapping[TopicPartition, int | None],
+        max_messages: int,
+        deadline: float,
+    ) -> LibrdkafkaBatch | None:
+        if changes:
+            self._apply(handle, changes)
+        if self._finder.is_busy and (moved := self._place_found(handle)):
+            return LibrdkafkaBatch((), moved)
+        if self._errors:
+            raise self._errors.pop(0)
+        self._standing_still.tell()
+        messages = handle.consume(min(max_messages, _MOST_AT_ONCE), 0)
+        while not messages:
+            failure = handle.lasting_failure()
+            if failure is not None:
+                raise failure
+            left = deadline - time.monotonic()
+            if left <= 0 or self._woken:
+                return None
+            if not self._finder.is_busy:
+                messages = handle.consume(min(max_messages, _MOST_AT_ONCE), min(left, _SLICE_S))
+                continue
+            if moved := self._place_found(handle):
+                return LibrdkafkaBatch((), moved)
+            messages = handle.consume(min(max_messages, _MOST_AT_ONCE), min(left, _SEARCH_SLICE_S))
+        faults: Sequence[Fault] = ()
+        if has_faults(messages):
+            messages, faults = take_faults(messages)
+        # before the faults are handled: what changes the assignment forgets where the messages began
+        next_offsets = handle.next_offsets(messages)
+        if messages and self._complaints:
+            self._have_mended([None, *next_offsets])
+        self._handle_faults(handle, faults)
+        return LibrdkafkaBatch(messages, next_offsets) if messages else None
+
+    def _apply(self, handle: ConsumerHandle, changes: Mapping[TopicPartition, int | None]) -> None:
+        self._finder.forget(changes.keys())
+        self._standing_still.forget(changes.keys())
+        handle.unassign(changes.keys())
+        starting = {tp: position for tp, position in changes.items() if position is not None}
+        for tp in changes:
+            self._lives.pop(tp, None)
+        for tp in starting:
+            self._life += 1
+            self._lives[tp] = self._life
+        handle.assign({tp: position for tp, position in starting.items() if position >= 0})
+        self._search({tp: position for tp, position in starting.items() if position < 0})
+        self._have_mended(changes.keys())
+
+    def _search(self, positions: Mapping[TopicPartition, int]) -> None:
+        if positions:
+            self._finder.search([Search(tp, self._lives[tp], position) for tp, position in positions.items()])
+
+    def _place_found(self, handle: ConsumerHandle) -> dict[TopicPartition, int]:
+        """Go on where the finder says; returns those positions."""
+        placed: dict[TopicPartition, int] = {}
+        for found in self._finder.take():
+            search = found.search
+            if self._lives.get(search.partition) != search.life:
+                continue
+            if found.outside is not None and not self._finder.resets:
+                self._standing_still.add(found.outside)
+                continue
+            placed[search.partition] = found.offset
+        if placed:
+            handle.assign(placed)
+        return placed
+
+    def _handle_faults(self, handle: ConsumerHandle, faults: Sequence[Fault]) -> None:
+        for fault in faults:
+            tp = fault.partition
+            if tp is not None and tp not in self._lives:
+                continue
+            match fault.kind:
+                case FaultKind.POSITION if tp is not None:
+                    handle.unassign([tp])
+                    self._search({tp: fault.offset})
+                case FaultKind.CORRUPT if tp is not None:
+                    if fault.offset >= 0:
+                        handle.assign({tp: fault.offset})
+                    self._errors.append(FetchError(tp, f"offset {fault.offset}: {fault.reason}"))
+                case FaultKind.POSITION | FaultKind.PASSING | FaultKind.CORRUPT:
+                    # corrupt without a partition: the answer to something else, lost with the connection
+                    self._complain(tp, fault.reason)
+                case FaultKind.IRRELEVANT:
+                    logger.debug("%s", fault.reason)
+                case FaultKind.LASTING:
+                    self._errors.append(FetchError(tp, fault.reason))
+
+    def _complain(self, tp: TopicPartition | None, reason: str) -> None:
+        """Log what librdkafka mends by itself, once until it has: one partition may wait for long while others flow."""
+        if (tp, reason) not in self._complaints:
+            self._complaints.add((tp, reason))
+            logger.warning("%s: waiting: %s", tp or "brokers", reason)
+
+    def _have_mended(self, those: Collection[TopicPartition | None]) -> None:
+        self._complaints = {(tp, reason) for tp, reason in self._complaints if tp not in those}
+
+    def _free(self) -> None:
+        with self._lock:
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()

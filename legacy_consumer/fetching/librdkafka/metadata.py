@@ -1,0 +1,80 @@
+"""Asks any broker of a cluster for its metadata, where only librdkafka can; see legacy_consumer.fetching.bootstrap."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Collection
+from dataclasses import replace
+
+from legacy_consumer.config import ClusterConfig
+from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
+from legacy_consumer.fetching.cluster_metadata import ClusterMetadata
+from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle
+from legacy_consumer.fetching.librdkafka.settings import query_settings
+from zk_layout.model import Broker, Endpoint
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_S = 5.0
+_ANSWERS_API_VERSIONS = 4
+
+
+class LibrdkafkaMetadataAsker:
+    """Over a handle that it keeps; not for two threads at once.
+
+    A broker before 0.10 hangs up when librdkafka asks for its versions, and librdkafka tries again until its time is
+    over. A broker that takes connections and never answers is therefore asked once more, as one that registers in
+    version 1 (0.8), or 2 (0.9) where the listener is none that 0.8 has. A cluster is taken to be of one kind.
+    """
+
+    def __init__(self, config: ClusterConfig, *, timeout_s: float = _TIMEOUT_S) -> None:
+        # the user named the servers; brokers that they name are looked at by whoever speaks with them
+        self._config = replace(config, broker_hosts=None)
+        self._timeout_s = timeout_s
+        self._oldest = 1 if config.security_protocol == "PLAINTEXT" else 2
+        self._version = _ANSWERS_API_VERSIONS
+        """How the brokers of this cluster register, as far as it is known."""
+        self._server: tuple[str, int] | None = None
+        self._handle: QueryHandle | None = None
+
+    def ask(self, server: tuple[str, int], topics: Collection[str]) -> ClusterMetadata:
+        """What this broker says of all topics. Raises: BrokersUnavailableError, BrokerRefusedError."""
+        del topics  # to name one may create it
+        try:
+            return self._ask_as(self._version, server)
+        except BrokerRefusedError:
+            raise
+        except BrokersUnavailableError:
+            if self._version == self._oldest or not _takes_connections(server, self._timeout_s):
+                raise
+            found = self._ask_as(self._oldest, server)
+        logger.info("%s:%d is a broker before 0.10", *server)
+        self._version = self._oldest
+        return found
+
+    def _ask_as(self, version: int, server: tuple[str, int]) -> ClusterMetadata:
+        if self._handle is None or server != self._server:
+            self.close()
+            endpoint = Endpoint(self._config.security_protocol, self._config.security_protocol, *server)
+            broker = Broker(0, *server, (endpoint,), version=version)
+            self._handle, self._server = QueryHandle(query_settings(self._config, [broker])), server
+        try:
+            return replace(self._handle.metadata(self._timeout_s), registration_version=version)
+        except BrokersUnavailableError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up; twice is harmless, and the next question connects again."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()
+
+
+def _takes_connections(server: tuple[str, int], timeout_s: float) -> bool:
+    try:
+        socket.create_connection(server, timeout_s).close()
+    except OSError:
+        return False
+    return True

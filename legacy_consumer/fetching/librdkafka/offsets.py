@@ -1,0 +1,103 @@
+"""A group's offsets in Kafka: asks the coordinator, and commits to it, as a client that is no member on its side.
+
+Checked with brokers 0.8.2.2, 0.10.2.2, 1.1.1, 2.8.2 and 3.9.1. A coordinator that has just started refuses for a
+moment (not coordinator, load in progress), and librdkafka's view of one that went away can stay wrong, with 0.8.2 for
+good: so after some failures in a row the next call begins with a new handle and the brokers that are registered by
+then. Not after the first: to connect takes a second, and with TLS far away may take longer than a caller waits.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.fetching.librdkafka.brokers import read_brokers
+from legacy_consumer.fetching.librdkafka.client_offsets import OffsetsHandle
+from legacy_consumer.fetching.librdkafka.settings import group_offsets_settings
+from legacy_consumer.offsets import KafkaOffset
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+_PATIENCE = 3
+"""So many failed questions in a row are put up with, then a new handle is opened."""
+
+
+class LibrdkafkaGroupOffsets:
+    """Implements GroupOffsets. open_handle connects to the brokers that are registered by then. From any thread."""
+
+    def __init__(self, open_handle: Callable[[], OffsetsHandle]) -> None:
+        self._open_handle = open_handle
+        self._lock = threading.Lock()
+        self._handle: OffsetsHandle | None = None
+        self._failures = 0
+        self._closed = False
+        self._abandoned: list[threading.Thread] = []
+
+    def read(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, KafkaOffset]:
+        """What is committed. Raises: BrokersUnavailableError, MissingListenerError, ConfigError."""
+        with self._lock:
+            handle = self._opened()
+            try:
+                found = handle.committed(partitions, timeout_s)
+            except BrokersUnavailableError:
+                self._failures += 1
+                if self._failures >= _PATIENCE:
+                    self._abandon()
+                raise
+            self._failures = 0
+        return {tp: KafkaOffset(offset, metadata) for tp, (offset, metadata) in found.items()}
+
+    def write(self, offsets: Mapping[TopicPartition, KafkaOffset], timeout_s: float) -> str | None:
+        """Commit; None, or why some were refused. Raises: BrokersUnavailableError without an answer."""
+        wanted = {tp: (o.offset, o.metadata) for tp, o in offsets.items() if o.offset is not None}
+        deadline = time.monotonic() + timeout_s
+        with self._lock:
+            self._outlive_abandoned(deadline)
+            handle = self._opened()
+            try:
+                return handle.commit(wanted, max(0.0, deadline - time.monotonic()))
+            except BrokersUnavailableError:
+                self._abandon()
+                raise
+
+    def close(self) -> None:
+        """Free the connections; twice is harmless."""
+        with self._lock:
+            self._closed = True
+            handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.close()
+
+    def _opened(self) -> OffsetsHandle:
+        if self._closed:
+            raise BrokersUnavailableError("the connections to the brokers were closed")
+        self._handle = self._handle or self._open_handle()
+        return self._handle
+
+    def _abandon(self) -> None:
+        """Have the next call begin anew. Closing may take most of a minute, which nobody should wait for."""
+        handle, self._handle = self._handle, None
+        self._failures = 0
+        if handle is not None:
+            thread = threading.Thread(target=handle.close, name="abandoned-offsets-handle", daemon=True)
+            self._abandoned.append(thread)
+            thread.start()
+
+    def _outlive_abandoned(self, deadline: float) -> None:
+        """An earlier commit would be carried out when a coordinator comes, and then it must not be after a later one.
+
+        Raises: BrokersUnavailableError if one may still be under way at the deadline.
+        """
+        for thread in self._abandoned:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+        if self._abandoned:
+            raise BrokersUnavailableError("an earlier commit had no answer, and may still be carried out")
+
+
+def open_group_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaGroupOffsets:
+    """The way to a group's coordinator; connects with its first question."""
+    return LibrdkafkaGroupOffsets(lambda: OffsetsHandle(group_offsets_settings(config, read_brokers(store))))

@@ -1,0 +1,254 @@
+"""Finds positions that are not known yet: the ends of logs, and where to go from outside a log.
+
+A thread of its own asks the brokers, so that partitions that do flow need not wait for one that has no leader. It lives
+only while something is being looked for. What passes by waiting is waited out. Anything else ends the search and is
+raised where positions are taken; with that the search begins again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError, PositionError
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_JOIN_S = 2.0
+LOG_END_WAIT_S = 3.0
+"""A new leader's log may end lower than that of the one before it, until its followers have caught up (KIP-207). So a
+position behind the end is believed to lie outside only after so long."""
+_REASON_S = 2.0
+"""How often it is asked why a position is missing: with its leader down the answer takes long, and others wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A position to be found; life tells one assignment of a partition from the next."""
+
+    partition: TopicPartition
+    life: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a partition goes on, or the error that says why it cannot."""
+
+    search: Search
+    offset: int
+    outside: PositionError | None = None
+    """Set if the position lies outside the log, or there is none."""
+
+
+def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> Found:
+    """Decide, knowing the log's ends. A position inside the log stays: the broker had only not caught up.
+
+    reset_to: EARLIEST, LATEST, or None to leave a position outside the log where it is; as is no position.
+    """
+    position = search.position
+    if earliest <= position <= latest:
+        return Found(search, position)
+    ends = {EARLIEST: earliest, LATEST: latest}
+    if position in ends:
+        return Found(search, ends[position])
+    if position == NO_POSITION:
+        return Found(search, position, NoCommittedOffsetError(search.partition, earliest, latest))
+    outside = OffsetOutOfRangeError(search.partition, position, earliest, latest)
+    return Found(search, position if reset_to is None else ends[reset_to], outside)
+
+
+class StandingStill:
+    """The partitions of one fetcher that wait for their user to say where they go on; for its polling thread.
+
+    Their user is told of each at once and one a poll, then of one every backoff_s: the others flow between two errors.
+    """
+
+    def __init__(self, backoff_s: float) -> None:
+        self._backoff_s = backoff_s
+        self._untold: dict[TopicPartition, PositionError] = {}
+        self._told: dict[TopicPartition, PositionError] = {}
+        self._next_time = 0.0
+
+    def add(self, error: PositionError) -> None:
+        """Until it is forgotten."""
+        self._untold[error.partition] = error
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """They go on elsewhere, or not here."""
+        for tp in partitions if self._untold or self._told else ():
+            self._untold.pop(tp, None)
+            self._told.pop(tp, None)
+
+    def tell(self) -> None:
+        """Raises: the next error, if it is time for one."""
+        waiting = self._untold or self._told
+        now = time.monotonic()
+        if not waiting or (not self._untold and now < self._next_time):
+            return
+        self._next_time = now + self._backoff_s
+        tp = next(iter(waiting))
+        error = self._told[tp] = waiting.pop(tp)
+        raise error.with_traceback(None)
+
+
+class PositionFinder:
+    """Searches in the background and keeps what it found until it is taken."""
+
+    def __init__(self, log_offsets: Callable[[], LogOffsets], *, reset_to: int | None, backoff_s: float) -> None:
+        self._log_offsets = log_offsets
+        self._reset_to = reset_to
+        self._backoff_s = backoff_s
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+        """Ends the pause between two tries."""
+        self._closed = False
+        self._open: dict[TopicPartition, Search] = {}
+        self._found: list[Found] = []
+        self._failure: LegacyConsumerError | None = None
+        self._thread: threading.Thread | None = None
+        self._complained = False
+        self._next_reason = 0.0
+        self._behind_the_end: dict[Search, float] = {}
+        """Since when each is known to be, by time.monotonic()."""
+
+    @property
+    def resets(self) -> bool:
+        """Whether a position outside the log is put right, or an error."""
+        return self._reset_to is not None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being looked for, or was found and not taken."""
+        return bool(self._open or self._found)
+
+    def search(self, searches: Collection[Search]) -> None:
+        """Look for these too, instead of what was looked for in the same partition."""
+        with self._lock:
+            self._open.update((search.partition, search) for search in searches)
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._thread is None and self._failure is None and self._open and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="position-finder", daemon=True)
+            self._thread.start()
+
+    def look_now(self) -> None:
+        """Ask again without a pause: something has changed."""
+        self._news.set()
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """No longer look for these."""
+        with self._lock:
+            for tp in partitions:
+                self._open.pop(tp, None)
+            if not self._open:
+                self._failure = None
+
+    def take(self) -> list[Found]:
+        """What was found since the last time. Raises: whatever keeps positions from being found and does not pass."""
+        if not self._found and self._failure is None:
+            return []
+        with self._lock:
+            found, self._found = self._found, []
+            if found or self._failure is None:
+                return found
+            failure, self._failure = self._failure, None
+            self._go_on()
+        raise failure
+
+    def close(self) -> None:
+        """Stop; twice is harmless."""
+        with self._lock:  # _run clears the news under it, so this cannot be missed
+            self._closed = True
+            self._news.set()
+            thread = self._thread
+        if thread is not None:
+            thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                searches = list(self._open.values())
+                if not searches or self._closed:
+                    self._thread = None
+                    return
+                self._news.clear()  # what comes from now on ends the next pause
+            unanswered = self._look(searches)
+            if unanswered is None:
+                return
+            if unanswered:
+                self._news.wait(self._backoff_s)  # close() ends it, too
+
+    def _look(self, searches: list[Search]) -> list[Search] | None:
+        """Ask once; the searches that are to be asked for again, None if something does not pass by waiting."""
+        try:
+            unanswered = self._ask(searches)
+            if unanswered and time.monotonic() >= self._next_reason:
+                # of many that are asked for at once some are missing; an answer for one alone has a reason
+                self._next_reason = time.monotonic() + _REASON_S
+                self._log_offsets().at_time(unanswered[0].partition, EARLIEST)
+        except LegacyConsumerError as error:
+            if not error.retriable:
+                self._fail(searches, error)
+                return None
+            self._complain("positions not found yet: %s", error)
+            return searches
+        except Exception as error:  # noqa: BLE001 - without this thread no position would ever be found again
+            self._complain("positions not found yet, for a reason that was not expected: %r", error)
+            return searches
+        if not unanswered:
+            self._complained = False
+        return unanswered
+
+    def _complain(self, message: str, error: Exception) -> None:
+        """Once, not with every try."""
+        logger.log(logging.DEBUG if self._complained else logging.WARNING, message, error)
+        self._complained = True
+
+    def _fail(self, searches: list[Search], error: LegacyConsumerError) -> None:
+        with self._lock:
+            self._thread = None
+            if any(self._open.get(search.partition) is search for search in searches):
+                self._failure = error
+            self._go_on()
+
+    def _ask(self, searches: list[Search]) -> list[Search]:
+        """Returns: the searches without an answer."""
+        log_offsets = self._log_offsets()
+        partitions = [search.partition for search in searches]
+        earliest = log_offsets.earliest(partitions)
+        latest = log_offsets.latest(partitions)
+        found = [
+            settle(search, earliest[search.partition], latest[search.partition], self._reset_to)
+            for search in searches
+            if search.partition in earliest
+            and search.partition in latest
+            and not self._may_yet_be_inside(search, latest[search.partition])
+        ]
+        with self._lock:
+            for one in found:
+                if one.outside is not None and self._reset_to is not None:
+                    logger.warning("%s; going to %d, by auto.offset.reset", one.outside, one.offset)
+                self._behind_the_end.pop(one.search, None)
+                if self._open.get(one.search.partition) is one.search:
+                    del self._open[one.search.partition]
+                    self._found.append(one)
+        answered = {one.search.partition for one in found}
+        return [search for search in searches if search.partition not in answered]
+
+    def _may_yet_be_inside(self, search: Search, latest: int) -> bool:
+        if search.position <= latest:
+            return False
+        if len(self._behind_the_end) > len(self._open):  # of searches that were given up
+            self._behind_the_end = {
+                one: since for one, since in self._behind_the_end.items() if one in self._open.values()
+            }
+        now = time.monotonic()
+        return now - self._behind_the_end.setdefault(search, now) < LOG_END_WAIT_S

@@ -1,0 +1,50 @@
+"""Log segments that were copied from a broker: where they lie, whose they are, and their bytes."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from legacy_consumer.errors import SegmentFileError
+from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    from legacy_consumer.fetching.columnar.segments import Bytes
+
+_PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
+
+
+def segments_of(place: Path) -> list[Path]:
+    """A file itself; of a folder all *.log files in it and below it, in order. Raises: SegmentFileError."""
+    if not place.is_dir():
+        return [place]
+    found = sorted(place.rglob("*.log"))
+    if not found:
+        raise SegmentFileError(str(place), "holds no *.log file, nor does any folder below it")
+    return found
+
+
+def partition_of(path: Path) -> TopicPartition | None:
+    """`flights-0/…` holds partition 0 of flights; None if the folder has no such name."""
+    found = _PARTITION_FOLDER.fullmatch(path.absolute().parent.name)
+    return TopicPartition(found[1], int(found[2])) if found else None
+
+
+@contextmanager
+def opened_segment(path: Path) -> Iterator[Bytes]:
+    """The file's bytes, mapped into memory; an empty file cannot be. Raises: SegmentFileError."""
+    try:
+        with path.open("rb") as file:
+            size = path.stat().st_size
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+    except OSError as error:
+        raise SegmentFileError(str(path), f"cannot be read: {error.strerror}") from error
+    if mapped is None:
+        yield b""
+        return
+    with mapped:
+        yield mapped

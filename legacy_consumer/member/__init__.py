@@ -1,0 +1,1 @@
+"""One member of a group, from the connector to its streams."""

@@ -1,0 +1,76 @@
+"""What a stream has handed out and its user has not acknowledged, with delivery.rule=acknowledged. Pure.
+
+Messages are acknowledged in any order. The position that counts as consumed is that of the first one that is not.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from legacy_consumer.fetching.fetcher import Message
+from legacy_consumer.member.hand import partition_of
+from zk_layout.model import TopicPartition
+
+
+@dataclass(slots=True)
+class _Handed:
+    """One partition in one epoch. order begins with an offset that waits; end: the position behind all."""
+
+    epoch: int
+    end: int
+    order: deque[int] = field(default_factory=deque)
+    waiting: set[int] = field(default_factory=set)
+
+    @property
+    def first(self) -> int:
+        return self.order[0] if self.order else self.end
+
+
+class Acknowledgements:
+    """Of one stream, used under its lock. What was handed out in another epoch than is asked for does not count."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[TopicPartition, _Handed] = {}
+
+    def hand_out(
+        self, messages: Iterable[Message], ends: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """These are in users' hands, and the positions are those now: what counts as consumed of each partition."""
+        known = {tp: end for tp, end in ends.items() if tp in epochs}
+        for tp, end in known.items():
+            handed = self._partitions.get(tp)
+            if handed is None or handed.epoch != epochs[tp]:
+                self._partitions[tp] = _Handed(epochs[tp], end)
+            else:
+                handed.end = end
+        for message in messages:
+            handed = self._partitions[partition_of(message)]
+            handed.order.append(message.offset())
+            handed.waiting.add(message.offset())
+        return {tp: self._partitions[tp].first for tp in known}
+
+    def acknowledge(self, tp: TopicPartition, epoch: int, offset: int) -> int | None:
+        """What counts as consumed now; None if this message is not waited for."""
+        handed = self._of(tp, epoch)
+        if handed is None or offset not in handed.waiting:
+            return None
+        handed.waiting.remove(offset)
+        while handed.order and handed.order[0] not in handed.waiting:
+            handed.order.popleft()
+        return handed.first
+
+    def is_any_waiting(self, tp: TopicPartition, epoch: int) -> bool:
+        """Whether some message of the partition is not acknowledged."""
+        handed = self._of(tp, epoch)
+        return handed is not None and bool(handed.waiting)
+
+    def position(self, tp: TopicPartition, epoch: int) -> int | None:
+        """Behind all that was handed out; None if nothing was."""
+        handed = self._of(tp, epoch)
+        return None if handed is None else handed.end
+
+    def _of(self, tp: TopicPartition, epoch: int) -> _Handed | None:
+        handed = self._partitions.get(tp)
+        return handed if handed is not None and handed.epoch == epoch else None

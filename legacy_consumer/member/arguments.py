@@ -1,0 +1,209 @@
+"""What users hand to a connector, checked before anything is done with it: one clear error in one line.
+
+A value that looks right is not guessed at: 3.7 is no offset, True is no number of streams, "0" is no partition.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping
+from typing import SupportsIndex, cast
+
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.errors import OffsetError
+from legacy_consumer.fetching.fetcher import EARLIEST
+from legacy_consumer.offsets.topic_partitions import is_topic_name
+from rebalance.subscription import TopicFilter
+from zk_layout.codecs import MOST_STREAMS, MOST_STREAMS_IN_ALL
+from zk_layout.errors import ConfigError
+from zk_layout.model import TopicPartition
+
+_LARGEST_OFFSET = 2**63 - 1
+_LARGEST_PARTITION = 2**31 - 1
+_LONGEST_S = 1e6
+"""What stands for ever in waits that cannot be for ever: eleven days."""
+_HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
+_HOOKS_OF_JAVA = ("on_partitions_revoked", "on_partitions_assigned")
+_OPTIONAL_HOOKS = ("on_partitions_lost", "starting_offsets")
+
+
+def check_config(config: object, kind: type[ClusterConfig] = ConsumerConfig) -> None:
+    """Raises: TypeError for anything but a configuration of that kind."""
+    if config is not None and not isinstance(config, kind):
+        name = kind.__name__
+        what = f"{name}.load(path) reads a file, and {name}.load(None, {{...}}) takes properties"
+        raise TypeError(f"config must be a {name}, not {type(config).__name__}: {what}")
+
+
+def check_topic_counts(topic_counts: object) -> None:
+    """Raises: ConfigError unless it is {topic: number of streams}."""
+    if not isinstance(topic_counts, Mapping):
+        raise ConfigError("topic_counts", topic_counts, "must be {topic: number of streams}")
+    for topic, count in topic_counts.items():
+        check_topic(topic)
+        check_count(count, f"streams of topic {topic}")
+    if sum(topic_counts.values()) > MOST_STREAMS_IN_ALL:
+        raise ConfigError("topic_counts", sum(topic_counts.values()), f"must be at most {MOST_STREAMS_IN_ALL} streams")
+
+
+def check_topic(topic: object) -> None:
+    """Raises: ConfigError for what is no name of a topic."""
+    if not (isinstance(topic, str) and is_topic_name(topic)):
+        raise ConfigError("topic", repr(topic), "is no name of a topic: letters, digits, '.', '_' and '-'")
+
+
+def check_count(count: object, what: str) -> None:
+    """Raises: ConfigError for what is no number of streams."""
+    if not isinstance(count, int) or isinstance(count, bool):
+        raise ConfigError(what, repr(count), "must be a whole number")
+    if not 1 <= count <= MOST_STREAMS:
+        raise ConfigError(what, count, f"must be at least 1 and at most {MOST_STREAMS}")
+
+
+def _whole(number: object) -> int | None:
+    """A whole number that a user gives, numpy's too; None for anything else."""
+    if isinstance(number, bool):
+        return None
+    try:
+        return operator.index(cast(SupportsIndex, number))
+    except TypeError:
+        return None
+
+
+def checked_number(number: object, what: str, least: int = 1) -> int:
+    """A whole number that a user gives. Raises: TypeError, ValueError for another."""
+    count = _whole(number)
+    if count is None:
+        msg = f"{what} must be a whole number, not {number!r}"
+        raise TypeError(msg)
+    if not least <= count <= _LARGEST_OFFSET:
+        msg = f"{what} must be at least {least} and fit into 64 bits, not {count}"
+        raise ValueError(msg)
+    return count
+
+
+def checked_seconds(timeout: object) -> float:
+    """The seconds that a user gives for waiting; math.inf is as good as for ever. Raises: TypeError, ValueError."""
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        msg = f"timeout must be a number of seconds, not {timeout!r}"
+        raise TypeError(msg)
+    if not timeout >= 0:
+        # not a number too
+        msg = f"timeout must be 0 s or more, not {timeout}"
+        raise ValueError(msg)
+    return float(min(timeout, _LONGEST_S))
+
+
+def check_filter(topic_filter: object) -> None:
+    """Raises: ConfigError for what is no filter."""
+    if not isinstance(topic_filter, TopicFilter):
+        raise ConfigError("topic_filter", repr(topic_filter), "must be a Whitelist or a Blacklist")
+
+
+def check_function(function: object, what: str) -> None:
+    """Raises: TypeError for what cannot be called."""
+    if not callable(function):
+        msg = f"{what} must be a function, not {function!r}"
+        raise TypeError(msg)
+
+
+def check_flag(flag: object, what: str) -> None:
+    """Raises: TypeError for anything but True and False."""
+    if not isinstance(flag, bool):
+        msg = f"{what} must be True or False, not {flag!r}"
+        raise TypeError(msg)
+
+
+def check_listener(listener: object) -> None:
+    """Raises: ConfigError for an object without the hooks."""
+    if all(callable(getattr(listener, hook, None)) for hook in _HOOKS_OF_JAVA):
+        return
+    missing = [hook for hook in _HOOKS if listener is not None and not callable(getattr(listener, hook, None))]
+    if missing:
+        raise ConfigError("listener", repr(listener), f"has no method {missing[0]}")
+    for hook in _OPTIONAL_HOOKS:
+        if not callable(getattr(listener, hook, check_listener)):
+            raise ConfigError("listener", repr(listener), f"{hook} is no method")
+
+
+def checked_offsets(offsets: object) -> dict[TopicPartition, int]:
+    """{TopicPartition: next offset to read}. Raises: OffsetError for anything else."""
+    if not isinstance(offsets, Mapping):
+        msg = f"offsets must be {{TopicPartition: next offset to read}}, not {type(offsets).__name__}"
+        raise OffsetError(msg)
+    checked: dict[TopicPartition, int] = {}
+    for tp, offset in offsets.items():
+        check_partition(tp)
+        position = position_of(offset)
+        if position is None or position < 0:
+            msg = f"{tp}: {offset!r} is no offset to commit: give the next one to read, a whole number from 0 on"
+            raise OffsetError(msg)
+        checked[tp] = position
+    return checked
+
+
+def checked_offset(tp: TopicPartition, offset: object) -> int:
+    """An offset to read from; a negative one too, which lies outside of every log. Raises: OffsetError for another."""
+    number = _whole(offset)
+    if number is None or number > _LARGEST_OFFSET:
+        msg = f"{tp}: {offset!r} is no offset: give a whole number of 64 bits"
+        raise OffsetError(msg)
+    return number
+
+
+def checked_fetches(offsets: object) -> dict[TopicPartition, int]:
+    """{TopicPartition: offset to read from}. Raises: OffsetError for anything else."""
+    if not isinstance(offsets, Mapping):
+        msg = f"offsets must be {{TopicPartition: offset to read from}}, not {type(offsets).__name__}"
+        raise OffsetError(msg)
+    for tp in offsets:
+        check_partition(tp)
+    return {tp: checked_offset(tp, offset) for tp, offset in offsets.items()}
+
+
+def check_message(message: object) -> None:
+    """Raises: TypeError for what is no message."""
+    if not all(callable(getattr(message, name, None)) for name in ("topic", "partition", "offset")):
+        msg = f"give a message as the stream handed it out, one at a time, not {message!r:.100}"
+        raise TypeError(msg)
+
+
+def position_of(offset: object) -> int | None:
+    """Where a partition can be read from: an offset, EARLIEST or LATEST; None for anything else."""
+    number = _whole(offset)
+    return number if number is not None and EARLIEST <= number <= _LARGEST_OFFSET else None
+
+
+def checked_position(tp: object, offset: object) -> int:
+    """Where to read a partition from. Raises: OffsetError for what is no partition or no such place."""
+    check_partition(tp)
+    position = position_of(offset)
+    if position is None:
+        msg = f"{tp}: {offset!r} is no offset to seek: give a whole number from 0 on, EARLIEST or LATEST"
+        raise OffsetError(msg)
+    return position
+
+
+def check_partitions(partitions: object) -> None:
+    """Raises: OffsetError for anything but a list, a set, ... of partitions."""
+    if isinstance(partitions, TopicPartition | str | bytes) or not isinstance(partitions, Collection):
+        msg = f"partitions must be a list of TopicPartition, not {partitions!r}"
+        raise OffsetError(msg)
+    for tp in partitions:
+        check_partition(tp)
+
+
+def check_partition(tp: object) -> None:
+    """Raises: OffsetError for what names no partition."""
+    if isinstance(tp, TopicPartition):
+        topic, number = _parts(tp)
+        if not (isinstance(topic, str) and is_topic_name(topic)):
+            number = None
+        if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= _LARGEST_PARTITION:
+            return
+    msg = f"{tp!r} is no partition: write TopicPartition('orders', 0)"
+    raise OffsetError(msg)
+
+
+def _parts(tp: tuple[object, ...]) -> tuple[object, ...]:
+    return tp

@@ -1,0 +1,283 @@
+"""Commits what the users of one member are done with, and the offsets that they name.
+
+Three ask for it: the coordinator from time to time and before partitions are given up, and users. One bad partition
+never stops the others; what became of each is in the CommitResult, and no offset that was written is forgotten because
+the next one could not be.
+
+A member never moves its own group back. What a user committed by name counts as done (Progress), so the next auto
+commit does not take it back; and a partition that somebody else owns, or whose group is further already, is written by
+name only when its user asks for no fence.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from legacy_consumer.errors import OffsetsNotCommittedError
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets import Commit, CommitResult, OffsetStore, RetrySettings
+from legacy_consumer.offsets.progress import Committed, Progress
+from legacy_consumer.offsets.retries import explicit_commit, last_commit
+from zk_layout.errors import LegacyConsumerError, ZooKeeperError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_UNOWNED = "this member does not own it, or not any more"
+_OWNED = "another member owns it; with unfenced=True it is written all the same"
+_BY_HAND = "its offsets are kept by hand: offsets.by.hand names its topic"
+_BACKWARDS = "the group has committed {} already; with unfenced=True it is moved back"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSettings:
+    """The part of the configuration that commits depend on."""
+
+    group: str
+    consumer_id: str
+    adopt_foreign_commits: bool
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    topics_by_hand: frozenset[str] = frozenset()
+    """What is never committed."""
+
+
+class Committer:
+    """The commits of one member, one at a time; from any thread.
+
+    streams: all of the member's. adopt: has partitions go on from what somebody else committed. on_unowned: told when
+    a commit finds that a partition of the member has no owner znode.
+    """
+
+    def __init__(
+        self,
+        settings: CommitSettings,
+        *,
+        offsets: OffsetStore,
+        progress: Progress,
+        streams: Callable[[], Collection[GatedStream]],
+        session_id: Callable[[], int],
+        adopt: Callable[[Mapping[TopicPartition, Committed]], None],
+        on_unowned: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self.offsets = offsets
+        self._progress = progress
+        self._streams = streams
+        self._session_id = session_id
+        self._adopt = adopt
+        self._on_unowned = on_unowned
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._refused: frozenset[TopicPartition] = frozenset()
+        self.adopts_foreign_commits = settings.adopt_foreign_commits
+        self.commits = 0
+        self.failed_commits = 0
+        self.foreign_commits = 0
+
+    # For the coordinator.
+
+    def commit(self) -> None:
+        """The auto commit. Raises: LegacyConsumerError if it did not go through."""
+        self._commit(None)
+
+    def commit_last(self, going: Collection[TopicPartition], timeout_s: float) -> None:
+        """Commit before others get these. Not for ever: without the commit they get some messages again.
+
+        Raises: ZooKeeperError that passes, after which it is to be called again.
+        """
+        policy = last_commit(self._settings.retries, timeout_s)
+        try:
+            policy(self._commit, going, timeout_s=timeout_s)
+        except LegacyConsumerError as error:
+            if isinstance(error, ZooKeeperError) and error.retriable:
+                raise
+            logger.warning("%s: gives partitions up without a commit: %s", self._settings.consumer_id, error)
+        except Exception:
+            # a defect must not keep partitions from everybody
+            logger.exception("%s: gives partitions up without a commit", self._settings.consumer_id)
+
+    # For users.
+
+    def commit_consumed(self, holder: object) -> CommitResult:
+        """Commit what was consumed, and what the holder has in hand: to ask for a commit is to say it is done.
+
+        Where commit.conflict=adopt takes what another client committed, that is in the result's foreign, and no error.
+        Raises: OffsetsNotCommittedError if any other partition was not written; ZooKeeperError; CommitFailedError when
+        Kafka did not take it with any of the tries.
+        """
+        result: CommitResult = explicit_commit(self._settings.retries, self._closing)(
+            self._commit, None, with_in_hand_of=holder
+        )
+        reasons = {tp: str(error) for tp, error in result.refused.items()}
+        reasons.update(dict.fromkeys(result.unowned, _UNOWNED))
+        self._raise_for(reasons)
+        return result
+
+    def commit_offsets(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool = False) -> CommitResult:
+        """Commit these offsets, of partitions that are mine or that nobody owns; with unfenced, of any.
+
+        Raises: OffsetsNotCommittedError if any of them was not written; else as commit_consumed.
+        """
+        result: CommitResult = explicit_commit(self._settings.retries, self._closing)(
+            self._commit_given, offsets, unfenced=unfenced
+        )
+        return result
+
+    def begin_closing(self) -> None:
+        """From now on what users ask for is tried once."""
+        self._closing.set()
+
+    # Inside.
+
+    def _raise_for(self, reasons: Mapping[TopicPartition, str]) -> None:
+        if reasons:
+            raise OffsetsNotCommittedError(self._settings.group, dict(sorted(reasons.items())))
+
+    def _commit_given(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool) -> CommitResult:
+        by_hand = [tp for tp in offsets if tp.topic in self._settings.topics_by_hand]
+        offsets = {tp: offset for tp, offset in offsets.items() if tp not in by_hand}
+        with self._lock:
+            known = {tp: known for tp, known in self._progress.snapshot().items() if tp in offsets}
+            mine = {tp: of.committed for tp, of in known.items()}
+            others = self.offsets.read(sorted(offsets.keys() - mine.keys())) if offsets.keys() - mine.keys() else {}
+            reasons = {
+                tp: _BACKWARDS.format(seen.offset)
+                for tp, seen in others.items()
+                if not unfenced and seen.offset is not None and offsets[tp] < seen.offset
+            }
+            owned = {tp: (offsets[tp], seen) for tp, seen in mine.items()}
+            result = self._write(owned, consumer_id=self._settings.consumer_id)
+            self._progress.note_done(
+                {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
+            )
+            theirs = {tp: (offsets[tp], seen) for tp, seen in others.items() if tp not in reasons}
+            more = self._write(theirs, consumer_id=None, unfenced=unfenced)
+        failure = result.failure or more.failure
+        if failure is not None:
+            raise failure
+        result.committed.update(more.committed)
+        result.foreign.update(more.foreign)
+        result.refused.update(more.refused)
+        result.unowned |= more.unowned
+        reasons.update((tp, str(error)) for tp, error in result.refused.items())
+        reasons.update(dict.fromkeys(result.unowned, _UNOWNED))
+        reasons.update(dict.fromkeys(more.unowned, _OWNED))
+        reasons.update(dict.fromkeys(by_hand, _BY_HAND))
+        reasons.update(
+            (tp, f"another client committed {now.offset}: commit.conflict=adopt")
+            for tp, now in result.foreign.items()
+            if tp not in result.committed and tp not in reasons
+        )
+        self._raise_for(reasons)
+        return result
+
+    def _commit(
+        self,
+        partitions: Collection[TopicPartition] | None,
+        *,
+        with_in_hand_of: object | None = None,
+        timeout_s: float | None = None,
+    ) -> CommitResult:
+        """Try once. Raises: the failure."""
+        with self._lock:
+            for stream in self._streams():
+                if with_in_hand_of is not None and stream.is_held_by(with_in_hand_of):
+                    stream.come_back()
+                else:
+                    stream.note_progress()
+            changes = {
+                tp: change
+                for tp, change in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
+                if tp.topic not in self._settings.topics_by_hand
+            }
+            result = self._write(changes, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
+        if result.failure is not None:
+            raise result.failure
+        return result
+
+    def _write(
+        self,
+        changes: Mapping[TopicPartition, tuple[int, Committed]],
+        *,
+        consumer_id: str | None,
+        timeout_s: float | None = None,
+        unfenced: bool = False,
+    ) -> CommitResult:
+        if not changes:
+            return CommitResult()
+        commits = {tp: Commit(offset, seen) for tp, (offset, seen) in changes.items()}
+        session_id = self._session_id()
+        try:
+            result = self.offsets.commit(
+                commits, consumer_id=consumer_id, session_id=session_id, timeout_s=timeout_s, unfenced=unfenced
+            )
+            if result.foreign:
+                self._settle_foreign(commits, result, consumer_id, session_id, unfenced=unfenced)
+        except Exception:
+            self.failed_commits += 1
+            raise
+        self._progress.note_committed(result.committed)
+        if result.failure is None and not result.refused:
+            self.commits += 1
+        else:
+            self.failed_commits += 1
+        self._tell_refused(result)
+        if result.unowned and consumer_id is not None:
+            logger.warning(
+                "%s: not committed, the owner znode is gone: %s",
+                self._settings.consumer_id,
+                ", ".join(map(str, sorted(result.unowned)[:5])),
+            )
+            self._on_unowned()
+        return result
+
+    def _tell_refused(self, result: CommitResult) -> None:
+        """Once for the same partitions, not with every commit."""
+        refused = frozenset(result.refused)
+        if refused - self._refused:
+            tp = min(refused - self._refused)
+            logger.error(
+                "%s: offsets of %d partitions cannot be committed, their messages will be delivered again: %s: %s",
+                self._settings.consumer_id,
+                len(refused),
+                tp,
+                result.refused[tp],
+            )
+        if result.failure is None:
+            self._refused = (self._refused - result.committed.keys()) | refused
+
+    def _settle_foreign(
+        self,
+        commits: Mapping[TopicPartition, Commit],
+        result: CommitResult,
+        consumer_id: str | None,
+        session_id: int,
+        *,
+        unfenced: bool,
+    ) -> None:
+        """Somebody else wrote: keep ours, or adopt theirs. What nobody can read is never adopted."""
+        self.foreign_commits += len(result.foreign)
+        adopts = self.adopts_foreign_commits and consumer_id is not None
+        adopted = {tp: theirs for tp, theirs in result.foreign.items() if adopts and theirs.problem is None}
+        for tp, theirs in sorted(result.foreign.items()):
+            logger.warning(
+                "%s: another client committed %s of %s, ours is %d: commit.conflict=%s",
+                self._settings.consumer_id,
+                theirs.offset if theirs.problem is None else theirs.problem,
+                tp,
+                commits[tp].offset,
+                "adopt" if tp in adopted else "keep",
+            )
+        if adopted:
+            self._adopt(adopted)
+        kept = {tp: Commit(commits[tp].offset, now) for tp, now in result.foreign.items() if tp not in adopted}
+        if not kept:
+            return
+        second = self.offsets.commit(kept, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)
+        result.committed.update(second.committed)
+        result.refused.update(second.refused)
+        result.unowned |= second.unowned
+        result.failure = result.failure or second.failure

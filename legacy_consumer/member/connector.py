@@ -1,0 +1,660 @@
+"""ConsumerConnector: one member of a group, as a user sees it.
+
+It wires the rooms together: the store, the coordinator that keeps the member's share, the streams that hand messages
+out, and the fetchers behind them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.sources import Value
+from legacy_consumer.errors import (
+    ConsumerClosedError,
+    MessageStreamsExistError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    NotAssignedError,
+    NotJoinedError,
+    UnsubscribeError,
+)
+from legacy_consumer.fetching.fetcher import FetcherFactory, Message
+from legacy_consumer.fetching.fetchers import FetcherChoice, choose_fetcher, make_fetchers
+from legacy_consumer.fetching.librdkafka import open_group_offsets
+from legacy_consumer.member.arguments import (
+    check_config,
+    check_count,
+    check_filter,
+    check_flag,
+    check_function,
+    check_listener,
+    check_message,
+    check_partition,
+    check_partitions,
+    check_topic_counts,
+    checked_offsets,
+    checked_position,
+    checked_seconds,
+)
+from legacy_consumer.member.broker_watch import BrokerWatch
+from legacy_consumer.member.closing import Closing
+from legacy_consumer.member.counters import ConnectorCounters
+from legacy_consumer.member.hand_source import this_thread
+from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
+from legacy_consumer.member.kafka_stream import KafkaStream
+from legacy_consumer.member.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
+from legacy_consumer.member.membership import Membership
+from legacy_consumer.member.owning_process import OwningProcess
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets import (
+    CommitResult,
+    DualOffsetStore,
+    GroupOffsets,
+    KafkaOffsetStore,
+    OffsetStore,
+    ZooKeeperOffsetStore,
+)
+from legacy_consumer.offsets.progress import PartitionProgress, Progress
+from legacy_consumer.offsets.retries import coordinator_answer
+from legacy_consumer.offsets.store import refuse_unreadable
+from legacy_consumer.offsets.topic_partitions import read_topic_lives
+from rebalance.clock import Clock, SystemClock
+from rebalance.counters import MemberCounters, Vitals
+from rebalance.machine import Phase
+from rebalance.status import Status
+from rebalance.subscription import TopicFilter
+from zk_layout.errors import ConfigError, LegacyConsumerError
+from zk_layout.kazoo_store import KazooStore
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+from zk_layout.store import ZkStore
+
+if sys.version_info >= (3, 11):
+    from typing import Self
+else:
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+_CLOSE_MARGIN_S = 5.0
+"""What leaving may take beyond drain.timeout.ms: a last commit and the release."""
+_HASTE_S = 1.0
+"""For leaving when joining has failed."""
+_CLOSING_PATIENCE_S = 2.0
+"""How long a thread waits for another one that frees what a member used."""
+
+
+class ConsumerConnector:
+    """A member of the group `group.id`, in ZooKeeper at `zookeeper.connect`.
+
+    Use it as a context manager, or call shutdown(). Give it a ConsumerConfig, or the properties themselves:
+    ConsumerConnector(zookeeper_connect="localhost:2181", group_id="g").
+
+    A signal handler may call shutdown() and end_streams() and look (status, progress, counters, vitals) whatever it
+    interrupts. Its other calls raise CallInProgressError where it interrupts one of this connector or of its streams.
+
+    Raises: ConfigError before any I/O; when streams are created ConnectTimeoutError, MissingChrootError,
+    AuthenticationError, MissingListenerError, BrokerRefusedError.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig | None = None,
+        *,
+        store: ZkStore | None = None,
+        fetchers: FetcherFactory | None = None,
+        group_offsets: GroupOffsets | None = None,
+        clock: Clock | None = None,
+        **properties: Value,
+    ) -> None:
+        check_config(config)
+        if config is not None and properties:
+            msg = "give either a ConsumerConfig or properties"
+            raise TypeError(msg)
+        self._process = OwningProcess()
+        self._config = config or ConsumerConfig.load(None, None, **properties)
+        self._clock = clock or SystemClock()
+        self._store = store or KazooStore(self._config.zk_settings())
+        self._fetcher_choice: FetcherChoice | None = None
+        if fetchers is None:
+            self._fetcher_choice = choose_fetcher(self._config)
+            fetchers = make_fetchers(self._config, self._store, self._fetcher_choice)
+        self._fetchers = fetchers
+        self._progress = Progress()
+        self._closed = False
+        self._ending = False
+        self._left = False
+        self._closers: list[Callable[[], None]] = []
+        # a signal handler may find its own thread here
+        self._lock = threading.RLock()
+        self._has_begun = False
+        """Whether somebody creates the streams, or has."""
+        self._has_joined = False
+        """Whether they exist."""
+        self._has_warned = False
+        self._offsets = _open_offset_store(self._config, self._store, group_offsets)
+        self._membership = self._new_membership(ConnectorCounters(MemberCounters()))
+        """Replaced by unsubscribe(): looked up once for each call."""
+        self._brokers = BrokerWatch(self._store, self.consumer_id, self._fetchers.note_brokers)
+        self._closing = Closing(
+            self.consumer_id,
+            [
+                self._close_delivery,
+                self._close_streams,
+                self._brokers.close,
+                self._fetchers.close,
+                self._offsets.close,
+                self._store.close,
+                self._call_closers,
+            ],
+        )
+
+    @property
+    def consumer_id(self) -> str:
+        """The id under which this member is registered; unsubscribe() makes another one, unless consumer.id is set."""
+        return self._membership.consumer_id
+
+    # Joining.
+
+    def create_message_streams(self, topic_counts: Mapping[str, int]) -> dict[str, list[KafkaStream]]:
+        """Join with topic_counts[topic] streams for each topic, and wait for the first share.
+
+        Returns: {topic: its streams, by thread number}. A stream without partitions waits for some. If others hold
+        partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
+        Raises: MessageStreamsExistError the second time, unless unsubscribe() was called; StrategyMismatchError,
+        MissingListenerError, BrokerRefusedError and, with offsets.storage=kafka, GroupOffsetsUnavailableError before
+        anything is registered; errors of ZooKeeper; ConfigError for what is no topic or no number of streams. After a
+        retriable error before anything is registered it may be called again, as after a wrong value or
+        MessageStreamsExistError; after any other error of joining the connector is shut down.
+        """
+        check_topic_counts(topic_counts)
+        subscription = tuple(topic_counts.items())
+        self._join(SubscriptionPattern.STATIC, subscription, [(t, n) for t, c in subscription for n in range(c)])
+        return {topic: [self._face(topic, n) for n in range(count)] for topic, count in topic_counts.items()}
+
+    def create_message_streams_by_filter(self, topic_filter: TopicFilter, streams: int = 1) -> list[KafkaStream]:
+        """Join with this many streams for all topics that a Whitelist or Blacklist lets through, now and later.
+
+        Raises: as create_message_streams.
+        """
+        check_filter(topic_filter)
+        check_count(streams, "streams")
+        self._join(topic_filter.pattern, ((topic_filter.regex, streams),), [(None, n) for n in range(streams)])
+        return [self._face(None, n) for n in range(streams)]
+
+    def set_rebalance_listener(self, listener: RebalanceListener | GenerationListener) -> None:
+        """Hook into rebalances, with our hooks or with Java's.
+
+        Raises: MessageStreamsExistError when the streams exist already; ConfigError.
+        """
+        self._check_open()
+        check_listener(listener)
+        if self._has_begun:
+            raise MessageStreamsExistError
+        self._membership.delivery.listener = in_our_words(listener)
+
+    # Committing.
+
+    def commit_offsets(
+        self, offsets: Mapping[TopicPartition, int] | None = None, *, unfenced: bool = False
+    ) -> CommitResult:
+        """Commit what was consumed, the messages in this thread's hands included; or the offsets given.
+
+        It is accepted for as long as this member owns its partitions, so while shutdown() waits and in a listener's
+        hook too; not in a signal handler that interrupts a call of this connector or of its streams. Given offsets
+        ({partition: next offset to read}) move no position, and say that all before them is done. They may name
+        partitions that nobody owns, to move them forward; with unfenced=True any partition, anywhere, over its owner.
+
+        Returns: what became of each partition; what commit.conflict=adopt took of other clients is in its `foreign`.
+        Raises: OffsetsNotCommittedError naming each partition that was not written, and why; the others are committed.
+        OffsetError, TypeError for wrong values; NoSuchTopicError, NoSuchPartitionError; ZooKeeperError; with
+        offsets.storage=kafka CommitFailedError after all tries. NotJoinedError before the streams exist,
+        ConsumerClosedError once the member has left; CallInProgressError in such a signal handler.
+        """
+        committer = self._joined().delivery.committer
+        if offsets is None:
+            return committer.commit_consumed(this_thread())
+        offsets = checked_offsets(offsets)
+        check_flag(unfenced, "unfenced")
+        self._check_existence([tp for tp in offsets if self._progress.get(tp) is None])
+        return committer.commit_offsets(offsets, unfenced=unfenced)
+
+    # Acknowledging.
+
+    def acknowledge(self, message: Message) -> bool:
+        """With delivery.rule=acknowledged: this message is done; from any thread, in any order.
+
+        Commits, auto commits too, write the offset of the first message that is not acknowledged. Partitions that are
+        to go, and shutdown(), wait up to drain.timeout.ms for the acknowledgement of what was handed out.
+
+        Returns: False if it is not waited for: it was acknowledged already, or handed out before a seek, or its
+        partition has gone, and its next owner delivers the message again.
+        Raises: TypeError for what is no message; ConfigError with another delivery.rule; NotJoinedError.
+        """
+        check_message(message)
+        if self._config.delivery_rule != "acknowledged":
+            what = "must be acknowledged, to acknowledge messages by name"
+            raise ConfigError("delivery.rule", self._config.delivery_rule, what)
+        membership = self._joined()
+        tp = TopicPartition(message.topic(), message.partition())
+        try:
+            return membership.delivery.stream_with(tp).acknowledge(tp, message.offset())
+        except NotAssignedError:
+            return False
+
+    # Where partitions are read.
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Hand out a partition of this member from another offset on: the next to read, EARLIEST or LATEST.
+
+        Nothing that was fetched from elsewhere is handed out any more, and what users have in hand of it does not
+        count. The next commit, an auto commit too, writes the position that was sought or what was consumed from there
+        on, also if that moves the group back: a seek is its user's word. Nothing is committed by the seek itself. A
+        paused partition stays paused.
+
+        Raises: NotAssignedError if the partition is not this member's; OffsetError for what is no offset;
+        NotJoinedError, ConsumerClosedError.
+        """
+        position = checked_position(tp, offset)
+        self._joined().delivery.stream_with(tp).seek(tp, position)
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing more of these until they are resumed, or come anew with a rebalance.
+
+        They stay this member's, and nothing moves. What users have in hand counts as ever. A stream of which all
+        partitions are paused waits, as for messages (consumer.timeout.ms). KafkaStream.pause pauses a whole stream.
+        Raises: NotAssignedError, and nothing is paused; OffsetError, NotJoinedError, ConsumerClosedError.
+        """
+        for stream, own in self._by_stream(partitions).items():
+            stream.pause_partitions(own)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo pause for these: they go on where they stood. Raises: as pause."""
+        for stream, own in self._by_stream(partitions).items():
+            stream.resume_partitions(own)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """The partitions that are paused, by name or with their stream."""
+        self._process.check()
+        self._check_not_inside()
+        return frozenset().union(*(stream.paused() for stream in self._membership.streams.all()))
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """The offset of what is handed out next; None while that is not known (EARLIEST, LATEST).
+
+        What is in hand lies before it, and is not consumed yet: see progress. Raises: as seek.
+        """
+        check_partition(tp)
+        return self._joined().delivery.stream_with(tp).position(tp)
+
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """What the group has committed of these, whoever owns them: the next offset to read, None where there is none.
+
+        It is read now, from where the group keeps its offsets (offsets.storage). Raises: OffsetError, also for a
+        committed offset that cannot be read; ZooKeeperError, GroupOffsetsUnavailableError; NotJoinedError,
+        ConsumerClosedError.
+        """
+        check_partitions(partitions)
+        self._joined()
+        found = self._offsets.read(list(partitions))
+        refuse_unreadable(found)
+        return {tp: seen.offset for tp, seen in found.items()}
+
+    def lag(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
+        """How many messages come after the position of each of this member's partitions, all by default.
+
+        Asks the brokers, for up to 5 s. A partition is missing where none answers, with no position known, and while
+        that lies beyond the log's end. Raises: NotAssignedError; as log_ends.
+        """
+        check_partitions(() if partitions is None else partitions)
+        membership = self._joined()
+        # before the ends, so that a lag is rather too large than too small
+        positions: dict[TopicPartition, int | None] = {}
+        for tp in self._progress.snapshot() if partitions is None else partitions:
+            try:
+                positions[tp] = membership.delivery.stream_with(tp).position(tp)
+            except NotAssignedError:
+                # of all that are mine one may just have gone
+                if partitions is not None:
+                    raise
+        ends = self.log_ends(positions)
+        return {tp: ends[tp] - at for tp, at in positions.items() if at is not None and tp in ends and at <= ends[tp]}
+
+    def _by_stream(self, partitions: Collection[TopicPartition]) -> dict[GatedStream, list[TopicPartition]]:
+        """Raises: NotAssignedError if one of them is not this member's; OffsetError, NotJoinedError."""
+        check_partitions(partitions)
+        membership = self._joined()
+        grouped: dict[GatedStream, list[TopicPartition]] = {}
+        for tp in partitions:
+            grouped.setdefault(membership.delivery.stream_with(tp), []).append(tp)
+        return grouped
+
+    # Looking.
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """The configuration in use."""
+        return self._config
+
+    @property
+    def fetcher_choice(self) -> FetcherChoice | None:
+        """Which fetcher fetches, and why; None if it was given to the constructor."""
+        return self._fetcher_choice
+
+    @property
+    def status(self) -> Status:
+        """Phase, owned partitions, those held for a reset, the registered brokers, the led group, last error."""
+        self._process.check()
+        return self._status_of(self._membership)
+
+    def _status_of(self, membership: Membership) -> Status:
+        status = membership.status(self._brokers.brokers)
+        return replace(status, phase=Phase.CLOSED) if self._closed and status.phase is Phase.CREATED else status
+
+    @property
+    def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
+        """Consumed and committed offsets of the partitions that are mine."""
+        self._process.check()
+        streams = self._membership.streams.all()
+        if not is_inside(self, *streams, but=ConsumerConnector.wait_until.__code__):
+            for stream in streams:
+                stream.note_progress()
+        return self._progress.snapshot()
+
+    @property
+    def vitals(self) -> Vitals:
+        """Whether the thread that decides about this member lives and gets on."""
+        self._process.check()
+        return self._membership.vitals()
+
+    @property
+    def counters(self) -> ConnectorCounters:
+        """What this member has done so far."""
+        self._process.check()
+        return self._membership.counters()
+
+    def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last message of each, as the brokers tell; takes up to 5 s, and some may be missing.
+
+        Raises: OffsetError; BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError,
+        CallInProgressError.
+        """
+        check_partitions(partitions)
+        self._joined()
+        return self._fetchers.log_offsets().latest(partitions)
+
+    def at_shutdown(self, close: Callable[[], None]) -> None:
+        """Have close called once when this member has left; at once if it has left already."""
+        self._process.check()
+        check_function(close, "close")
+        with self._lock:
+            if not self._left:
+                self._closers.append(close)
+                return
+        close()
+
+    def wait_until(self, reached: Callable[[Status], bool], timeout: float) -> bool:
+        """Wait up to timeout seconds until the status is as wanted; True if it is. False at once before it has joined.
+
+        reached: looks at a status, on this thread; what it raises is raised. Raises: TypeError, ValueError for what is
+        no function or no time.
+        """
+        self._process.check()
+        check_function(reached, "reached")
+        timeout_s = checked_seconds(timeout)
+        membership = self._membership
+        return membership.wait_until(reached, timeout_s, partial(self._status_of, membership))
+
+    # Leaving.
+
+    def unsubscribe(self, timeout: float | None = None) -> None:
+        """Drain, commit, release and leave the group as shutdown() does, end the streams, and keep the connector.
+
+        Streams may be created again afterwards, of other topics too: the connector joins anew, in the same session,
+        with the same listener unless another one is set, and under another consumer_id unless consumer.id is
+        configured. Without streams it does nothing. timeout: as of shutdown(); what the calling thread has in hand is
+        delivered again likewise.
+
+        Raises: UnsubscribeError if the group was not left in order by then, as while ZooKeeper does not answer: the
+        connector is shut down. NotJoinedError while another thread creates the streams; TypeError and ValueError for
+        what is no time; ConsumerClosedError, CallInProgressError.
+        """
+        timeout_s = self._time_to_leave(timeout)
+        self._check_open()
+        self._check_not_inside()
+        with self._lock:
+            if not self._has_begun:
+                return
+            if not self._has_joined:
+                raise NotJoinedError
+            membership = self._membership
+        membership.leave(timeout_s)
+        membership.delivery.close()
+        membership.close_streams(_CLOSING_PATIENCE_S)
+        with self._lock:
+            self._check_open()
+            if self._membership is not membership:
+                return  # another thread has unsubscribed as well
+            if membership.has_left_in_order():
+                self._membership = self._new_membership(membership.counters())
+                self._membership.delivery.listener = membership.delivery.listener
+                self._has_begun = self._has_joined = False
+                return
+        self.shutdown(timeout_s)
+        raise UnsubscribeError(self.consumer_id, timeout_s)
+
+    def end_streams(self) -> None:
+        """Let every stream end after the message in hand; shutdown() is still to be called.
+
+        A signal handler may call it at any time. Streams that do not exist yet end as soon as they do, also after
+        unsubscribe(). In a forked child it does nothing.
+        """
+        if self._process.is_elsewhere:
+            return
+        self._ending = True
+        for stream in self._membership.streams.all():
+            stream.end()
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Drain, commit, release, leave the group, and end the streams.
+
+        timeout: seconds for doing it in order, math.inf is as good as for ever; default: drain.timeout.ms and a margin.
+        It returns within 5 seconds more in any state: what cannot be done in order by then is done in haste, or left to
+        the end of the session. What the calling thread itself has in hand is not waited for: it is delivered again,
+        unless commit_offsets() was called.
+
+        Any thread may call it, a listener's hook and a signal handler too, and again: what an earlier call did not
+        finish is finished. In a handler that interrupts a call of this connector or of its streams it returns at once,
+        a thread does the work, and the interrupted loop ends by itself. In a forked child it does nothing: the member
+        is the parent's.
+
+        Raises: TypeError and ValueError for what is no time, before anything is done; what a part raised while it was
+        closed, when all the others are.
+        """
+        if self._process.is_elsewhere:
+            return
+        timeout_s = self._time_to_leave(timeout)
+        self._closed = True
+        if is_inside(self, *self._membership.streams.all()):
+            # what the signal interrupted may hold locks, and goes on only when this returns
+            threading.Thread(target=self._leave_quietly, args=(timeout_s,), name=f"{self.consumer_id}-shutdown").start()
+            return
+        self._leave(timeout_s)
+
+    def _time_to_leave(self, timeout: float | None) -> float:
+        return self._config.drain_timeout_ms / 1000 + _CLOSE_MARGIN_S if timeout is None else checked_seconds(timeout)
+
+    def _leave(self, timeout_s: float) -> None:
+        try:
+            with self._lock:
+                membership = self._membership
+            membership.leave(timeout_s)
+        finally:
+            self._closing.run(_CLOSING_PATIENCE_S)
+
+    def _leave_quietly(self, timeout_s: float) -> None:
+        # what it raises was logged, and the next call tries it again
+        with contextlib.suppress(Exception):
+            self._leave(timeout_s)
+
+    def _close_delivery(self) -> None:
+        self._membership.delivery.close()
+
+    def _close_streams(self) -> None:
+        self._membership.close_streams(_CLOSING_PATIENCE_S)
+
+    def _call_closers(self) -> None:
+        with self._lock:
+            self._left = True
+            closers, self._closers = self._closers, []
+        Closing(self.consumer_id, closers).run(_CLOSING_PATIENCE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.shutdown()
+        except Exception:
+            # it was logged, and must not hide what the user's code raised
+            if exc is None:
+                raise
+
+    # Inside.
+
+    def _new_membership(self, past: ConnectorCounters) -> Membership:
+        return Membership(
+            self._config,
+            self._store,
+            self._fetchers,
+            self._offsets,
+            self._progress,
+            self._clock,
+            check_open=self._check_open,
+            past=past,
+        )
+
+    def _face(self, topic: str | None, number: int) -> KafkaStream:
+        return KafkaStream(self._membership.streams.by_key[topic, number])
+
+    def _join(
+        self,
+        pattern: SubscriptionPattern,
+        subscription: tuple[tuple[str, int], ...],
+        streams: list[tuple[str | None, int]],
+    ) -> None:
+        self._check_open()
+        self._check_not_inside()
+        if self._config.topics_by_hand and not isinstance(self._membership.delivery.listener, StartListener):
+            what = "needs a listener whose starting_offsets says where they go on: set it before the streams"
+            raise ConfigError("offsets.by.hand", self._config.offsets_by_hand, what)
+        with self._lock:
+            if self._has_begun:
+                raise MessageStreamsExistError
+            self._has_begun = True
+            membership = self._membership
+        try:
+            self._warn_once()
+            self._store.start()
+            self._brokers.start()
+            self._fetchers.check_access()
+            if pattern is SubscriptionPattern.STATIC:
+                membership.checks.warn_of_missing(topic for topic, _ in subscription)
+            membership.checks.check_strategy()
+            registration = ConsumerRegistration(
+                pattern, subscription, self._clock.wall_ms(), coordination=self._config.group_coordination
+            )
+            membership.checks.check_offsets(registration)
+            coordinator = membership.make_coordinator(registration)
+            with self._lock:
+                # whoever shuts down after this finds a coordinator to close
+                self._check_open()
+                membership.begin(coordinator, streams)
+            if self._ending:
+                self.end_streams()
+            membership.join(coordinator)
+            self._has_joined = True
+        except LegacyConsumerError as error:
+            was_closed = self._closed
+            if not membership.has_begun and error.retriable and not was_closed:
+                # nothing was written: as if it had not been tried, so it can be tried again
+                self._has_begun = False
+                raise
+            self._closed = True
+            self._leave(_HASTE_S)
+            if was_closed:
+                raise ConsumerClosedError from error
+            raise
+        except BaseException:
+            self._closed = True
+            self._leave(_HASTE_S)
+            raise
+
+    def _warn_once(self) -> None:
+        if not self._has_warned:
+            for warning in self._config.warnings:
+                logger.warning("%s: %s", self.consumer_id, warning)
+            for note in self._config.notes:
+                logger.info("%s: %s", self.consumer_id, note)
+            self._has_warned = True
+
+    def _check_not_inside(self) -> None:
+        """Raises: CallInProgressError in a signal handler that interrupted a call of this connector or its streams."""
+        # what wait_until() is to look at may call anything
+        refuse_inside(self, *self._membership.streams.all(), but=ConsumerConnector.wait_until.__code__)
+
+    def _check_open(self) -> None:
+        self._process.check()
+        if self._closed:
+            raise ConsumerClosedError
+
+    def _joined(self) -> Membership:
+        """A member that is being shut down waits for its users, and what they are done with meanwhile counts."""
+        membership = self._membership
+        if not membership.has_session:
+            self._check_open()
+            raise NotJoinedError
+        self._process.check()
+        if self._closed and membership.has_left:
+            raise ConsumerClosedError
+        self._check_not_inside()
+        return membership
+
+    def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
+        """An offset of what does not exist would stay for ever, and be some later topic's.
+
+        Raises: NoSuchTopicError, NoSuchPartitionError.
+        """
+        if not partitions:
+            return
+        lives = read_topic_lives(self._store, {tp.topic for tp in partitions})
+        for tp in sorted(partitions):
+            if tp.topic not in lives:
+                raise NoSuchTopicError(tp.topic)
+            if tp.partition not in lives[tp.topic].partitions:
+                raise NoSuchPartitionError(tp, len(lives[tp.topic].partitions))
+
+
+def _open_offset_store(config: ConsumerConfig, store: ZkStore, group_offsets: GroupOffsets | None) -> OffsetStore:
+    zookeeper = ZooKeeperOffsetStore(store, config.group_id)
+    if config.offsets_storage == "zookeeper":
+        return zookeeper
+    kafka = KafkaOffsetStore(
+        store,
+        config.group_id,
+        group_offsets or open_group_offsets(config, store),
+        zookeeper,
+        # the coordinator's thread waits for it, which must hear in time that ZooKeeper is out of sight
+        timeout_s=min(config.offsets_channel_socket_timeout_ms, config.zookeeper_session_timeout_ms / 3) / 1000,
+        asking=partial(coordinator_answer, config.offsets_channel_backoff_ms / 1000),
+    )
+    return DualOffsetStore(zookeeper, kafka) if config.dual_commit_enabled else kafka

@@ -1,0 +1,354 @@
+"""Gate: which partitions of a stream flow, what of it is in hand, and what counts as consumed. From any thread.
+
+The coordinator opens and shuts the gate for single partitions, users pause and seek, commits ask how far the user has
+come. What was fetched and what is in hand is in the ledger (hand.py). A message counts as consumed when the user comes
+back for the next one (delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM does it).
+
+Every change of the ledger is one assignment. So an exception may strike the consuming thread anywhere (Ctrl-C, a soft
+time limit, no memory): a change is made or not made, and what was not handed out is handed out later.
+
+Shutting the gate for a partition shuts the hand that has messages of it, so it takes effect before the next message is
+handed out. If the user has messages of the partition in hand, the consuming thread must come back once; then they count
+as consumed, and the partition is drained. What was not handed out of the hand waits again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+
+from legacy_consumer.errors import NotAssignedError
+from legacy_consumer.fetching.fetcher import Fetcher, Message
+from legacy_consumer.member.acknowledgements import Acknowledgements
+from legacy_consumer.member.hand import Hand, Ledger, Life
+from legacy_consumer.offsets.progress import Committed, PartitionProgress, Progress
+from rebalance.clock import Clock
+from zk_layout.errors import ConfigError
+from zk_layout.model import TopicPartition
+
+
+class Pause(Enum):
+    """Why a whole stream hands out nothing."""
+
+    SUSPENDED = "the connection to ZooKeeper is suspended"
+    USER = "the user has paused it"
+
+
+class Gate:
+    """The part of a stream that other threads use as well as the consuming one."""
+
+    def __init__(
+        self,
+        *,
+        fetcher: Fetcher,
+        progress: Progress,
+        clock: Clock,
+        at_next: bool,
+        on_drained: Callable[[], None],
+        acknowledged: bool,
+    ) -> None:
+        """See GatedStream."""
+        self._fetcher = fetcher
+        self._progress = progress
+        self._clock = clock
+        # what counts as soon as it is handed out; with acknowledgements it is waited for from then on
+        self._at_next = at_next or acknowledged
+        self._acknowledgements = Acknowledgements() if acknowledged else None
+        self._on_drained = on_drained
+        # a signal handler may find its own thread inside: no change is half made, so it may go in too
+        self._lock = threading.RLock()
+        self._opened = threading.Event()
+        self._opened.set()
+        # replaced, never changed: a poll notes the one that stood as it began
+        self._live: Mapping[TopicPartition, Life] = {}
+        self._wanted: set[TopicPartition] = set()
+        """What the coordinator lets flow; it does unless its user pauses it."""
+        self._paused: set[TopicPartition] = set()
+        """What the user has paused by name."""
+        self._lives: dict[TopicPartition, Life] = {}
+        """The last life of each partition that the fetcher was ever told of."""
+        self._ledger = Ledger()
+        self._is_drained_due = False
+        self._pauses: frozenset[Pause] = frozenset()
+
+    # For the coordinator and whoever commits, from any thread.
+
+    def begin(
+        self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, shut: bool = False
+    ) -> None:
+        """Hand out messages of these partitions from their positions on; if shut, when they go on. They are not paused.
+
+        Until they go on their user may seek and pause.
+        """
+        with self._lock:
+            lives = {tp: Life(epochs[tp], position) for tp, position in positions.items()}
+            self._lives.update(lives)
+            self._paused -= lives.keys()
+            if not shut:
+                self._wanted |= lives.keys()
+                self._open(lives)
+
+    def go_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Take a stop back: hand out again, from behind what is in hand, which counts as if nothing had been."""
+        with self._lock:
+            going = self._lives.keys() & partitions
+            self._wanted |= going
+            self._fetch_again(going - self._paused)
+
+    def restart(
+        self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed] | None = None
+    ) -> Collection[TopicPartition]:
+        """Hand out from elsewhere; what is stopped or paused stays so, and what is in hand does not count any more.
+
+        committed: what is stored of them, if that is news. Returns: those that this stream has.
+        """
+        with self._lock:
+            lives: dict[TopicPartition, Life] = {}
+            for tp, position in positions.items():
+                life = self._lives.get(tp)
+                # an end of the log that no broker told us yet is no position to commit
+                start = position if position >= 0 else None
+                stored = committed[tp] if committed is not None else None
+                epoch = None if life is None else self._progress.move(tp, life.epoch, start, stored)
+                if epoch is not None:
+                    lives[tp] = Life(epoch, position)
+            self._lives.update(lives)
+            flowing = self._live.keys() & lives.keys()
+            self._shut(flowing)
+            self._open({tp: lives[tp] for tp in flowing})
+            return lives.keys()
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing more of these; see undrained for what is in hand."""
+        with self._lock:
+            self._wanted.difference_update(partitions)
+            self._shut(self._live.keys() & partitions)
+
+    def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Which of these stopped partitions have messages in hand."""
+        with self._lock:
+            if self._acknowledgements is not None:
+                self.note_progress()
+                return frozenset(tp for tp in partitions if self._awaits_acknowledgement(tp))
+            hand = self._ledger.hand
+            return frozenset(hand.barred & set(partitions)) if hand is not None else frozenset()
+
+    def _awaits_acknowledgement(self, tp: TopicPartition) -> bool:
+        known = self._progress.get(tp)
+        return (
+            known is not None
+            and self._acknowledgements is not None
+            and self._acknowledgements.is_any_waiting(tp, known.epoch)
+        )
+
+    def note_progress(self) -> None:
+        """Tell Progress what was consumed so far."""
+        with self._lock:
+            hand = self._ledger.hand
+            if hand is not None:
+                self._note(hand, hand.handed_out() if self._at_next else hand.done())
+
+    def is_held_by(self, holder: object) -> bool:
+        """Whether this is who took what is in hand."""
+        hand = self._ledger.hand
+        return hand is not None and hand.holder == holder
+
+    def let_go(self) -> None:
+        """Wait no longer for what is in hand, and do not count it as consumed: its user is the one who waits."""
+        with self._lock:
+            hand = self._ledger.hand
+            if hand is not None:
+                handed_out = hand.shut()
+                self._put_back(hand, handed_out if self._at_next else hand.done())
+        self._tell_drained()
+
+    def come_back(self) -> None:
+        """What was in hand is consumed, for its user is back or says so; what was not handed out of it waits again."""
+        with self._lock:
+            hand = self._ledger.hand
+            if hand is not None:
+                self._put_back(hand, hand.shut())
+        self._tell_drained()
+
+    def pause(self, by: Pause) -> None:
+        """Hand out nothing until each pause is resumed."""
+        with self._lock:
+            self._pauses |= {by}
+            self._interrupt()
+            self._opened.clear()
+
+    def resume(self, by: Pause) -> None:
+        """Undo that pause."""
+        with self._lock:
+            self._pauses -= {by}
+            if not self._pauses:
+                self._opened.set()
+
+    # For users, from any thread.
+
+    def seek(self, tp: TopicPartition, position: int) -> None:
+        """Hand out from there. Raises: NotAssignedError."""
+        if tp not in self.restart({tp: position}):
+            raise NotAssignedError(tp)
+
+    def pause_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these until they are resumed. Raises: NotAssignedError, and nothing is paused."""
+        with self._lock:
+            for tp in partitions:
+                self._known(tp)
+            self._paused.update(partitions)
+            self._shut(self._live.keys() & partitions)
+
+    def resume_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo pause_partitions. Raises: NotAssignedError, and nothing is resumed."""
+        with self._lock:
+            for tp in partitions:
+                self._known(tp)
+            going = self._paused & set(partitions)
+            self._paused -= going
+            self._fetch_again(going & self._wanted)
+
+    def paused(self) -> frozenset[TopicPartition]:
+        """Which of its partitions the user has paused, by name or as a whole."""
+        with self._lock:
+            paused = self._lives.keys() if Pause.USER in self._pauses else self._paused
+            return frozenset(tp for tp in paused if self._has(tp))
+
+    def position(self, tp: TopicPartition) -> int | None:
+        """What is handed out next of it; None while that is not known. Raises: NotAssignedError."""
+        with self._lock:
+            self.note_progress()
+            start = self._next(tp, self._known(tp), self._in_hand())
+            return start if start >= 0 else None
+
+    def acknowledge(self, tp: TopicPartition, offset: int) -> bool:
+        """The message is done; False if it is not waited for. Raises: ConfigError with another delivery.rule."""
+        with self._lock:
+            if self._acknowledgements is None:
+                raise ConfigError(
+                    "delivery.rule", "at_least_once", "must be acknowledged to acknowledge messages by name"
+                )
+            known = self._progress.get(tp)
+            if known is None:
+                return False
+            # a loop that has not come back yet has handed it out
+            self.note_progress()
+            consumed = self._acknowledgements.acknowledge(tp, known.epoch, offset)
+            if consumed is None:
+                return False
+            self._progress.note_consumed({tp: consumed}, {tp: known.epoch})
+            self._is_drained_due |= tp not in self._wanted and not self._awaits_acknowledgement(tp)
+        self._tell_drained()
+        return True
+
+    def _has(self, tp: TopicPartition) -> bool:
+        life, known = self._lives.get(tp), self._progress.get(tp)
+        return life is not None and known is not None and life.epoch == known.epoch
+
+    def _known(self, tp: TopicPartition) -> PartitionProgress:
+        known = self._progress.get(tp)
+        if known is None or not self._has(tp):
+            raise NotAssignedError(tp)
+        return known
+
+    def _in_hand(self) -> Mapping[TopicPartition, int]:
+        """The positions behind what is in hand and not noted yet."""
+        hand = self._ledger.hand
+        return hand.chunk.offsets(hand.noted, hand.handed_out()) if hand is not None else {}
+
+    def _next(self, tp: TopicPartition, known: PartitionProgress, in_hand: Mapping[TopicPartition, int]) -> int:
+        hand = self._ledger.hand
+        if hand is not None and tp in in_hand and hand.chunk.lives[tp].epoch == known.epoch:
+            return in_hand[tp]
+        if self._acknowledgements is not None:
+            position = self._acknowledgements.position(tp, known.epoch)
+            if position is not None:
+                return position
+        return self._lives[tp].start if known.consumed is None else known.consumed
+
+    # Inside.
+
+    # A poll applies what the fetcher was told before it began, and its messages belong to the lives that stood then. So
+    # the fetcher is told of an end before the life is over, and of a beginning when the life is there: what is polled
+    # between the two is nothing, or of a life that is over.
+
+    def _shut(self, going: Collection[TopicPartition]) -> None:
+        if not going:
+            return
+        self._fetcher.unassign(going)
+        self._live = {tp: life for tp, life in self._live.items() if tp not in going}
+        hand = self._ledger.hand
+        if hand is not None and not hand.chunk.next_offsets.keys().isdisjoint(going):
+            hand.shut()
+            hand.barred.update(tp for tp in hand.partitions_out() if tp in going)
+
+    def _open(self, lives: Mapping[TopicPartition, Life]) -> None:
+        self._lives.update(lives)
+        self._live = {**self._live, **lives}
+        self._fetcher.assign({tp: life.start for tp, life in lives.items()})
+
+    def _fetch_again(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch from behind what is in hand; what was fetched and not handed out is dropped, for it will come again."""
+        hand = self._ledger.hand
+        if hand is not None:
+            hand.shut()
+            self._note(hand, hand.done())
+        in_hand = self._in_hand()
+        lives: dict[TopicPartition, Life] = {}
+        for tp in partitions:
+            known = self._progress.get(tp)
+            if known is None:
+                continue
+            if hand is not None and tp in in_hand and hand.chunk.lives[tp].epoch == known.epoch:
+                hand.barred.discard(tp)
+            lives[tp] = Life(known.epoch, self._next(tp, known, in_hand))
+        self._fetcher.unassign(lives.keys())
+        self._open(lives)
+
+    def _interrupt(self) -> None:
+        """Shut the hand: a loop over it ends before the next message. Takes no lock."""
+        hand = self._ledger.hand
+        if hand is not None:
+            hand.shut()
+
+    def _put_back(self, hand: Hand, consumed: int) -> None:
+        """So many of the messages in hand are consumed; nothing is in hand any more, and the rest waits."""
+        with self._lock:
+            if hand is not self._ledger.hand:
+                return
+            hand.shut()
+            self._note(hand, consumed)
+            waiting = self._ledger.waiting
+            if consumed < len(hand.chunk.messages):
+                waiting = (hand.chunk.after(consumed), *waiting)
+            self._is_drained_due |= bool(hand.barred)
+            self._ledger = Ledger(None, waiting)
+
+    def _tell_drained(self) -> None:
+        if self._is_drained_due:
+            try:
+                self._is_drained_due = False
+                self._on_drained()
+            except BaseException:
+                self._is_drained_due = True
+                raise
+
+    def _note(self, hand: Hand, count: int) -> None:
+        if count > hand.noted:
+            messages = hand.chunk.messages[hand.noted : count] if self._acknowledgements is not None else ()
+            self._count_consumed(hand.chunk.offsets(hand.noted, count), hand.chunk.lives, messages)
+            hand.noted = count
+
+    def _count_consumed(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        lives: Mapping[TopicPartition, Life],
+        messages: Sequence[Message] = (),
+        *,
+        placed: bool = False,
+    ) -> None:
+        epochs = {tp: lives[tp].epoch for tp in offsets if tp in lives}
+        if self._acknowledgements is not None:
+            offsets = self._acknowledgements.hand_out(messages, offsets, epochs)
+        self._progress.note_consumed(offsets, epochs, placed=placed)

@@ -1,0 +1,153 @@
+"""What a stream has fetched and its user has not consumed: chunks that wait, and the hand that is being handed out.
+
+A *chunk* is what a poll of the fetcher brought, or a part of it. Chunks wait until the user asks for messages; then one
+is the *hand*, and its messages are handed out. The ledger holds both, and every change of it is one assignment.
+
+How far the user has come in the hand is one number, which its iterator counts. The iterator can be shut, from any
+thread and between any two messages; then the number stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from legacy_consumer.fetching.arrow_batches import LazyMessages
+from legacy_consumer.fetching.fetcher import Message
+from legacy_consumer.fetching.message_iterator import ListIterator, MessageIterator
+from zk_layout.model import TopicPartition
+
+Handed = TypeVar("Handed")
+
+
+class Life:
+    """A partition as it is being fetched; a new one whenever fetching begins elsewhere. Compared by identity."""
+
+    __slots__ = ("epoch", "start")
+
+    def __init__(self, epoch: int, start: int) -> None:
+        self.epoch = epoch
+        self.start = start
+
+
+@dataclass(slots=True)  # frozen ones take three times as long to make
+class Chunk:
+    """Messages that were fetched, and the lives that partitions had as their poll began. Never changed.
+
+    next_offsets: the position of each partition once all are consumed; it may name partitions without any message here.
+    """
+
+    messages: Sequence[Message]
+    next_offsets: Mapping[TopicPartition, int]
+    lives: Mapping[TopicPartition, Life]
+
+    def offsets(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
+        """The positions after the messages from start to before stop."""
+        if stop == len(self.messages):
+            return self.next_offsets
+        return _next_offsets(self.messages[start:stop])
+
+    def first(self, count: int) -> Chunk:
+        """The first messages of it."""
+        if count == len(self.messages):
+            return self
+        return Chunk(self.messages[:count], self.offsets(0, count), self.lives)
+
+    def after(self, count: int) -> Chunk:
+        """All but the first messages of it."""
+        return Chunk(self.messages[count:], self.next_offsets, self.lives) if count else self
+
+    def without(self, gone: Collection[TopicPartition]) -> Chunk:
+        """All but the messages of these partitions."""
+        if isinstance(self.messages, LazyMessages):
+            kept = self.messages.columns.without(gone)
+            return Chunk(LazyMessages(kept), kept.next_offsets, self.lives)
+        messages = [message for message in self.messages if partition_of(message) not in gone]
+        ends = {tp: offset for tp, offset in self.next_offsets.items() if tp not in gone}
+        return Chunk(messages, ends, self.lives)
+
+    def columns(self) -> Sequence[Message]:
+        """The messages as what record_batch is quickest with."""
+        return self.messages.columns if isinstance(self.messages, LazyMessages) else self.messages
+
+    def iterator(self) -> MessageIterator:
+        """The messages, to be handed out one by one."""
+        return self.messages.iterator() if isinstance(self.messages, LazyMessages) else ListIterator(self.messages)
+
+
+class Hand:
+    """A chunk that is being handed out, by its iterator: one message after the other, or as a whole.
+
+    barred: partitions of what is in hand that the coordinator waits for. noted: how many messages Progress knows of.
+    """
+
+    __slots__ = ("_seen", "_seen_at", "_whole", "barred", "chunk", "holder", "is_whole", "iterator", "noted")
+
+    def __init__(self, chunk: Chunk, holder: object, *, whole: bool, now: float = 0.0) -> None:
+        self.chunk = chunk
+        self.holder = holder
+        self.is_whole = whole
+        self._whole: list[Any] = [None]
+        self.iterator: MessageIterator = ListIterator(self._whole) if whole else chunk.iterator()
+        self.barred: set[TopicPartition] = set()
+        self.noted = 0
+        # how many messages had been handed out then: since then nobody has come back
+        self._seen, self._seen_at = 0, now
+
+    def as_a_whole(self, made: Handed) -> Iterable[Handed]:
+        """What hands this out, which was made of all the messages, in their stead."""
+        self._whole[0] = made
+        return cast("Iterable[Handed]", self.iterator)
+
+    def idle_since(self, now: float) -> float:
+        """Since when the user has not come back, as far as looks at it tell."""
+        count = self.handed_out()
+        if count != self._seen:
+            # the first message, or a batch, was handed out when the hand was made
+            self._seen_at = now if self._seen or (count > 1 and not self.is_whole) else self._seen_at
+            self._seen = count
+        return self._seen_at
+
+    def handed_out(self) -> int:
+        """How many messages were handed out."""
+        count = self.iterator.handed_out
+        return count * len(self.chunk.messages) if self.is_whole else count
+
+    def shut(self) -> int:
+        """Hand out nothing more; how many messages were."""
+        self.iterator.shut()
+        return self.handed_out()
+
+    def done(self) -> int:
+        """How many of them the user is done with for sure: not the last one, or the batch, which is in hand."""
+        return 0 if self.is_whole else max(0, self.handed_out() - 1)
+
+    def partitions_out(self) -> Collection[TopicPartition]:
+        """The partitions of the message or the batch that is in hand; only while the hand is shut."""
+        count = self.handed_out()
+        if not count:
+            return ()
+        if self.is_whole:
+            # the chunk's own also name partitions whose last message an earlier hand had
+            return _next_offsets(self.chunk.messages).keys()
+        return (partition_of(self.chunk.messages[count - 1]),)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What was fetched and is not consumed yet: what is being handed out, and what waits. Never changed."""
+
+    hand: Hand | None = None
+    waiting: tuple[Chunk, ...] = ()
+
+
+def partition_of(message: Message) -> TopicPartition:
+    """Where a message comes from."""
+    return TopicPartition(message.topic(), message.partition())
+
+
+def _next_offsets(messages: Sequence[Message]) -> Mapping[TopicPartition, int]:
+    if isinstance(messages, LazyMessages):
+        return messages.next_offsets
+    return {partition_of(message): message.offset() + 1 for message in messages}

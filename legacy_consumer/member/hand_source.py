@@ -1,0 +1,259 @@
+"""HandSource: where a stream's next hand comes from, for the one thread that consumes at a time.
+
+All calls for messages come here: what was in hand is consumed now, and the next hand is taken from what waits at the
+gate (gate.py), or from a poll of the fetcher. A poll that an exception strikes is undone: the partitions are fetched
+again from behind what is in hand.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.errors import CallInProgressError, ConsumerTimeoutError, StreamInUseError
+from legacy_consumer.fetching.arrow_batches import ColumnSequence, LazyMessages
+from legacy_consumer.fetching.fetcher import Fetcher
+from legacy_consumer.member.gate import Gate
+from legacy_consumer.member.hand import Chunk, Hand, Ledger, Life
+from legacy_consumer.member.interrupted_calls import is_inside
+from legacy_consumer.member.owning_process import OwningProcess
+from legacy_consumer.offsets.progress import Progress
+from rebalance.clock import Clock
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+_SLICE_S = 0.5
+"""How long one poll may wait. The end of the stream wakes a poll; one that begins at that moment notices it then."""
+_LEASE_SLICE_S = 0.01
+"""How long to wait before the lease is looked at again; the next heartbeat renews it."""
+TAKEN_AT_ONCE = 10_000
+"""Messages per poll for a loop that comes back for each, and where columns come for any: to part them costs less than
+to poll."""
+
+_tokens = threading.local()
+
+
+def this_thread() -> object:
+    """A token of the calling thread. Its ident will not do: the system gives that to the next thread."""
+    try:
+        return _tokens.mine
+    except AttributeError:
+        _tokens.mine = object()
+        return _tokens.mine
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a call asks for: at most so many messages, to be handed out one by one or as a whole.
+
+    timeout: seconds until an empty hand is given; None = consumer.timeout.ms decides. as_columns: no more than make one
+    record batch cheaply.
+    """
+
+    most: int
+    timeout: float | None = None
+    whole: bool = False
+    as_columns: bool = False
+
+
+class HandSource(Gate):
+    """The part of a stream that waits, polls and takes."""
+
+    def __init__(
+        self,
+        *,
+        fetcher: Fetcher,
+        progress: Progress,
+        clock: Clock,
+        consumer_timeout_ms: int,
+        at_next: bool,
+        on_drained: Callable[[], None],
+        may_hand_out: Callable[[], bool] = lambda: True,
+        holder: Callable[[], object] = this_thread,
+        acknowledged: bool = False,
+    ) -> None:
+        """acknowledged: a message counts when it is acknowledged by name.
+
+        holder: a token of the caller, to which what it takes belongs until somebody comes back for more.
+        """
+        super().__init__(
+            fetcher=fetcher,
+            progress=progress,
+            clock=clock,
+            at_next=at_next,
+            on_drained=on_drained,
+            acknowledged=acknowledged,
+        )
+        self._consumer_timeout_ms = consumer_timeout_ms
+        self._may_hand_out = may_hand_out
+        self._holder = holder
+        self._process = OwningProcess(self)
+        self._never = threading.Event()
+        self._is_poll_open = False
+        self._least = 1
+        self._ended = False
+        self._user: threading.Thread | None = None
+        self._left_at = clock.monotonic()
+        """When a call for messages last came back, with some or without."""
+        self._rival: threading.Thread | None = None
+        self.fetch_errors = 0
+        """How often a user was given an error instead of messages."""
+
+    # For the connector, from any thread.
+
+    def in_hand_s(self) -> float:
+        """How long the user has had what is in hand, as far as looks at it tell; 0 if nothing is. Takes no lock."""
+        hand = self._ledger.hand
+        now = self._clock.monotonic()
+        return now - hand.idle_since(now) if hand is not None and hand.handed_out() else 0.0
+
+    def unasked_s(self) -> float:
+        """How long nobody has asked for more, as far as looks tell; 0 with nothing in hand nor to ask for. No lock."""
+        if self._user is not None:
+            return 0.0
+        return self.in_hand_s() or (self._clock.monotonic() - self._left_at if self._wanted else 0.0)
+
+    def end(self) -> None:
+        """Hand out nothing any more; the consuming thread's loop ends when it comes back, or its poll is woken.
+
+        Takes no lock, so that a signal handler may call it.
+        """
+        self._ended = True
+        self._interrupt()
+        self._fetcher.wake()
+
+    def end_in_child(self) -> None:
+        """A loop that stands in a hand goes on in a forked child as well: there it asks, and is told."""
+        self._interrupt()
+
+    def close(self) -> None:
+        """End, and free the fetcher. Twice is harmless."""
+        self.end()
+        self._opened.set()
+        self._fetcher.close()
+
+    # The consuming thread.
+
+    def _advance(self, demand: Demand) -> Hand | None:
+        """Acknowledge what was in hand and take the next; None at the end, an empty hand after timeout seconds."""
+        self.check_process()
+        me = threading.current_thread()
+        if self._user is me and is_inside(self):
+            raise CallInProgressError
+        try:
+            self._enter(me)
+            return self._next_hand(demand)
+        finally:
+            if self._user is me:
+                self._left_at, self._user = self._clock.monotonic(), None
+
+    def _enter(self, me: threading.Thread) -> None:
+        with self._lock:
+            user = self._user
+            # one that an exception struck as it left may have ended without a word
+            if user is not None and user is not me and user.is_alive():
+                self._rival = me
+                raise StreamInUseError(user.name)
+            self._rival = None
+            self._user = me
+
+    def _next_hand(self, demand: Demand) -> Hand | None:
+        self.come_back()
+        if self._is_poll_open:
+            self._undo_poll()
+        hand = self._take(demand)
+        if hand is not None:
+            return hand
+        began = self._clock.monotonic()
+        limit = self._patience(demand.timeout)
+        slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit)
+        while not self._ended:
+            if self._pauses:
+                self._clock.wait(self._opened, slice_s)
+            elif not self._may_hand_out():
+                self._clock.wait(self._never, min(slice_s, _LEASE_SLICE_S))
+            elif not self._ledger.waiting:
+                self._poll(demand.most, slice_s)
+            hand = self._take(demand)
+            if hand is not None:
+                return hand
+            if limit is None:
+                continue
+            waited = self._clock.monotonic() - began
+            slice_s = max(0.0, min(_SLICE_S, limit - waited))
+            if waited >= limit:
+                if demand.timeout is not None:
+                    return Hand(Chunk((), {}, {}), None, whole=demand.whole)
+                raise ConsumerTimeoutError(self._consumer_timeout_ms)
+        return None
+
+    def _patience(self, timeout: float | None) -> float | None:
+        if timeout is not None:
+            return timeout
+        return None if self._consumer_timeout_ms < 0 else self._consumer_timeout_ms / 1000
+
+    def check_process(self) -> None:
+        """Raises: ForkedConsumerError in a forked child, where a lock that another thread held stays held for ever."""
+        self._process.check()
+
+    def _poll(self, most: int, slice_s: float) -> None:
+        lives = self._live
+        self._is_poll_open = True
+        try:
+            batch = self._fetcher.poll(max(most, self._least), slice_s)
+        except LegacyConsumerError:
+            # the fetcher itself says so, and has lost nothing
+            self._is_poll_open = False
+            self.fetch_errors += 1
+            raise
+        if batch is not None:
+            if isinstance(batch, ColumnSequence):
+                self._least = TAKEN_AT_ONCE
+            messages = LazyMessages(batch) if isinstance(batch, ColumnSequence) else batch.messages()
+            with self._lock:
+                ledger = self._ledger
+                self._ledger = Ledger(ledger.hand, (*ledger.waiting, Chunk(messages, batch.next_offsets, lives)))
+        self._is_poll_open = False
+
+    def _undo_poll(self) -> None:
+        """A poll ended by an exception that is not the fetcher's: nobody knows what it had taken by then."""
+        with self._lock:
+            self._fetcher.unassign(self._lives.keys())
+            self._fetch_again(self._live.keys())
+        self._is_poll_open = False
+
+    def _take(self, demand: Demand) -> Hand | None:
+        """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
+        with self._lock:
+            while self._ledger.waiting:
+                if self._pauses or self._ended or not self._may_hand_out():
+                    # neither handed out nor thrown away while ZooKeeper is out of sight
+                    return None
+                chunk, *behind = self._ledger.waiting
+                if chunk.lives is not self._live:
+                    gone = {tp for tp in chunk.next_offsets if not self._is_live(tp, chunk.lives)}
+                    if gone:
+                        chunk = chunk.without(gone)
+                if chunk.messages:
+                    return self._take_in_hand(chunk, behind, demand)
+                # a fetcher says so where it put partitions whose position was not known, or lay outside the log
+                self._count_consumed(chunk.next_offsets, chunk.lives, placed=True)
+                self._ledger = Ledger(None, tuple(behind))
+            return None
+
+    def _is_live(self, tp: TopicPartition, lives: Mapping[TopicPartition, Life]) -> bool:
+        life = self._live.get(tp)
+        return life is not None and life is lives.get(tp)
+
+    def _take_in_hand(self, chunk: Chunk, behind: Sequence[Chunk], demand: Demand) -> Hand:
+        count = min(demand.most, len(chunk.messages))
+        if demand.as_columns and isinstance(chunk.messages, LazyMessages):
+            count = chunk.messages.columns.first(demand.most)
+        hand = Hand(chunk.first(count), self._holder(), whole=demand.whole, now=self._clock.monotonic())
+        rest = (chunk.after(count),) if count < len(chunk.messages) else ()
+        self._ledger = Ledger(hand, (*rest, *behind))
+        # the end and a fork wait for no lock: they find the hand in the ledger, or were before this look
+        if self._ended or self._process.is_elsewhere:
+            hand.shut()
+        return hand

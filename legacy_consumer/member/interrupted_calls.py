@@ -1,0 +1,53 @@
+"""Whether a signal handler has interrupted its own thread inside a call of the same consumer.
+
+What it interrupted may hold locks, and goes on only when the handler returns: a call that waits for them waits for
+ever. The stack of the thread tells. A count of the calls under way would not: it is wrong for ever after an exception
+that strikes between a call and its note.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, FrameType
+
+from legacy_consumer.errors import CallInProgressError
+
+_MODULES = frozenset(
+    f"legacy_consumer.{name}"
+    for name in (
+        "member.connector",
+        "member.gate",
+        "member.hand_source",
+        "member.stream",
+        "simple_consumer",
+        "member.interrupted_calls",
+    )
+)
+
+
+def is_inside(*consumers: object, but: CodeType | None = None) -> bool:
+    """Whether this thread is in a call of one of these, or of any if none is named, beside the one that asks.
+
+    but: of a call that does not count. Takes no lock.
+    """
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None and _is_ours(frame):
+        # the call that asks, as far as its caller: the user's code or a handler
+        frame = frame.f_back
+    while frame is not None:
+        if _is_ours(frame) and frame.f_code is not but:
+            asked = frame.f_locals.get("self")
+            if not consumers or any(asked is consumer for consumer in consumers):
+                return True
+        frame = frame.f_back
+    return False
+
+
+def refuse_inside(*consumers: object, but: CodeType | None = None) -> None:
+    """Raises: CallInProgressError where is_inside."""
+    if is_inside(*consumers, but=but):
+        raise CallInProgressError
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in _MODULES

@@ -1,0 +1,100 @@
+"""KafkaStream: the messages of one consumer thread id, as users see them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from legacy_consumer.fetching.arrow_batches import COLUMNS
+from legacy_consumer.fetching.fetcher import Message
+from legacy_consumer.member.arguments import checked_position
+from legacy_consumer.member.gate import Pause
+from legacy_consumer.member.interrupted_calls import refuse_inside
+from legacy_consumer.member.stream import GatedStream
+from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class KafkaStream:
+    """The messages of one consumer thread id. Iterate over it, or over batches().
+
+    One thread at a time: a second one that asks while the first waits for messages is given a StreamInUseError. Threads
+    may take turns; whoever comes back for the next message says that the former one is done. A signal handler that
+    interrupts a call of a consumer is given a CallInProgressError.
+    """
+
+    __slots__ = ("__weakref__", "_stream")
+
+    def __init__(self, stream: GatedStream) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[Message]:
+        """The messages, one by one, until the connector is shut down or unsubscribes.
+
+        Raises: ConsumerTimeoutError if none came within consumer.timeout.ms (-1 = wait for ever); FetchError;
+        with auto.offset.reset=none PositionError for a partition that waits for a seek; StreamInUseError if another
+        thread is waiting for messages of this stream.
+
+        The stream is sound after an error, but the iterator that raised it is over: go on with another `for` over the
+        stream, or with next(stream), which may be called again after any error as the next() of a Java iterator may.
+        """
+        return iter(self._stream)
+
+    def __next__(self) -> Message:
+        """The next message; see __iter__.
+
+        A call that waits while another thread asks too raises as well: after asyncio.wait_for(to_thread(next, stream))
+        timed out nobody takes the answer of the thread that still waits.
+        """
+        return next(self._stream)
+
+    def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
+        """Sequences of up to max_messages messages, until the connector is shut down.
+
+        A batch is the user's own: it may be changed, and counts as a whole whatever becomes of it.
+
+        timeout: seconds to wait for a batch; when none came an empty one is handed out, so that the caller can see to
+        other things. None = consumer.timeout.ms decides.
+        Raises: as __iter__; at the call TypeError and ValueError.
+        """
+        return self._stream.batches(max_messages, timeout)
+
+    def arrow_batches(
+        self, max_messages: int = 65536, timeout: float | None = None, columns: Collection[str] = COLUMNS
+    ) -> Iterator[pa.RecordBatch]:
+        """Arrow record batches of up to max_messages messages, until the connector is shut down.
+
+        Columns: key, value (binary), topic (dictionary of strings), partition (int32), offset (int64), timestamp (ms,
+        UTC, null if there is none), timestampType (int32); name them to get fewer, or "headers" too. A batch is as
+        large as what a broker sent of a partition, about fetch.message.max.bytes. The fastest way where the columnar
+        fetcher fetches: see docs/fetching.md.
+
+        timeout: as for batches; then a batch without rows is handed out.
+        Raises: as batches; ValueError for an unknown column, or none at all; ConfigError if pyarrow is not installed.
+        """
+        return self._stream.arrow_batches(max_messages, timeout, columns)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Hand out a partition of this stream from another offset on: see ConsumerConnector.seek."""
+        position = checked_position(tp, offset)
+        self._check()
+        self._stream.seek(tp, position)
+
+    def pause(self) -> None:
+        """Hand out nothing of any partition, those that come later too, until resume(); from any thread.
+
+        What is in hand counts as ever. A thread that asks for messages waits (consumer.timeout.ms).
+        """
+        self._check()
+        self._stream.pause(Pause.USER)
+
+    def resume(self) -> None:
+        """Undo pause; partitions that the connector has paused stay so."""
+        self._check()
+        self._stream.resume(Pause.USER)
+
+    def _check(self) -> None:
+        self._stream.check_process()
+        refuse_inside()

@@ -1,0 +1,156 @@
+"""Calls what users hooked in, on threads that may block: a rebalance waits for them, but not for ever.
+
+The coordinator's thread also hears of the session and of others who wait for its partitions, so nothing of a user's may
+run on it. The hooks of a listener are called one after another, in the order of what they tell. One that does not
+return holds up the hooks behind it and nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from legacy_consumer.member.listener import RebalanceListener
+
+logger = logging.getLogger(__name__)
+
+_MOST_WAITING = 100
+"""Hooks behind one that does not return; those beyond are not called."""
+_SLICE_S = 0.1
+"""How soon a wait notices that there is less time than it thought."""
+
+Hook = Callable[[RebalanceListener], None]
+Result = TypeVar("Result")
+
+
+class ListenerCalls:
+    """One listener's hooks, on a thread that exists while there is one to call. call() is for one thread alone."""
+
+    def __init__(self, consumer_id: str, listener: RebalanceListener) -> None:
+        self._consumer_id = consumer_id
+        self._listener = listener
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[Hook, threading.Event]] = deque()
+        self._running: threading.Event | None = None
+        self._thread: threading.Thread | None = None
+        self._over = False
+        self._late = False
+        self.give_up_at = float("inf")
+        """By time.monotonic(): no call is waited for after it."""
+        self.errors = 0
+        """How many hooks raised, did not return in time, or could not be called."""
+
+    def call(self, hook: Hook, timeout_s: float) -> None:
+        """Call it, and wait until it has returned, at most timeout_s; not at all behind one that is late already."""
+        done = threading.Event()
+        with self._lock:
+            if self._over:
+                return
+            late = self._late
+            if len(self._waiting) >= _MOST_WAITING:
+                self.errors += 1
+                logger.error(
+                    "%s: the rebalance listener does not return, %d calls wait", self._consumer_id, _MOST_WAITING
+                )
+                return
+            self._waiting.append((hook, done))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-listener", daemon=True)
+                self._thread.start()
+        if self._is_over_in_time(done, 0.0 if late else timeout_s):
+            return
+        with self._lock:
+            # its thread looks for more under the lock, once this is set: it may have returned a moment ago, and what
+            # is noted as late then would be held against the next one
+            if done.is_set():
+                return
+            self.errors += 1
+            self._late = True
+        if late:
+            logger.error(
+                "%s: does not wait for the rebalance listener, an earlier call has not ended", self._consumer_id
+            )
+            return
+        logger.error(
+            "%s: the rebalance listener did not return within %.1f s, the group does not wait for it any longer",
+            self._consumer_id,
+            timeout_s,
+        )
+
+    def _is_over_in_time(self, done: threading.Event, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while not done.is_set() and not self._over:
+            left_s = min(deadline, self.give_up_at) - time.monotonic()
+            if left_s <= 0:
+                return False
+            done.wait(min(left_s, _SLICE_S))
+        return True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a hook has not returned in time, and still has not."""
+        return self._late
+
+    def is_on_this_thread(self) -> bool:
+        """Whether the caller is a hook."""
+        return threading.current_thread() is self._thread
+
+    def end(self) -> None:
+        """Call no further hook, and let nobody wait for the one that runs; from any thread, a hook too."""
+        with self._lock:
+            self._over = True
+            waiting, running = list(self._waiting), self._running
+            self._waiting.clear()
+        for _, done in waiting:
+            done.set()
+        if running is not None:
+            running.set()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = self._running = None
+                    self._late = False
+                    return
+                hook, self._running = self._waiting.popleft()
+                done = self._running
+            try:
+                hook(self._listener)
+            except BaseException:
+                # a user's defect must not stop the group's rebalance
+                with self._lock:
+                    self.errors += 1
+                logger.exception("%s: the rebalance listener raised", self._consumer_id)
+            done.set()
+
+
+class BoundedCall(Generic[Result]):
+    """A question to others, asked on a thread of its own, whose answer is waited for only so long."""
+
+    def __init__(self, ask: Callable[[], Result], name: str) -> None:
+        self._ask = ask
+        self._answer: Result
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def wait(self, timeout_s: float) -> Result:
+        """The answer. Raises: what asking raised; TimeoutError, after which nobody looks at the answer."""
+        began = time.monotonic()
+        if not self._done.wait(timeout_s):
+            raise TimeoutError(f"no answer within {time.monotonic() - began:.1f} s")
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._ask()
+        except BaseException as error:  # noqa: BLE001  (it is raised where the answer is waited for)
+            self._error = error
+        self._done.set()

@@ -1,0 +1,342 @@
+"""A member's side of a reset: holds its partitions while an operator rewrites their offsets, and goes on from there.
+
+It stands between the coordinator and the delivery, so it knows what is owned and what is about to be released, and
+everything it does happens on the coordinator's thread: watches and the session's events only post an errand. It looks
+at the request as it is now and makes of its partitions what follows from that, so a look too many does no harm. While a
+request stands it looks again from time to time, so a look that fails does no harm either.
+
+A partition flows if neither the coordinator nor a request keeps its gate shut. The coordinator's word is the last one:
+what it stopped for a release stays shut when the reset is over.
+
+Anybody who reaches ZooKeeper may write a request. So one counts only while the session that made it lives, and a member
+holds its partitions for HOLD_MS at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Protocol
+
+from legacy_consumer.member.resets.records import (
+    HOLD_MS,
+    Answer,
+    AnswerState,
+    Request,
+    RequestState,
+    answer_path,
+    answers_path,
+    decode_request,
+    encode_answer,
+    request_path,
+)
+from legacy_consumer.offsets import OffsetStore
+from legacy_consumer.offsets.progress import Committed, Progress
+from rebalance.delivery import Delivery
+from rebalance.errors import PartlyBegunError
+from rebalance.mailbox import Errand
+from rebalance.snapshot import Assignment
+from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NodeExistsError, NoNodeError
+from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.store import SessionEvent, SessionKind, WatchEvent, WatchKind, ZkStore
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_MS = 2000
+"""How often to look while a request stands."""
+
+
+class FollowingDelivery(Delivery, Protocol):
+    """A delivery that can be told to let others' commits win."""
+
+    adopts_foreign_commits: bool
+
+    def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
+        """Go on from these offsets; what is stopped stays stopped, and starts there when it goes on."""
+        ...
+
+
+class ResetFollower:
+    """Implements rebalance.delivery.Delivery around another one.
+
+    post: hands an errand to the coordinator's mailbox; later: the same in so many milliseconds, from its own thread.
+    refusal: why this member cannot follow, if it cannot. topics_by_hand: whose offsets it does not take from the group.
+    keeps_folder: make the folder of requests, so that with zookeeper.set.acl nobody else can.
+    """
+
+    def __init__(
+        self,
+        store: ZkStore,
+        group: str,
+        consumer_id: str,
+        delivery: FollowingDelivery,
+        *,
+        offsets: OffsetStore,
+        progress: Progress,
+        post: Callable[[Errand], None],
+        later: Callable[[Errand, int], None],
+        refusal: str | None = None,
+        topics_by_hand: frozenset[str] = frozenset(),
+        keeps_folder: bool = False,
+    ) -> None:
+        self._store = store
+        self._path = request_path(group)
+        self._answers_path = answers_path(group)
+        self._keeps_folder = keeps_folder
+        self._answer_path = answer_path(group, consumer_id)
+        self._name = consumer_id
+        self._delivery = delivery
+        self._offsets = offsets
+        self._progress = progress
+        self._post = post
+        self._later = later
+        self._refusal = refusal
+        self._topics_by_hand = topics_by_hand
+        self._adopted_before = delivery.adopts_foreign_commits
+        self._owned: set[TopicPartition] = set()
+        self._releasing: set[TopicPartition] = set()
+        """What the coordinator has stopped, and neither taken back nor ended."""
+        self._held: set[TopicPartition] = set()
+        self._request: Request | None = None
+        self._overdue = ""
+        """The request that has taken too long, by its id."""
+        self._answered: Answer | None = None
+        self._answered_in = 0
+        self._unseen = True
+        """Whether a request may have come or gone since the last look."""
+
+    @property
+    def held(self) -> frozenset[TopicPartition]:
+        """What hands out nothing because of a request; from any thread."""
+        return frozenset(self._held.copy())
+
+    def start(self) -> None:
+        """Look for requests from now on."""
+        self._store.add_session_listener(self._on_session)
+        self._post(Errand(self.look))
+
+    def close(self) -> None:
+        """Look no more; twice is harmless."""
+        self._store.remove_session_listener(self._on_session)
+
+    # Delivery, on the coordinator's thread.
+
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
+        """As the delivery; a request that is under way concerns what is claimed too.
+
+        It is looked at before anything is committed: the offsets may have been read before an operator wrote them.
+        """
+        try:
+            self._delivery.begin(claimed, assignment)
+        except PartlyBegunError as error:
+            self._note_begun([tp for tp in claimed if tp not in error.held])
+            raise
+        self._note_begun(claimed)
+
+    def _note_begun(self, claimed: Collection[TopicPartition]) -> None:
+        self._owned.update(claimed)
+        # it may have been stopped before it ever began
+        self._releasing.difference_update(claimed)
+        if claimed and (self._unseen or self._request is not None):
+            try:
+                self.look()
+            except Exception:
+                # what has begun must not be begun anew for it
+                logger.exception("%s: looks for a reset again", self._name)
+                self._later(Errand(self.look), _AGAIN_MS)
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """As the delivery; a request does not open them again."""
+        self._releasing.update(partitions)
+        self._delivery.stop(partitions)
+
+    def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """As the delivery."""
+        return self._delivery.undrained(partitions)
+
+    def go_on(self, partitions: Collection[TopicPartition]) -> None:
+        """As the delivery, but for what is held."""
+        self._releasing.difference_update(partitions)
+        self._delivery.go_on([tp for tp in partitions if tp not in self._held])
+
+    def end(self, partitions: Collection[TopicPartition]) -> None:
+        """As the delivery."""
+        self._delivery.end(partitions)
+        self._forget(partitions)
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """As the delivery."""
+        self._delivery.drop(partitions)
+        self._forget(partitions)
+
+    def bury(self, partitions: Collection[TopicPartition]) -> None:
+        """As the delivery."""
+        self._delivery.bury(partitions)
+        self._forget(partitions)
+
+    def pause(self) -> None:
+        """As the delivery."""
+        self._delivery.pause()
+
+    def resume(self) -> None:
+        """As the delivery."""
+        self._delivery.resume()
+
+    def commit(self) -> None:
+        """As the delivery."""
+        self._delivery.commit()
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        for known in (self._owned, self._releasing, self._held):
+            known.difference_update(partitions)
+
+    # Events, on threads of the store.
+
+    def _on_session(self, event: SessionEvent) -> None:
+        if event.kind is SessionKind.CONNECTED:
+            self._post(Errand(self.look))
+
+    def _on_change(self, event: WatchEvent) -> None:
+        # a watch that was lost with its connection is set again when that is back
+        self._unseen = True
+        if event.kind is not WatchKind.LOST:
+            self._post(Errand(self.look))
+
+    # What is done about them, on the coordinator's thread.
+
+    def look(self) -> None:
+        """Do what the request that stands there asks for. Errors are logged, and it is looked at again."""
+        if self._request is not None:
+            self._later(Errand(self.look), _AGAIN_MS)
+        try:
+            self._keep_folder()
+            request = self._read()
+            if request is None:
+                self._go_back()
+            elif (refusal := self._refusal_of(request)) is not None:
+                self._answer(Answer(request.request_id, AnswerState.REFUSED, frozenset(), refusal))
+            else:
+                self._follow(request)
+        except LegacyConsumerError as error:
+            self._unseen = True
+            if self._request is not None:
+                logger.warning("%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
+            else:
+                logger.info("%s: cannot see whether a reset is asked for: %s", self._name, error)
+
+    def _refusal_of(self, request: Request) -> str | None:
+        by_hand = sorted({tp.topic for tp in request.partitions} & self._topics_by_hand)
+        if by_hand and self._refusal is None:
+            return f"it keeps the offsets of {', '.join(by_hand)} by hand: offsets.by.hand"
+        return self._refusal
+
+    def _keep_folder(self) -> None:
+        if not self._keeps_folder:
+            return
+        for path in (self._answers_path.rpartition("/")[0], self._answers_path):
+            # without parents: the group's own folder has to be open for the ids of all
+            with contextlib.suppress(NodeExistsError):
+                self._store.create(path, None)
+        self._keeps_folder = False
+
+    def _read(self) -> Request | None:
+        self._unseen = False
+        # the watch of exists fires on creation, change and deletion alike, so one request is all that a join costs
+        if self._store.exists(self._path, self._on_change) is None:
+            return None
+        try:
+            znode = self._store.get_data(self._path)
+            request = decode_request(self._path, znode.data)
+        except NoNodeError:
+            return None
+        except MalformedZnodeError as error:
+            logger.warning("%s: %s", self._name, error)
+            return None
+        if not znode.stat.ephemeral_owner:
+            logger.warning("%s: ignores %s, which no command that runs has written: delete it", self._name, self._path)
+            return None
+        return request
+
+    def _follow(self, request: Request) -> None:
+        if self._request is None or self._request.request_id != request.request_id:
+            logger.warning("%s: an operator resets offsets of %d partitions", self._name, len(request.partitions))
+            self._later(Errand(partial(self._hold_no_longer, request.request_id)), HOLD_MS)
+            self._later(Errand(self.look), _AGAIN_MS)
+        self._request = request
+        mine = request.partitions & self._owned
+        if request.state is RequestState.PREPARE and request.request_id == self._overdue:
+            self._let_flow()
+        elif request.state is RequestState.PREPARE:
+            # until it is over whatever others commit counts, and what is in hand does not overwrite it
+            self._delivery.adopts_foreign_commits = True
+            self._delivery.stop(mine - self._held)
+            self._held |= mine
+            self._answer(Answer(request.request_id, AnswerState.READY, mine))
+        elif self._answered != Answer(request.request_id, AnswerState.DONE, mine):
+            # also of those that came to me in between: their offsets may be read before they were written
+            self._take_up(mine | self._held, is_applied=True)
+            self._answer(Answer(request.request_id, AnswerState.DONE, mine))
+
+    def _hold_no_longer(self, request_id: str) -> None:
+        """A request that stays in its first step keeps the group from its messages."""
+        request = self._request
+        if request is not None and request.request_id == request_id and request.state is RequestState.PREPARE:
+            seconds = HOLD_MS // 1000
+            logger.warning(
+                "%s: waits no longer for the reset that %s asks for since %d s", self._name, self._path, seconds
+            )
+            self._overdue = request_id
+            self.look()
+
+    def _go_back(self) -> None:
+        """There is no request, or no more."""
+        self._let_flow()
+        self._request = None
+
+    def _let_flow(self) -> None:
+        if self._held:
+            self._take_up(self._held, is_applied=False)
+        self._delivery.adopts_foreign_commits = self._adopted_before
+        if self._answered is not None:
+            self._withdraw()
+
+    def _take_up(self, partitions: Collection[TopicPartition], *, is_applied: bool) -> None:
+        """Go on: from the committed offset where somebody else wrote it, else from where the partition was.
+
+        is_applied: the operator has written the offsets. Otherwise what stands may also be an own commit's without an
+        answer, and users have gone on or sought since.
+        """
+        going = [tp for tp in partitions if tp in self._owned]
+        changed: dict[TopicPartition, Committed] = {}
+        for tp, committed in self._offsets.read(going).items():
+            known = self._progress.get(tp)
+            # what nobody can read is no offset to go on from: the owner's next commit mends it
+            before = committed if known is None or committed.problem is not None else known.committed
+            is_own = not is_applied and self._offsets.wrote(tp, committed)
+            if (before.version, before.offset) != (committed.version, committed.offset) and not is_own:
+                changed[tp] = committed
+        if changed:
+            self._delivery.adopt(changed)
+            some = ", ".join(f"{tp}: {committed.offset}" for tp, committed in sorted(changed.items())[:5])
+            logger.warning("%s: goes on from %s", self._name, some + (", ..." if len(changed) > 5 else ""))
+        self._delivery.go_on([tp for tp in going if tp in self._held and tp not in self._releasing])
+        self._held.clear()
+
+    def _answer(self, answer: Answer) -> None:
+        session_id = self._store.session_id
+        if (answer, session_id) == (self._answered, self._answered_in):
+            return
+        self._withdraw()
+        try:
+            self._store.create(self._answer_path, encode_answer(answer), ephemeral=True)
+        except NoNodeError:
+            return  # the request is over
+        self._answered, self._answered_in = answer, session_id
+
+    def _withdraw(self) -> None:
+        """Whichever session of mine the answer is of."""
+        self._answered = None
+        with contextlib.suppress(NoNodeError):
+            self._store.delete(self._answer_path)

@@ -1,0 +1,108 @@
+"""What of a reset stands in ZooKeeper: for tools that tell why a group hands out nothing."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+
+from legacy_consumer.member.resets.records import HOLD_MS, Request, RequestState, decode_request, request_path
+from rebalance.clock import Clock, SystemClock
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore, Znode
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StandingReset:
+    """A request for a reset that is there now.
+
+    request: None if it is unreadable. session_id: that of the command that wrote it; 0 = none stands for it.
+    since_ms: since 1970. is_overdue: it is there for longer than any member waits.
+    """
+
+    path: str
+    request: Request | None
+    session_id: int
+    since_ms: int
+    is_overdue: bool = False
+
+    @property
+    def is_running(self) -> bool:
+        """A reset as it should be: nothing is wrong with the group. All others stay until somebody ends them."""
+        return self.heeded and not self.is_overdue
+
+    @property
+    def heeded(self) -> bool:
+        """Members follow only a readable request of a session that lives."""
+        return self.request is not None and self.session_id != 0
+
+    @property
+    def holds(self) -> frozenset[TopicPartition]:
+        """The partitions that the members hand nothing out of because of it."""
+        if self.request is None or not self.is_running or self.request.state is not RequestState.PREPARE:
+            return frozenset()
+        return self.request.partitions
+
+    @property
+    def text(self) -> str:
+        """Which session asked, since when, for which partitions, and what members make of it."""
+        moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=self.since_ms)
+        since = f"since {moment:%Y-%m-%d %H:%M:%S} UTC"
+        asker = f"session 0x{self.session_id & 0xFFFFFFFFFFFFFFFF:x}" if self.session_id else "no session"
+        if self.request is None:
+            return f"{self.path} is no request that can be read, {since}; {asker} stands for it, and members ignore it"
+        request = f"request {self.request.request_id!r}, state {self.request.state.value}"
+        some = _some(self.request.partitions)
+        if not self.session_id:
+            asks = f"{self.path} asks {since} for a reset of {some} ({request})"
+            return f"{asks}; no session stands for it: members ignore it"
+        if self.request.state is RequestState.PREPARE:
+            do = "hand out nothing of them" if self.holds else "have waited long enough, and go on"
+            return f"{asker} asks {since} for a reset of {some} ({request}): members {do}"
+        return f"{asker} has written new offsets of {some} ({request}, {since}): members go on from there"
+
+    @property
+    def advice(self) -> str:
+        """What ends it."""
+        deletion = f"with ZooKeeper's own client: delete {shlex.quote(self.path)}"
+        if not self.session_id:
+            return f"no other reset can begin while it is there; delete the znode {deletion}"
+        return (
+            "wait for the end of that command (members wait two minutes at most); if it hangs, end its process, or "
+            f"delete the znode {deletion}"
+        )
+
+
+def standing_reset(store: ZkStore, group: str, *, clock: Clock | None = None) -> StandingReset | None:
+    """The group's request, None if there is none. Raises: ZooKeeperError."""
+    return standing_resets(store, [group], clock=clock)[0]
+
+
+def standing_resets(store: ZkStore, groups: Sequence[str], *, clock: Clock | None = None) -> list[StandingReset | None]:
+    """As standing_reset, for each of many groups."""
+    paths = [request_path(group) for group in groups]
+    now_ms = (clock or SystemClock()).wall_ms()
+    return [
+        None if znode is None else _standing(path, znode, now_ms)
+        for path, znode in zip(paths, store.get_data_many(paths), strict=True)
+    ]
+
+
+def _standing(path: str, znode: Znode, now_ms: int) -> StandingReset:
+    request: Request | None
+    try:
+        request = decode_request(path, znode.data)
+    except MalformedZnodeError:
+        request = None
+    since_ms = znode.stat.ctime_ms
+    return StandingReset(path, request, znode.stat.ephemeral_owner, since_ms, now_ms - since_ms > HOLD_MS)
+
+
+def _some(partitions: frozenset[TopicPartition]) -> str:
+    names = [str(tp) for tp in sorted(partitions)]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) + more) or "no partition"

@@ -1,0 +1,130 @@
+"""GatedStream: the messages of one stream, as batches or one by one, behind a gate that a rebalance can shut.
+
+Each way of reading is a loop over hands (hand.py): take the next one, and hand it out. The next one comes from
+hand_source.py; gate.py says which partitions flow, and shuts a hand from another thread.
+
+A loop runs no code of ours between two messages: it takes from the iterator of the hand, which counts. When that
+iterator is at its end, or shut, the loop is back in _turns and goes on with the next hand. So an exception may strike
+the consuming thread anywhere (Ctrl-C, a soft time limit): a message was handed out and counted, or neither.
+
+To look at the lease (rebalance.lease) costs more than a message, so it is looked at before each turn of the iterator.
+A turn is one message; for a user who is done with many in a moment it is as many as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, TypeVar
+
+from legacy_consumer.errors import StreamInUseError
+from legacy_consumer.fetching.arrow_batches import COLUMNS, LazyMessages, checked_columns, record_batch
+from legacy_consumer.fetching.fetcher import Message
+from legacy_consumer.fetching.message_batch import MessageBatch
+from legacy_consumer.member.arguments import checked_number, checked_seconds
+from legacy_consumer.member.hand import Chunk, Hand
+from legacy_consumer.member.hand_source import TAKEN_AT_ONCE, Demand, HandSource
+from zk_layout.errors import ConfigError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Handed = TypeVar("Handed")
+
+_TURN = 256
+_TURN_S = 100e-6
+"""A turn has at most so many messages, and no more than took the user about so long at the last pace."""
+
+_ONE_BY_ONE = Demand(TAKEN_AT_ONCE)
+
+
+class GatedStream(HandSource):
+    """A stream as the coordinator, the commits and its user (through KafkaStream) use it."""
+
+    # For users.
+
+    def __iter__(self) -> Iterator[Message]:
+        """See KafkaStream, as for all that users call."""
+        return chain.from_iterable(self._turns())
+
+    def _turns(self) -> Iterator[Iterable[Message]]:
+        turn, began = 1, self._clock.monotonic()
+        while (hand := self._advance(_ONE_BY_ONE)) is not None:
+            while self._lets_through(hand, turn):
+                yield hand.iterator
+                now = self._clock.monotonic()
+                turn = min(_TURN, int(turn * _TURN_S / max(now - began, 1e-9)) or 1)
+                began = now
+
+    def __next__(self) -> Message:
+        """See KafkaStream."""
+        while True:
+            hand = self._ledger.hand
+            if hand is None or hand.is_whole or not self._lets_through(hand, 1):
+                if self._advance(_ONE_BY_ONE) is None:
+                    raise StopIteration
+                if self._rival is not None:
+                    raise StreamInUseError(self._rival.name)
+                continue
+            hand.holder = self._holder()
+            before = hand.handed_out()
+            try:
+                for message in hand.iterator:
+                    return message
+            except BaseException:
+                # it may have left the iterator, and the caller never gets it
+                self._put_back(hand, before)
+                raise
+
+    def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
+        """See KafkaStream."""
+        return self._checked_wholes(max_messages, timeout, _own_messages, as_columns=False)
+
+    def arrow_batches(
+        self,
+        max_messages: int = 65536,
+        timeout: float | None = None,
+        columns: Collection[str] = COLUMNS,
+    ) -> Iterator[pa.RecordBatch]:
+        """See KafkaStream."""
+        if self._acknowledgements is not None:
+            msg = "acknowledges messages, and Arrow batches have none: use batches(), or another delivery.rule"
+            raise ConfigError("delivery.rule", "acknowledged", msg)
+        wanted = checked_columns(columns)
+
+        def make(chunk: Chunk) -> pa.RecordBatch:
+            return record_batch(chunk.columns(), wanted)
+
+        return self._checked_wholes(max_messages, timeout, make, as_columns=True)
+
+    def _checked_wholes(
+        self, most: int, timeout: float | None, make: Callable[[Chunk], Handed], *, as_columns: bool
+    ) -> Iterator[Handed]:
+        # at the call, not when the first one is asked for
+        count = checked_number(most, "max_messages")
+        patience = None if timeout is None else checked_seconds(timeout)
+        return self._wholes(Demand(count, patience, whole=True, as_columns=as_columns), make)
+
+    def _wholes(self, demand: Demand, make: Callable[[Chunk], Handed]) -> Iterator[Handed]:
+        # a generator, so that users can close it
+        yield from chain.from_iterable(self._whole_turns(demand, make))
+
+    def _whole_turns(self, demand: Demand, make: Callable[[Chunk], Handed]) -> Iterator[Iterable[Handed]]:
+        while (hand := self._advance(demand)) is not None:
+            made = make(hand.chunk)
+            if not hand.chunk.messages:
+                # nothing came in time, so nothing is in hand
+                yield (made,)
+            elif self._lets_through(hand, 1):
+                yield hand.as_a_whole(made)
+
+    def _lets_through(self, hand: Hand, most: int) -> bool:
+        """Allow the next so many messages of it, or its batch; False if it is shut or at its end."""
+        self.check_process()
+        return self._may_hand_out() and hand.iterator.allow(most)
+
+
+def _own_messages(chunk: Chunk) -> Sequence[Message]:
+    """For the user to keep and to change."""
+    messages = chunk.messages
+    return MessageBatch(messages if isinstance(messages, LazyMessages) else list(messages))

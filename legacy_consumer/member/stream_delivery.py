@@ -1,0 +1,367 @@
+"""What this member does with its partitions: where they begin, and which stream runs them. Commits: committer.py.
+
+The consumer's side of rebalance.delivery: the coordinator says which partitions come and go.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, cast
+
+from legacy_consumer.errors import KafkaError, NotAssignedError
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
+from legacy_consumer.member.arguments import position_of
+from legacy_consumer.member.committer import CommitSettings, Committer
+from legacy_consumer.member.gate import Pause
+from legacy_consumer.member.listener import JavaStyle, LossListener, RebalanceListener, StartListener
+from legacy_consumer.member.listener_calls import BoundedCall, Hook, ListenerCalls
+from legacy_consumer.member.stream import GatedStream
+from legacy_consumer.offsets import OffsetStore, RetrySettings
+from legacy_consumer.offsets.progress import Committed, Progress
+from rebalance.errors import PartlyBegunError
+from rebalance.snapshot import Assignment
+from zk_layout.model import ConsumerThreadId, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_HASTE_S = 0.5
+"""What one thing may take when the time for leaving is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """The part of the configuration that delivery depends on.
+
+    reset_to: EARLIEST, LATEST, or None to leave partitions without an offset to their user.
+    topics_by_hand: whose offsets are neither read from the group nor committed to it.
+    last_commit_timeout_s: bounds the commit before partitions are given up, where it goes to Kafka; what a rebalance
+    waits for a listener's hook; and for the brokers to say where a log ends.
+    """
+
+    consumer_id: str
+    auto_commit: bool
+    at_next: bool
+    reset_to: int | None
+    adopt_foreign_commits: bool
+    retries: RetrySettings = field(default_factory=RetrySettings)
+    last_commit_timeout_s: float = 5.0
+    group: str = ""
+    topics_by_hand: frozenset[str] = frozenset()
+
+
+class Streams(Protocol):
+    """Which stream a partition's messages go to."""
+
+    def all(self) -> Collection[GatedStream]:
+        """Every stream of the connector."""
+        ...
+
+    def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> GatedStream:
+        """The stream of one of my threads."""
+        ...
+
+
+class StreamDelivery:
+    """Implements rebalance.delivery.Delivery over KafkaStreams."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        *,
+        offsets: OffsetStore,
+        progress: Progress,
+        log_offsets: Callable[[], LogOffsets],
+        streams: Streams,
+        session_id: Callable[[], int],
+        on_unowned: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._settings = settings
+        self._offsets = offsets
+        self._progress = progress
+        self._log_offsets = log_offsets
+        self._streams = streams
+        self._calls: ListenerCalls | None = None
+        self._close_by = float("inf")
+        self._buried: set[str] = set()
+        self._running: dict[TopicPartition, GatedStream] = {}
+        self.listener: RebalanceListener | None = None
+        self.committer = Committer(
+            CommitSettings(
+                settings.group,
+                settings.consumer_id,
+                settings.adopt_foreign_commits,
+                settings.retries,
+                settings.topics_by_hand,
+            ),
+            offsets=offsets,
+            progress=progress,
+            streams=streams.all,
+            session_id=session_id,
+            adopt=self.adopt,
+            on_unowned=on_unowned,
+        )
+
+    # For the coordinator.
+
+    def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
+        """Read the committed offsets, now that the owner znodes stand and no other member commits, and start."""
+        if not claimed and self.listener is None:
+            # of most members of a group that changes: others' shares changed, and nobody wants to hear of it
+            return
+        by_hand = {tp: Committed(None, None) for tp in claimed if self._is_by_hand(tp)}
+        committed = {**self._offsets.read([tp for tp in claimed if tp not in by_hand]), **by_hand}
+        held = {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
+        claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
+        chosen, unsaid = self._ask_for_starts({tp: committed[tp].offset for tp in claimed})
+        held.update(unsaid)
+        claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
+        if claimed or not held:
+            self._begin(claimed, assignment, {tp: committed[tp] for tp in claimed}, chosen)
+        if held:
+            raise PartlyBegunError(held)
+
+    def _begin(
+        self,
+        claimed: Mapping[TopicPartition, ConsumerThreadId],
+        assignment: Assignment,
+        committed: Mapping[TopicPartition, Committed],
+        chosen: Mapping[TopicPartition, int],
+    ) -> None:
+        starts = {**chosen, **self._starting_positions({tp: s for tp, s in committed.items() if tp not in chosen})}
+        by_stream: dict[GatedStream, dict[TopicPartition, int]] = {}
+        epochs: dict[TopicPartition, int] = {}
+        for tp, thread in claimed.items():
+            position = starts[tp]
+            # an end of the log that no broker told us yet is no position to commit
+            epochs[tp] = self._progress.begin(tp, position if position >= 0 else None, committed[tp])
+            by_stream.setdefault(self._streams.stream_of(tp, thread), {})[tp] = position
+        listened = self.listener is not None
+        for stream, positions in by_stream.items():
+            # a hook may seek in them, and pause them
+            stream.begin(positions, {tp: epochs[tp] for tp in positions}, shut=listened)
+            self._running.update(dict.fromkeys(positions, stream))
+        if listened:
+            self._tell(lambda listener: listener.before_starting_fetchers(dict(claimed), assignment))
+            for stream, positions in by_stream.items():
+                stream.go_on(positions)
+
+    def stop(self, partitions: Collection[TopicPartition]) -> None:
+        """Shut the gate."""
+        for stream, own in self._by_stream(partitions).items():
+            stream.stop(own)
+
+    def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """What users have in hand."""
+        return frozenset().union(*(stream.undrained(own) for stream, own in self._by_stream(partitions).items()))
+
+    def go_on(self, partitions: Collection[TopicPartition]) -> None:
+        """Fetch again from behind what is in hand."""
+        for stream, own in self._by_stream(partitions).items():
+            stream.go_on(own)
+
+    def end(self, partitions: Collection[TopicPartition]) -> None:
+        """Shut, whatever the gate was; last commit, listener, forget."""
+        going = [tp for tp in partitions if tp in self._running]
+        if not going:
+            return
+        self.stop(going)
+        if self._settings.auto_commit:
+            self.committer.commit_last(going, self._patience_s())
+        if self.listener is not None:
+            self._tell(lambda listener: listener.before_releasing_partitions(frozenset(going)))
+        self._forget(going)
+
+    def drop(self, partitions: Collection[TopicPartition]) -> None:
+        """Lost with the session: no commit."""
+        self.stop(partitions)
+        lost = frozenset(partitions)
+        if isinstance(self.listener, LossListener) and lost:
+            self._tell(lambda listener: cast(LossListener, listener).on_partitions_lost(lost))
+        elif self.listener is not None and lost:
+            self._tell(lambda listener: listener.before_releasing_partitions(lost))
+        self._forget(partitions)
+
+    def tell_nothing_revoked(self) -> None:
+        """A led group's generation begins, and nothing had to be given up for it."""
+        if isinstance(self.listener, JavaStyle):
+            self._tell(lambda listener: cast(JavaStyle, listener).nothing_revoked())
+
+    def tell_nothing_assigned(self) -> None:
+        """A led group's generation has come, and gives nothing more."""
+        if isinstance(self.listener, JavaStyle):
+            self._tell(lambda listener: cast(JavaStyle, listener).nothing_assigned())
+
+    def bury(self, partitions: Collection[TopicPartition]) -> None:
+        """Their logs are gone: no commit."""
+        self._buried.update(tp.topic for tp in partitions)
+        self.drop(partitions)
+
+    def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
+        """Go on from these offsets; what is stopped stays stopped, and starts there when it goes on."""
+        for tp, theirs in foreign.items():
+            stream = self._running.get(tp)
+            if stream is None or self._is_by_hand(tp):
+                continue
+            position = theirs.offset if theirs.offset is not None else self._reset_position
+            stream.restart({tp: position}, {tp: theirs})
+
+    def pause(self) -> None:
+        """Hand out nothing for now."""
+        for stream in self._streams.all():
+            stream.pause(Pause.SUSPENDED)
+
+    def resume(self) -> None:
+        """Undo pause."""
+        for stream in self._streams.all():
+            stream.resume(Pause.SUSPENDED)
+
+    def commit(self) -> None:
+        """The auto commit."""
+        self.committer.commit()
+
+    # For the connector, on the user's threads.
+
+    def begin_closing(self, timeout_s: float) -> None:
+        """From now on commits that users asked for are not tried again, and no hook is waited for after timeout_s.
+
+        A hook that closes is waited for no longer: it is the one that waits.
+        """
+        self._close_by = min(self._close_by, time.monotonic() + timeout_s)
+        self.committer.begin_closing()
+        if self._calls is not None:
+            self._calls.give_up_at = self._close_by
+            if self._calls.is_on_this_thread():
+                self._calls.end()
+
+    def close(self) -> None:
+        """Call no listener any more."""
+        if self._calls is not None:
+            self._calls.end()
+
+    @property
+    def listener_errors(self) -> int:
+        """How many of the listener's hooks raised or did not return in time."""
+        return 0 if self._calls is None else self._calls.errors
+
+    def let_go(self, holder: object) -> None:
+        """Do not wait for what this one has in hand: it is the one that waits."""
+        for stream in self._streams.all():
+            if stream.is_held_by(holder):
+                stream.let_go()
+
+    @property
+    def adopts_foreign_commits(self) -> bool:
+        """Whether what others commit counts."""
+        return self.committer.adopts_foreign_commits
+
+    @adopts_foreign_commits.setter
+    def adopts_foreign_commits(self, adopts: bool) -> None:
+        self.committer.adopts_foreign_commits = adopts
+
+    def stream_with(self, tp: TopicPartition) -> GatedStream:
+        """The stream that hands a partition out. Raises: NotAssignedError."""
+        stream = self._running.get(tp)
+        if stream is None:
+            raise NotAssignedError(tp)
+        return stream
+
+    # Inside.
+
+    def _ask_for_starts(
+        self, committed: Mapping[TopicPartition, int | None]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
+        """Where the listener has partitions start, and of which it does not say: those must not start elsewhere."""
+        if not isinstance(self.listener, StartListener) or not committed:
+            return {}, {}
+        answers: list[object] = []
+        if self._calls is None or not self._calls.is_late:
+            self._tell(lambda listener: answers.append(cast(StartListener, listener).starting_offsets(dict(committed))))
+        if not answers:
+            why = "the listener's starting_offsets raised, or has not returned yet: see the log"
+            return {}, dict.fromkeys(committed, why)
+        if not isinstance(answers[0], Mapping):
+            why = f"the listener's starting_offsets must return {{TopicPartition: offset}}, not {answers[0]!r:.100}"
+            return {}, dict.fromkeys(committed, why)
+        given = {tp: answers[0][tp] for tp in committed if answers[0].get(tp) is not None}
+        positions = {tp: position for tp, offset in given.items() if (position := position_of(offset)) is not None}
+        wrong = {
+            tp: f"the listener's starting_offsets says {given[tp]!r:.100}, which is no offset"
+            for tp in given.keys() - positions.keys()
+        }
+        unsaid = [tp for tp in committed if self._is_by_hand(tp) and tp not in given]
+        wrong.update(
+            dict.fromkeys(unsaid, "the listener's starting_offsets does not say, and offsets.by.hand names it")
+        )
+        return positions, wrong
+
+    def _is_by_hand(self, tp: TopicPartition) -> bool:
+        return tp.topic in self._settings.topics_by_hand
+
+    @property
+    def _reset_position(self) -> int:
+        return NO_POSITION if self._settings.reset_to is None else self._settings.reset_to
+
+    def _by_stream(self, partitions: Iterable[TopicPartition]) -> dict[GatedStream, list[TopicPartition]]:
+        grouped: dict[GatedStream, list[TopicPartition]] = {}
+        for tp in partitions:
+            stream = self._running.get(tp)
+            if stream is not None:
+                grouped.setdefault(stream, []).append(tp)
+        return grouped
+
+    def _forget(self, partitions: Collection[TopicPartition]) -> None:
+        self._progress.forget(partitions)
+        for tp in partitions:
+            self._running.pop(tp, None)
+
+    def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+        """Where each partition starts: its committed offset, or where auto.offset.reset says.
+
+        The largest is looked up now and counts as consumed, as in the JVM: whoever owns a partition next starts there,
+        not at what has become the end by then. The smallest can wait for the fetcher. A topic that was deleted and
+        created again is read from its beginning: see offsets.judgement.
+        """
+        starts = {tp: seen.offset for tp, seen in committed.items() if seen.offset is not None}
+        anew = [
+            tp
+            for tp, seen in committed.items()
+            if tp not in starts and (seen.outlived is not None or tp.topic in self._buried)
+        ]
+        starts.update(dict.fromkeys(anew, EARLIEST))
+        self._warn_of_outlived({tp: seen.outlived for tp, seen in committed.items() if seen.outlived is not None})
+        fresh = [tp for tp in committed if tp not in starts]
+        found: dict[TopicPartition, int] = {}
+        if fresh and self._settings.reset_to == LATEST:
+            asked = BoundedCall(lambda: self._log_offsets().latest(fresh), f"{self._settings.consumer_id}-log-ends")
+            try:
+                found = asked.wait(self._patience_s())
+            except (KafkaError, TimeoutError) as error:
+                # the group must not fail for want of a broker: fetching begins when one is there
+                logger.warning("%s: starts without log offsets: %s", self._settings.consumer_id, error)
+        starts.update((tp, found.get(tp, self._reset_position)) for tp in fresh)
+        return starts
+
+    def _warn_of_outlived(self, outlived: Mapping[TopicPartition, int]) -> None:
+        if outlived:
+            tp, offset = min(outlived.items())
+            logger.warning(
+                "%s: committed offsets of %d partitions were written for a topic that was deleted since (%s: %d): the "
+                "topic of that name is read from its beginning",
+                self._settings.consumer_id,
+                len(outlived),
+                tp,
+                offset,
+            )
+
+    def _tell(self, hook: Hook) -> None:
+        if self._calls is None:
+            assert self.listener is not None
+            self._calls = ListenerCalls(self._settings.consumer_id, self.listener)
+        self._calls.call(hook, self._patience_s())
+
+    def _patience_s(self) -> float:
+        """How long a rebalance may wait for others now."""
+        return min(self._settings.last_commit_timeout_s, max(_HASTE_S, self._close_by - time.monotonic()))

@@ -1,9 +1,0 @@
-"""One server of a real cluster in the foreground, as a container runs it; and what a cluster needs to begin."""
-
-from legacy_consumer.nodes.awaiting import await_cluster
-from legacy_consumer.nodes.flights import produce_flights
-from legacy_consumer.nodes.kafka import KafkaNode
-from legacy_consumer.nodes.topics import ensure_topic
-from legacy_consumer.nodes.zookeeper import ZooKeeperNode
-
-__all__ = ["KafkaNode", "ZooKeeperNode", "await_cluster", "ensure_topic", "produce_flights"]

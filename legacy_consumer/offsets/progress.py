@@ -1,0 +1,178 @@
+"""How far each partition that is mine has come: consumed, and committed.
+
+Pure bookkeeping, shared by the streams that consume and whoever commits; a lock makes each change whole. A partition
+that comes, goes and comes again has a new epoch each time, so that what a user acknowledges late cannot move its new
+life.
+
+Looking takes no lock, because a signal handler may look whatever it interrupted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from zk_layout.model import TopicPartition
+
+if TYPE_CHECKING:
+    from legacy_consumer.offsets.judgement import TopicOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A committed offset as last seen: the next offset to read, None if there is none, and its znode's version.
+
+    version None = there is no znode, so a commit creates it.
+    topic: where the topic's znode comes from, None if the topic does not exist.
+    outlived: the offset of an earlier topic of this name, which is none for the topic as it is; offset is None then.
+    problem: why what stands there cannot be read; offset is None then, and nobody may guess one.
+    transaction: that wrote the znode, by ZooKeeper; 0 if that is not known.
+    """
+
+    offset: int | None
+    version: int | None
+    topic: TopicOrigin | None = None
+    outlived: int | None = None
+    problem: str | None = None
+    transaction: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """consumed: the next offset to read after all that was consumed; None while no position is known.
+
+    done: the offset up to which its user said by name that all is done; None if that was never said.
+    """
+
+    epoch: int
+    consumed: int | None
+    committed: Committed
+    done: int | None = None
+
+    @property
+    def to_commit(self) -> int | None:
+        """What the next commit writes."""
+        return self.consumed if self.consumed is None else max(self.consumed, self.done or 0)
+
+
+class Progress:
+    """The partitions of one member."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._partitions: dict[TopicPartition, PartitionProgress] = {}
+        self._epoch = 0
+        self._counted: dict[TopicPartition, int | None] = {}
+        """Up to where commits are counted; None while no position is known."""
+        self._consumed: Counter[str] = Counter()
+        self._committed: Counter[str] = Counter()
+
+    def begin(self, tp: TopicPartition, position: int | None, committed: Committed, *, done: int | None = None) -> int:
+        """A partition is mine from now on, to be read from position; returns its epoch. done: see PartitionProgress."""
+        with self._lock:
+            return self._begin(tp, position, committed, done)
+
+    def move(self, tp: TopicPartition, epoch: int, position: int | None, committed: Committed | None) -> int | None:
+        """Read a partition from another position on: its new epoch, None if that one of it is over.
+
+        committed: what is stored, if that is news. What its user said by name to be done is forgotten.
+        """
+        with self._lock:
+            known = self._partitions.get(tp)
+            if known is None or known.epoch != epoch:
+                return None
+            return self._begin(tp, position, committed or known.committed, None)
+
+    def _begin(self, tp: TopicPartition, position: int | None, committed: Committed, done: int | None) -> int:
+        self._epoch += 1
+        self._partitions[tp] = PartitionProgress(self._epoch, position, committed, done)
+        self._counted[tp] = position
+        # there from the start, so that a rate sees the first messages
+        self._consumed[tp.topic] += 0
+        self._committed[tp.topic] += 0
+        return self._epoch
+
+    def note_consumed(
+        self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, placed: bool = False
+    ) -> None:
+        """All before these offsets is consumed; of partitions whose epoch is over nothing is noted.
+
+        placed: they were put there, because no position was known or it lay outside the log: no message was consumed.
+        """
+        with self._lock:
+            for tp, offset in offsets.items():
+                known = self._partitions.get(tp)
+                if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
+                    if placed or known.consumed is None:
+                        self._counted[tp] = offset
+                    else:
+                        self._consumed[tp.topic] += max(0, offset - known.consumed)
+                    self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)
+
+    def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
+        """The offset znodes of these are so now."""
+        with self._lock:
+            for tp, committed in commits.items():
+                known = self._partitions.get(tp)
+                if known is not None:
+                    before = self._counted[tp]
+                    if before is not None and committed.offset is not None:
+                        self._committed[tp.topic] += max(0, committed.offset - before)
+                    self._counted[tp] = committed.offset
+                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, known.done)
+
+    def note_done(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
+        """Users committed these by name, whatever of them was consumed by then."""
+        with self._lock:
+            for tp, offset in offsets.items():
+                known = self._partitions.get(tp)
+                if known is not None and known.epoch == epochs.get(tp):
+                    self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, known.committed, offset)
+
+    def uncommitted(
+        self,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        unchanged: Callable[[TopicPartition, Committed], bool] = lambda *_: False,
+    ) -> dict[TopicPartition, tuple[int, Committed]]:
+        """{partition: (offset to commit, what is stored as last seen)} where they differ or unchanged says so.
+
+        Of all partitions by default; those without a known position are left out.
+        """
+        with self._lock:
+            chosen = self._partitions if partitions is None else partitions
+            found: dict[TopicPartition, tuple[int, Committed]] = {}
+            for tp in chosen:
+                known = self._partitions.get(tp)
+                offset = None if known is None else known.to_commit
+                if (
+                    known is not None
+                    and offset is not None
+                    and (offset != known.committed.offset or unchanged(tp, known.committed))
+                ):
+                    found[tp] = (offset, known.committed)
+            return found
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """These are no longer mine."""
+        with self._lock:
+            for tp in partitions:
+                self._partitions.pop(tp, None)
+                self._counted.pop(tp, None)
+
+    def get(self, tp: TopicPartition) -> PartitionProgress | None:
+        """How far a partition is; None if it is not mine."""
+        return self._partitions.get(tp)
+
+    def totals(self) -> tuple[dict[str, int], dict[str, int]]:
+        """{topic: how far consumed, and how far committed offsets moved on while partitions were mine}, since ever."""
+        # in this order, so that never more is committed than consumed
+        committed = dict(self._committed)
+        return dict(self._consumed), committed
+
+    def snapshot(self) -> dict[TopicPartition, PartitionProgress]:
+        """All of them, as of now."""
+        return dict(self._partitions)

@@ -1,0 +1,107 @@
+"""What stood there before a change, in a file that `offsets import` puts back."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from legacy_consumer.operations.admin.errors import BackupError
+from legacy_consumer.operations.admin.group_acls import GroupAcls
+from legacy_consumer.operations.admin.offset_files import (
+    NOT_DONE,
+    OffsetFormat,
+    Offsets,
+    Unreadable,
+    begun_line,
+    write_offsets,
+)
+from legacy_consumer.operations.admin.whole_files import create_whole, replace_whole
+
+_TRIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A file on the disk, and what it was written from."""
+
+    file: Path
+    groups: Mapping[str, Offsets]
+    unreadable: Mapping[str, Unreadable] = field(default_factory=dict)
+    acls: Mapping[str, GroupAcls] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+
+    def begin(self, group: str) -> None:
+        """Note that the command begins to change this group: if it is killed, only such groups are put back.
+
+        Raises: BackupError.
+        """
+        if len(self.groups) > 1:
+            try:
+                with self.file.open("a", encoding="utf-8") as out:
+                    out.write(begun_line(group))
+            except OSError as error:
+                raise BackupError(str(self.file), error.strerror or str(error)) from error
+
+    def keep_only(self, changed: Collection[str]) -> None:
+        """The command has ended: leave the groups that it changed, and take out what it has noted meanwhile.
+
+        The others go on, and an import of the file would move them. Without any group the file goes.
+        Raises: OSError, with the file as it was.
+        """
+        groups = {group: offsets for group, offsets in self.groups.items() if group in changed}
+        if not groups:
+            self.file.unlink(missing_ok=True)
+        elif len(self.groups) > 1:
+            unreadable = {group: found for group, found in self.unreadable.items() if group in changed}
+            replace_whole(self.file, _text(groups, unreadable, self.acls, self.topics), private=bool(self.acls))
+
+
+def how_to_put_back(file: Path) -> str:
+    """The command, as it can be pasted into a shell; where the cluster is has to be added."""
+    return f"`{shlex.join(['legacy-consumer', 'offsets', 'import', '--', str(file)])}`"
+
+
+def write_backup(folder: Path, group: str, offsets: Offsets, *, now_s: float | None = None) -> Path:
+    """Write GROUP-offsets-TIME.json, and see that it is on the disk. Never overwrites. Raises: BackupError."""
+    return write_backups(folder, group, {group: offsets}, now_s=now_s)
+
+
+def write_backups(
+    folder: Path,
+    name: str,
+    groups: Mapping[str, Offsets],
+    unreadable: Mapping[str, Unreadable] | None = None,
+    *,
+    acls: Mapping[str, GroupAcls] | None = None,
+    topics: Mapping[str, str] | None = None,
+    one_by_one: bool = False,
+    now_s: float | None = None,
+) -> Path:
+    """As write_backup, for several groups in one file. one_by_one: the writer notes each that it begins to change."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
+    text = _text(groups, unreadable, acls, topics) + (NOT_DONE if one_by_one and len(groups) > 1 else "")
+    # any name is a group's, and not every one is a file's
+    stem = f"{quote(name, safe=' ')[:150]}-offsets-{stamp}"
+    for attempt in range(_TRIES):
+        file = folder / f"{stem}{f'-{attempt}' if attempt else ''}.json"
+        try:
+            create_whole(file, text, private=bool(acls))  # digests of passwords
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise BackupError(str(file), error.strerror or str(error)) from error
+        return file
+    raise BackupError(f"{folder / stem}.json", "it exists already")
+
+
+def _text(
+    groups: Mapping[str, Offsets],
+    unreadable: Mapping[str, Unreadable] | None,
+    acls: Mapping[str, GroupAcls] | None,
+    topics: Mapping[str, str] | None,
+) -> str:
+    return write_offsets(groups, OffsetFormat.JSON, unreadable, acls=acls, topics=topics)

@@ -1,0 +1,109 @@
+"""Takes away what a group left in ZooKeeper: what was seen, at the versions that were seen, while it has no members.
+
+All of it goes in one multi; only a group too large for one is cut. If somebody writes into the group meanwhile, or a
+member registers, the multi fails and nothing more is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
+from legacy_consumer.operations.admin.group_trees import GroupTree, read_trees
+from legacy_consumer.operations.admin.member_fence import ids_back_op, no_members_ops, read_ids
+from zk_layout.errors import (
+    BadVersionError,
+    ConnectionLostError,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+)
+from zk_layout.paths import ConsumerIdsPath
+from zk_layout.store import DeleteOp, Op, Stat, ZkStore, multi_size
+
+_TRIES = 3
+
+
+def delete_group(store: ZkStore, group: str) -> bool:
+    """Delete /consumers/G as it stands now; False if it is not there. Raises: as delete_tree."""
+    trees = read_trees(store, [group])
+    if trees:
+        delete_tree(store, trees[0])
+    return bool(trees)
+
+
+def delete_tree(store: ZkStore, seen: GroupTree, *, topic: str | None = None) -> None:
+    """Delete what was seen of a group, or only the owners and offsets of a topic. What is gone by now may be gone.
+
+    Raises: ActiveGroupError if the group had members, whether or not anybody can read their registrations;
+    GroupHeldError if a session holds one of the znodes; GroupChangedError if somebody wrote since it was seen, saying
+    how much is gone; ZooKeeperError.
+    """
+    wanted, rest = seen.below(topic), seen
+    for _ in range(_TRIES):
+        _refuse_held(store, rest, rest.below(topic))
+        try:
+            _delete(store, rest, topic)
+        except (MultiFailedError, ConnectionLostError) as error:
+            now = read_trees(store, [seen.group])
+            left = now[0].below(topic) if now else {}
+            if not left:
+                return
+            if isinstance(error, ConnectionLostError) or not isinstance(error.cause, _OVERTAKEN):
+                raise error.cause if isinstance(error, MultiFailedError) else error from error
+            gone = sum(path not in left for path in wanted)
+            ids = read_ids(store, seen.group) or ()
+            if ids and not gone:
+                raise ActiveGroupError(seen.group, ids) from error
+            changed = [f"{ConsumerIdsPath(seen.group).path}/{name}" for name in ids]
+            changed += [path for path, stat in left.items() if not _is_same(wanted.get(path), stat)]
+            if changed:
+                raise GroupChangedError(seen.group, changed[0], gone, len(wanted)) from error
+            rest = now[0]
+        else:
+            return
+    raise GroupChangedError(seen.group, next(iter(wanted)), 0, len(wanted))
+
+
+_OVERTAKEN = (BadVersionError, NoNodeError, NotEmptyError, NodeExistsError)
+
+
+def _refuse_held(store: ZkStore, tree: GroupTree, wanted: Mapping[str, Stat]) -> None:
+    ids = read_ids(store, tree.group) if tree.members else ()
+    if ids:
+        raise ActiveGroupError(tree.group, ids)
+    held = tuple(path for path, stat in wanted.items() if stat.ephemeral_owner)
+    if held:
+        raise GroupHeldError(tree.group, held)
+
+
+def _is_same(seen: Stat | None, now: Stat) -> bool:
+    return seen is not None and (seen.czxid, seen.version) == (now.czxid, now.version)
+
+
+def _delete(store: ZkStore, tree: GroupTree, topic: str | None) -> None:
+    """Children before parents. Raises: MultiFailedError, ConnectionLostError."""
+    ops = [DeleteOp(path, stat.version) for path, stat in reversed(tree.below(topic).items())]
+    ids_exist = ConsumerIdsPath(tree.group).path in tree.stats
+    # a group that lives on keeps the folder
+    back = [ids_back_op(tree.group)] if ids_exist and topic is not None else []
+    fence = [*no_members_ops(tree.group, ids_exist=False), *back]
+    for chunk in _chunks(ops, store.max_multi_bytes - sum(map(multi_size, fence))):
+        store.multi([*no_members_ops(tree.group, ids_exist=ids_exist), *chunk, *back])
+        ids_exist = bool(back)
+
+
+def _chunks(ops: Sequence[Op], limit: int) -> Iterator[list[Op]]:
+    chunk: list[Op] = []
+    size = 0
+    for op in ops:
+        cost = multi_size(op)
+        if chunk and size + cost > limit:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(op)
+        size += cost
+    if chunk:
+        yield chunk

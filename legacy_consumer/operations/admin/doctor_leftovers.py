@@ -1,0 +1,61 @@
+"""Examines what groups have left behind: znodes that are no partitions, and groups that nobody uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from legacy_consumer.operations.admin.findings import Finding, Severity, some
+from legacy_consumer.operations.admin.pruning import GroupUse
+from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnerPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
+from zk_layout.store import ZkStore
+
+DAY_MS = 86_400_000
+
+
+def migrating(store: ZkStore, groups: Sequence[str]) -> set[str]:
+    """Groups that are on their way out of ZooKeeper, or gone: what stands here says nothing of their use."""
+    stats = store.exists_many([f"{GroupPath(group).path}/migration" for group in groups])
+    return {group for group, stat in zip(groups, stats, strict=True) if stat is not None}
+
+
+def foreign_names(store: ZkStore, groups: Sequence[str]) -> Iterator[Finding]:
+    """Children of offsets and owners that no member of Kafka would write."""
+    parents = [path for group in groups for path in (OffsetsPath(group).path, OwnersPath(group).path)]
+    topics = [
+        f"{parent}/{topic}"
+        for parent, names in zip(parents, store.get_children_many(parents), strict=True)
+        for topic in names or ()
+    ]
+    for folder, names in zip(topics, store.get_children_many(topics), strict=True):
+        odd = [name for name in names or () if not _is_known(f"{folder}/{name}")]
+        if odd:
+            found = TopicOffsetsPath.parse(folder) or TopicOwnersPath.parse(folder)
+            group = found.group if found is not None else folder
+            yield Finding(
+                Severity.WARNING,
+                "foreign_znode",
+                group,
+                f"{folder} holds znodes that are no partitions: {some(odd)}",
+                "pykafka and Kafka 0.7 name them so: if such a client runs in this group, give it a group of its own; "
+                "otherwise delete them",
+            )
+
+
+def _is_known(path: str) -> bool:
+    return OffsetPath.parse(path) is not None or OwnerPath.parse(path) is not None
+
+
+def unused_groups(unused: Sequence[GroupUse], now_ms: int, stale_after_ms: int) -> Iterator[Finding]:
+    """Groups that could be removed."""
+    if unused:
+        oldest = max(now_ms - one.last_seen_ms for one in unused) // DAY_MS
+        after = f"{stale_after_ms // DAY_MS}d" if stale_after_ms % DAY_MS == 0 else f"{stale_after_ms // 1000}s"
+        yield Finding(
+            Severity.NOTE,
+            "stale_groups",
+            unused[0].group,
+            f"{len(unused)} groups have no members and committed nothing for up to {oldest} days: "
+            + some([one.group for one in unused]),
+            "if nobody needs them, remove them; a backup of their offsets is written first",
+            (("groups", "prune", "--older-than", after),),
+        )

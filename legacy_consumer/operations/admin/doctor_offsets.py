@@ -1,0 +1,231 @@
+"""Examines where a group's offsets stand: whether messages wait, and whether the offsets are right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from legacy_consumer.errors import KafkaError
+from legacy_consumer.offsets.judgement import Verdict
+from legacy_consumer.operations.admin.findings import Finding, Severity, about_group, some
+from legacy_consumer.operations.admin.groups import GroupDescription, PartitionLag
+from legacy_consumer.operations.admin.offset_targets import LogTimes
+from zk_layout.model import TopicPartition
+from zk_layout.paths import OffsetPath
+
+STALL_MS = 300_000
+"""A member that works commits more often: every minute, unless auto.commit.interval.ms says otherwise."""
+
+
+def offsets_of_group(found: GroupDescription, topics: set[str], *, is_quiet: bool) -> Iterator[Finding]:
+    """What is wrong with its offsets. topics: those of the cluster. is_quiet: it is known that nobody reads there."""
+    used = _used(found, topics)
+    yield from _unreadable(found, used)
+    if not is_quiet:
+        yield from _stopped(found, topics)
+    yield from _left_topics(found, topics - {row.topic for row in used})
+    yield from _outside(found, used)
+    yield from _deleted_topics(found, topics)
+    yield from _deleted_partitions(found, topics)
+
+
+def _used(found: GroupDescription, topics: set[str]) -> list[PartitionLag]:
+    """The partitions that exist, of topics that not all members have left; a topic with an owner is not left yet."""
+    owned = {row.topic for row in found.partitions if row.owner is not None}
+    there = [row for row in found.partitions if row.topic in topics and _tp(row) not in found.gone]
+    return [row for row in there if row.topic in owned or _tp(row) not in found.left]
+
+
+def _tp(row: PartitionLag) -> TopicPartition:
+    return TopicPartition(row.topic, row.partition)
+
+
+def _reset(found: GroupDescription, rows: Iterable[PartitionLag]) -> tuple[tuple[str, ...], ...]:
+    """The command that puts just these partitions where their logs begin; none if the group's name cannot be typed."""
+    by_topic: dict[str, list[int]] = {}
+    for row in rows:
+        by_topic.setdefault(row.topic, []).append(row.partition)
+    chosen = [f"--topic={topic}:{','.join(map(str, numbers))}" for topic, numbers in by_topic.items()]
+    live = ["--live"] if found.members else []
+    return about_group(found.group, "offsets", "reset", *chosen, "--to-earliest", *live)
+
+
+def _deletions(found: GroupDescription, topics: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """The commands that remove what the group keeps of these topics, and nothing else."""
+    typed = [about_group(found.group, "groups", "delete", f"--topic={topic}") for topic in topics]
+    return tuple(command for commands in typed for command in commands)
+
+
+def _kept(rows: Iterable[PartitionLag]) -> tuple[list[str], str]:
+    """The topics of these rows that have offsets, and what there is to say about the offsets that cannot be read."""
+    kept = [row for row in rows if row.committed is not None or row.judgement.verdict is Verdict.UNREADABLE]
+    bad = [row.judgement.reason for row in kept if row.judgement.verdict is Verdict.UNREADABLE]
+    return sorted({row.topic for row in kept}), f"; these cannot be read: {some(bad, '; ')}" if bad else ""
+
+
+def _unreadable(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterator[Finding]:
+    rows = [row for row in used if row.judgement.verdict is Verdict.UNREADABLE]
+    if rows:
+        yield Finding(
+            Severity.ERROR,
+            "unreadable_znode",
+            found.group,
+            f"group {found.group}: offsets cannot be read: {some([row.judgement.reason for row in rows], '; ')}",
+            "members of the JVM fail over them: write good ones, from the beginning of the log or elsewhere",
+            _reset(found, rows),
+        )
+
+
+def _deleted_topics(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    gone, unreadable = _kept(row for row in found.partitions if row.topic not in topics)
+    if gone:
+        yield Finding(
+            Severity.NOTE,
+            "deleted_topic",
+            found.group,
+            f"group {found.group} keeps offsets of topics that do not exist: {some(gone)}{unreadable}",
+            "a topic that is made anew under that name would be read from the old offset by members of the JVM: "
+            "remove them",
+            _deletions(found, gone),
+        )
+
+
+def _deleted_partitions(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    """Of topics that were made anew with fewer."""
+    gone = [str(OffsetPath(found.group, *tp).path) for tp in sorted(found.gone) if tp.topic in topics]
+    if gone:
+        yield Finding(
+            Severity.NOTE,
+            "deleted_partition",
+            found.group,
+            f"group {found.group} keeps offsets or owners of partitions that their topics do not have: {some(gone)}",
+            "nobody reads there; if such a partition is added, members of the JVM begin there: remove the znodes with "
+            "ZooKeeper's own shell, or put good offsets there when the partition exists",
+        )
+
+
+def _left_topics(found: GroupDescription, unused: set[str]) -> Iterator[Finding]:
+    left, unreadable = _kept(row for row in found.partitions if row.topic in unused and _tp(row) not in found.gone)
+    if left:
+        yield Finding(
+            Severity.NOTE,
+            "left_topic",
+            found.group,
+            f"group {found.group} keeps offsets of topics that all its members have left: {some(left)}{unreadable}",
+            "a member that subscribes again goes on from there; if nobody will, stop the members and remove them",
+            _deletions(found, left),
+        )
+
+
+def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
+    """Messages wait for nobody. What members subscribe to and do not own is said as no_owner."""
+    stopped = [
+        row
+        for row in found.consumed
+        if row.owner is None and row.topic in topics - found.subscribed and row.lag is not None and row.lag > 0
+    ]
+    if stopped:
+        many = sum(row.lag or 0 for row in stopped)
+        yield Finding(
+            Severity.ERROR,
+            "stopped",
+            found.group,
+            f"group {found.group}: {many} messages wait, and no member reads "
+            + some([f"{row.topic}/{row.partition}" for row in stopped]),
+            "start its members, or delete the group if nobody needs it any more",
+        )
+
+
+def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[Finding]:
+    """One look is enough where old messages wait: what came in since then may just be on its way."""
+    since_ms = now_ms - STALL_MS
+    by_topic: dict[str, dict[TopicPartition, int]] = {}
+    for row in found.partitions:
+        old = row.committed_at_ms is not None and row.committed_at_ms < since_ms
+        if row.owner_is_member and old and row.committed is not None and row.lag is not None and row.lag > 0:
+            by_topic.setdefault(row.topic, {})[TopicPartition(row.topic, row.partition)] = row.committed
+    old_ones: list[str] = []
+    for rows in by_topic.values():
+        try:
+            reached = times.at_times(dict.fromkeys(rows, since_ms))
+        except KafkaError:
+            continue  # messages without timestamps, or no broker answers, which is said elsewhere
+        old_ones += [f"{tp} at {offset}" for tp, offset in rows.items() if offset < reached.get(tp, 0)]
+    if old_ones:
+        yield Finding(
+            Severity.ERROR,
+            "stalled",
+            found.group,
+            f"group {found.group}: members own partitions and have committed nothing for {STALL_MS // 60_000} minutes, "
+            f"while older messages wait: {some(old_ones)}",
+            "see what its handlers do, and restart members that hang; members that keep their offsets elsewhere "
+            "(auto.commit.enable=false) look the same",
+        )
+
+
+def _outside(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterator[Finding]:
+    """Offsets that are not in the log as it is."""
+    for verdict, code, severity, what in _OUTSIDE:
+        rows = [row for row in used if row.judgement.verdict is verdict]
+        if rows:
+            shown = [f"{row.topic}/{row.partition} at {row.judgement.offset} ({row.judgement.reason})" for row in rows]
+            yield Finding(
+                severity,
+                code,
+                found.group,
+                f"group {found.group}: committed offsets are {verdict.value}: {some(shown)}",
+                what,
+                _reset(found, rows),
+            )
+
+
+_OUTSIDE = (
+    (
+        Verdict.BEYOND_LOG,
+        "beyond_the_log",
+        Severity.ERROR,
+        "the topic was made anew, or lost messages; where members go on auto.offset.reset says: better say so yourself",
+    ),
+    (
+        Verdict.BEFORE_LOG,
+        "before_the_log",
+        Severity.WARNING,
+        (
+            "the log has lost what is between; members with auto.offset.reset=largest skip all that is there now: "
+            "better say yourself where they go on"
+        ),
+    ),
+    (
+        Verdict.EARLIER_TOPIC,
+        "earlier_topic",
+        Severity.WARNING,
+        (
+            "members of legacy-consumer begin with the first message of the new topic, those of the JVM in the middle "
+            "or where auto.offset.reset says: say yourself where they go on"
+        ),
+    ),
+)
+
+
+def silent_logs(groups: Sequence[GroupDescription], topics: set[str]) -> Iterator[Finding]:
+    """What was not looked at is not sound."""
+    silent = sorted(
+        {
+            f"{row.topic}/{row.partition}"
+            for found in groups
+            for row in found.partitions
+            if row.log_end is None
+            and row.topic in topics
+            and TopicPartition(row.topic, row.partition) not in found.gone
+        }
+    )
+    if silent:
+        reason = next((found.no_log_ends for found in groups if found.no_log_ends), None)
+        why = "" if reason is None else f" ({reason})"
+        yield Finding(
+            Severity.WARNING,
+            "log_ends_unknown",
+            silent[0],
+            f"no broker tells where {'1 log ends' if len(silent) == 1 else f'{len(silent)} logs end'}, "
+            f"so no lag was looked at there: {some(silent)}{why}",
+            "see the findings about brokers and leaders",
+        )

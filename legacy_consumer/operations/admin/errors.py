@@ -1,0 +1,293 @@
+"""The branch of the error tree for changes that an operator asks for. Each says what was done, and what to do now.
+
+LegacyConsumerError (zk_layout.errors)
+  ChangeError
+    BadOffsetFileError              a file of offsets has bad lines; nothing of it is used
+    OffsetsOutsideLogError          offsets that are not in the logs
+    NoOffsetToShiftError            a shift of partitions without a committed offset that counts
+    UnknownLogEndsError             retriable; no broker answers for some partitions
+    UnreadableOffsetsError          offset znodes that nobody can read
+    GroupDeletedError               retriable; somebody deleted the group between the plan and the write
+    OffsetsChangedError             retriable; somebody committed between the plan and the write: nothing was written
+    TopicMadeAnewError              retriable; a topic was deleted or created between the plan and the write
+    OffsetsHalfWrittenError         a plan too large for one request was stopped in the middle
+    ResetRequestError               running members did not follow, so nothing was written
+    BackupError                     no backup could be written, so nothing was changed
+    GroupChangedError               retriable; somebody wrote into a group that was to be deleted
+    GroupHeldError                  retriable; a session holds a znode of a group that was to be deleted
+    DamagedRecordError              nobody can read how far a migration has come
+    OpenMigrationError              the way back of a migration would be deleted with the group
+    NothingOfTopicError             there is nothing to delete of a topic
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from legacy_consumer.operations.admin.findings import shell_command
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+_SHOWN = 3
+
+
+class ChangeError(LegacyConsumerError):
+    """A change was refused, or stopped."""
+
+
+class BadOffsetFileError(ChangeError):
+    """lines: ((line number, what is wrong with it), ...)."""
+
+    def __init__(self, file: str, lines: tuple[tuple[int, str], ...]) -> None:
+        super().__init__(file, lines)
+        self.file = file
+        self.lines = lines
+
+    def __str__(self) -> str:
+        some = "; ".join(f"line {number}: {reason}" for number, reason in self.lines[:_SHOWN])
+        more = f"; and {len(self.lines) - _SHOWN} more lines" if len(self.lines) > _SHOWN else ""
+        return f"nothing was changed, {self.file} cannot be used: {some}{more}"
+
+
+class OffsetsOutsideLogError(ChangeError):
+    """offsets: ((partition, offset, where its log begins, where it ends), ...)."""
+
+    def __init__(self, offsets: tuple[tuple[TopicPartition, int, int, int], ...]) -> None:
+        super().__init__(offsets)
+        self.offsets = offsets
+
+    def __str__(self) -> str:
+        some = "; ".join(f"{tp}: {o} is not in {begin} to {end}" for tp, o, begin, end in self.offsets[:_SHOWN])
+        more = f"; and {len(self.offsets) - _SHOWN} more" if len(self.offsets) > _SHOWN else ""
+        return (
+            f"nothing was changed, offsets lie outside the log: {some}{more}; --clamp takes the nearest that there is"
+        )
+
+
+class NoOffsetToShiftError(ChangeError):
+    """There is no offset to count from."""
+
+    def __init__(self, partitions: tuple[TopicPartition, ...]) -> None:
+        super().__init__(partitions)
+        self.partitions = partitions
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was changed, {_some(self.partitions)} cannot be shifted without a committed offset that can be "
+            "read: choose the other partitions with --topic TOPIC:PARTITION,..., and say for these where to, with "
+            "--to-earliest for example"
+        )
+
+
+class UnknownLogEndsError(ChangeError):
+    """No leader, or none that answers."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, partitions: tuple[TopicPartition, ...], reason: str = "") -> None:
+        super().__init__(partitions, reason)
+        self.partitions = partitions
+        self.reason = reason
+
+    def __str__(self) -> str:
+        why = f" ({self.reason})" if self.reason else ""
+        return (
+            f"nothing was changed, no broker answers for {_some(self.partitions)}{why}: try again when their leaders "
+            "are back (`legacy-consumer brokers` shows who is there), or choose others with --topic TOPIC:PARTITION,..."
+        )
+
+
+class UnreadableOffsetsError(ChangeError):
+    """problems: what is wrong with each znode."""
+
+    def __init__(self, group: str, problems: tuple[str, ...]) -> None:
+        super().__init__(group, problems)
+        self.group = group
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return (
+            f"offsets of group {self.group!r} cannot be read: {'; '.join(self.problems[:_SHOWN])}; "
+            "`offsets reset` with --topic writes good ones, `groups delete` with --topic removes those of a topic that "
+            "is gone"
+        )
+
+
+class GroupDeletedError(ChangeError):
+    """Somebody deleted the group after the plan was made."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str) -> None:
+        super().__init__(group)
+        self.group = group
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was written: group {self.group!r} was deleted since the plan was made; "
+            "if it shall exist, run the command again for a new plan"
+        )
+
+
+class OffsetsChangedError(ChangeError):
+    """The offset is not what the plan saw."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, partition: TopicPartition) -> None:
+        super().__init__(group, partition)
+        self.group = group
+        self.partition = partition
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was written: somebody else wrote the offset of {self.partition} of group {self.group!r} since "
+            "the plan was made; stop who commits, and run the command again for a new plan"
+        )
+
+
+class TopicMadeAnewError(ChangeError):
+    """The topic is not the one that the plan saw. was_written: its offsets were written, and are removed again."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, topic: str, was_written: bool = False) -> None:
+        super().__init__(group, topic, was_written)
+        self.group = group
+        self.topic = topic
+        self.was_written = was_written
+
+    def __str__(self) -> str:
+        done = (
+            "its offsets are removed again, those of other topics stand" if self.was_written else "nothing was written"
+        )
+        return (
+            f"{done}: topic {self.topic!r} was deleted or created since the plan of group {self.group!r} was made, and "
+            "the plan's offsets are not those of the topic as it is; run the command again for a new plan"
+        )
+
+
+class OffsetsHalfWrittenError(ChangeError):
+    """done: the partitions that were written, all others were not."""
+
+    def __init__(self, group: str, done: tuple[TopicPartition, ...], total: int, reason: str) -> None:
+        super().__init__(group, done, total, reason)
+        self.group = group
+        self.done = done
+        self.total = total
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"group {self.group!r}: {len(self.done)} of {self.total} offsets are written, those up to {self.done[-1]} "
+            f"in the order of the plan, and the others are not: {self.reason}; run the same command again to write the "
+            "rest, or import the backup to take back what was written"
+        )
+
+
+class ResetRequestError(ChangeError):
+    """Running members were asked to follow a reset, and it did not come to that."""
+
+    def __init__(self, group: str, reason: str) -> None:
+        super().__init__(group, reason)
+        self.group = group
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"nothing was written, group {self.group!r} goes on as before: {self.reason}"
+
+
+class BackupError(ChangeError):
+    """The file cannot be written."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(file, reason)
+        self.file = file
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"nothing was changed, no backup can be written to {self.file}: {self.reason}; see --backup-dir"
+
+
+class GroupChangedError(ChangeError):
+    """path: what somebody wrote. gone: so many of the total znodes are deleted."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, path: str, gone: int, total: int) -> None:
+        super().__init__(group, path, gone, total)
+        self.group = group
+        self.path = path
+        self.gone = gone
+        self.total = total
+
+    def __str__(self) -> str:
+        done = f"{self.gone} of {self.total} znodes are deleted" if self.gone else "nothing of it was deleted"
+        back = "; import the backup to put its offsets back" if self.gone else ""
+        return f"group {self.group!r} is in use: somebody wrote {self.path} since it was looked at, {done}{back}"
+
+
+class GroupHeldError(ChangeError):
+    """paths: the ephemeral znodes."""
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, group: str, paths: tuple[str, ...]) -> None:
+        super().__init__(group, paths)
+        self.group = group
+        self.paths = paths
+
+    def __str__(self) -> str:
+        return (
+            f"nothing of group {self.group!r} was deleted: a living session holds {self.paths[0]}, which goes when "
+            "that session ends; stop the process that has it, or wait for zookeeper.session.timeout.ms, and try again"
+        )
+
+
+class DamagedRecordError(ChangeError):
+    """The record of a group's migration cannot be read. problem: its path, what it holds, and why."""
+
+    def __init__(self, group: str, problem: str) -> None:
+        super().__init__(group, problem)
+        self.group = group
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.problem}; {shell_command(self.group, 'migrate', 'forget')} says what to do without it"
+
+
+class OpenMigrationError(ChangeError):
+    """phase: where the migration stands."""
+
+    def __init__(self, group: str, phase: str) -> None:
+        super().__init__(group, phase)
+        self.group = group
+        self.phase = phase
+
+    def __str__(self) -> str:
+        finish, rollback = (shell_command(self.group, "migrate", verb) for verb in ("finish", "rollback"))
+        return (
+            f"nothing was deleted: the migration of group {self.group!r} is open ({self.phase}), and its way back "
+            f"would go too; {finish} (with --delete) or {rollback} closes it"
+        )
+
+
+class NothingOfTopicError(ChangeError):
+    """None of the groups has an owner or an offset of the topic."""
+
+    def __init__(self, topic: str, groups: tuple[str, ...]) -> None:
+        super().__init__(topic, groups)
+        self.topic = topic
+        self.groups = groups
+
+    def __str__(self) -> str:
+        return (
+            f"nothing was deleted: {', '.join(map(repr, self.groups[:_SHOWN]))} keeps nothing of topic {self.topic!r}; "
+            "`legacy-consumer groups describe` shows the topics of a group"
+        )
+
+
+def _some(partitions: Sequence[TopicPartition]) -> str:
+    more = f" and {len(partitions) - _SHOWN} more" if len(partitions) > _SHOWN else ""
+    return ", ".join(map(str, partitions[:_SHOWN])) + more

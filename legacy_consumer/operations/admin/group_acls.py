@@ -1,0 +1,120 @@
+"""Who may write what a group has: kept when the group is copied, and when it comes back from a backup.
+
+A group's folder and its `ids` are open even where the rest is secured, since members of the JVM register there. So the
+ACL of the folder and that of what it holds are all there is to know: what is created below takes the latter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.operations.admin.findings import Finding, Severity, some
+from zk_layout.model import TopicPartition
+from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnersPath, TopicOffsetsPath
+from zk_layout.store import AclEntries, AclEntry, ZkStore
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAcls:
+    """folder: of the group's folder. offsets: of its offsets, or, while it has none, of what else it holds."""
+
+    folder: AclEntries
+    offsets: AclEntries
+
+    def document(self) -> dict[str, object]:
+        """As it stands in JSON: [permissions, scheme, id] of each entry."""
+        return {"folder": list(map(list, self.folder)), "offsets": list(map(list, self.offsets))}
+
+    @staticmethod
+    def parse(document: object) -> GroupAcls:
+        """Raises: ValueError."""
+        if not isinstance(document, dict):
+            raise ValueError("an ACL is no object")  # noqa: TRY004 - of a file
+        return GroupAcls(_entries(document.get("folder")), _entries(document.get("offsets")))
+
+
+def _entries(value: object) -> AclEntries:
+    found = []
+    for entry in value if isinstance(value, list) else ():
+        match entry:
+            case [int(permissions), str(scheme), str(name)] if 0 < permissions < 32 and scheme:
+                found.append(AclEntry(permissions, scheme, name))
+            case _:
+                raise ValueError("an entry of an ACL is no [permissions, scheme, id]")
+    if not found:
+        raise ValueError("an ACL has no entries")
+    return tuple(found)
+
+
+def read_group_acls(store: ZkStore, groups: Collection[str]) -> dict[str, GroupAcls]:
+    """Of the groups in which something is not open to everybody, as far as these credentials may see all of it."""
+    names = list(groups)
+    sections = [[GroupPath(group).path, *_sections(group)] for group in names]
+    replies = iter(store.read_acls([path for paths in sections for path in paths]))
+    acls: dict[str, GroupAcls] = {}
+    for group, paths in zip(names, sections, strict=True):
+        folder, *held = [next(replies) for _ in paths]
+        inside = next((acl for acl in held if acl is not None), None)
+        if folder is None or inside is None or (is_open(folder) and is_open(inside)):
+            continue
+        if all(entry.is_told for entry in (*folder, *inside)):
+            acls[group] = GroupAcls(folder, inside)
+    return acls
+
+
+def make_group(store: ZkStore, group: str, acls: GroupAcls) -> None:
+    """The group's folders, as far as they are not there. Raises: ZooKeeperError."""
+    store.ensure_path(GroupPath(group).path, acl=acls.folder)
+    store.ensure_path(OffsetsPath(group).path, acl=acls.offsets)
+
+
+def is_open(acl: AclEntries) -> bool:
+    """Whether anybody may write."""
+    return any(entry.lets_everybody_write for entry in acl)
+
+
+def mixed_acls(store: ZkStore, offsets: Mapping[str, Sequence[TopicPartition]]) -> Iterator[Finding]:
+    """Groups of which anybody may write a part, though not the rest. offsets: {group: the partitions it has one of}.
+
+    Where all that a group holds is open, its single offsets are not asked for.
+    """
+    held = {group: _sections(group) for group in offsets}
+    acls = _read(store, [path for paths in held.values() for path in paths])
+    secured = [
+        group for group, paths in held.items() if any(path in acls and not is_open(acls[path]) for path in paths)
+    ]
+    below = {
+        group: list(
+            dict.fromkeys(
+                path
+                for tp in sorted(offsets[group])
+                for path in (TopicOffsetsPath(group, tp.topic).path, OffsetPath(group, *tp).path)
+            )
+        )
+        for group in secured
+    }
+    acls.update(_read(store, [path for paths in below.values() for path in paths]))
+    for group in secured:
+        paths = [path for path in (*held[group], *below[group]) if path in acls]
+        opened = [path for path in paths if is_open(acls[path])]
+        if opened:
+            closed = next(path for path in paths if not is_open(acls[path]))
+            yield Finding(
+                Severity.WARNING,
+                "mixed_acls",
+                group,
+                f"group {group}: anybody may write {some(opened)}, though not {closed}",
+                f"give these znodes the ACL of {closed} with ZooKeeper's own client (getAcl, setAcl), and set "
+                "zookeeper.set.acl=true in all members",
+            )
+
+
+def _sections(group: str) -> list[str]:
+    """What a group holds besides its registrations, which are open always."""
+    folder = GroupPath(group).path
+    return [OffsetsPath(group).path, OwnersPath(group).path, f"{folder}/requests", f"{folder}/migration"]
+
+
+def _read(store: ZkStore, paths: Sequence[str]) -> dict[str, AclEntries]:
+    return {path: acl for path, acl in zip(paths, store.read_acls(paths), strict=True) if acl is not None}

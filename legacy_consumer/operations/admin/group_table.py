@@ -1,0 +1,237 @@
+"""Groups as a table: one row for each partition that a group has to do with.
+
+Everything is read in batches over all groups at once: first the topics under `offsets` and `owners`, then their
+partitions, then the znodes themselves. So the number of batches does not grow with the number of groups, and what is
+pruned is not read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from legacy_consumer.offsets.judgement import Judgement, TopicOrigin, WrittenOffset, judge, written_in_zookeeper
+from legacy_consumer.offsets.topic_partitions import TopicsOnce, is_topic_name
+from legacy_consumer.operations.admin.group_members import (
+    RegisteredMember,
+    needs_cluster_topics,
+    read_members,
+    topics_of,
+)
+from zk_layout.codecs import decode_owner
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.paths import OffsetsPath, OwnersPath, TopicOffsetsPath, TopicOwnersPath
+from zk_layout.store import ZkStore, Znode
+
+logger = logging.getLogger(__name__)
+
+_MAX_PARTITION = 2**31 - 1
+_SHOWN = 3
+_NOTHING = WrittenOffset(None)
+
+Key = tuple[str, str, int]
+"""group, topic, partition"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartition:
+    """What a group has written about one partition.
+
+    committed: the next offset to consume; None if there is none that counts: a literal -1 means that as well, and an
+    offset of an earlier topic of the same name is worth as little.
+    committed_at_ms: when the offset znode was written last. owned_since_ms: when the owner znode was created. Both in
+    ms since 1970, by ZooKeeper's clock.
+    owner: the text of the owner znode, a consumer thread id if its writer keeps to the protocol.
+    error: the path and the reason if one of the two znodes holds what no member of a group can read.
+    owner_session: the session that holds the owner znode; 0 if it is held by none and so stays for good.
+    offset_version: the version of the offset znode, for whoever is to change it.
+    written, origin: what the offset is judged by; no origin if the topic does not exist.
+    unreadable: what the offset znode holds if that is no offset. exists: whether the topic has such a partition.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None = None
+    committed_at_ms: int | None = None
+    owner: str | None = None
+    owned_since_ms: int | None = None
+    error: str | None = None
+    owner_session: int | None = None
+    offset_version: int | None = None
+    written: WrittenOffset = _NOTHING
+    origin: TopicOrigin | None = None
+    unreadable: bytes | None = None
+    exists: bool = True
+
+    def judge(self, log: tuple[int, int] | None = None) -> Judgement:
+        """What the offset is worth. log: (first offset, end), None if it is not known."""
+        return judge(self.written, self.origin, log)
+
+
+def read_group_partitions(
+    store: ZkStore,
+    groups: Sequence[str],
+    *,
+    topics: Callable[[str], bool] | None = None,
+    partitions: Callable[[int], bool] | None = None,
+    include_unclaimed: bool = False,
+    members: Sequence[RegisteredMember] | None = None,
+    cluster: TopicsOnce | None = None,
+) -> list[GroupPartition]:
+    """The rows of these groups, sorted by group, topic and partition: every offset znode and every owner znode.
+
+    topics, partitions: which ones are wanted; the others are not read.
+    include_unclaimed: also the partitions that have neither, of topics that a member subscribes to or that have a
+    directory under `offsets` or `owners`; for that the registrations and the topics are read too.
+    members, cluster: what the caller has read of these already.
+
+    A group that does not exist has no rows. A znode that cannot be read is the error of its row; a name that is no
+    partition number (Kafka 0.7 writes `<broker>-<partition>`) is named in the log and left out.
+    Raises: ZooKeeperError.
+    """
+    wanted_groups = list(dict.fromkeys(groups))
+    cluster = cluster or TopicsOnce(store)
+    offset_dirs, owner_dirs = _topic_dirs(store, wanted_groups, topics)
+    keys, paths = _znodes(store, offset_dirs, owner_dirs, partitions)
+    znodes = store.get_data_many(paths)
+    offsets: dict[Key, tuple[str, Znode]] = {}
+    owners: dict[Key, tuple[str, Znode]] = {}
+    for (is_owner, key), path, znode in zip(keys, paths, znodes, strict=True):
+        if znode is not None:  # else it was deleted while we read
+            (owners if is_owner else offsets)[key] = path, znode
+    rows = offsets.keys() | owners.keys()
+    if include_unclaimed:
+        members = read_members(store, wanted_groups) if members is None else members
+        rows |= _unclaimed(members, cluster, offset_dirs + owner_dirs, topics, partitions)
+    origins = cluster.origins({topic for _, topic, _ in rows})
+    lives = cluster.lives({topic for _, topic, _ in rows})
+
+    def exists(topic: str, partition: int) -> bool:
+        # which partitions a topic has that cannot be read is not known
+        return topic in cluster.problems or (topic in lives and partition in lives[topic].partitions)
+
+    return [
+        replace(_row(key, offsets.get(key), owners.get(key), origins.get(key[1])), exists=exists(*key[1:]))
+        for key in sorted(rows)
+    ]
+
+
+def _topic_dirs(
+    store: ZkStore, groups: Sequence[str], topics: Callable[[str], bool] | None
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """(group, topic) of the directories under `offsets`, and of those under `owners`."""
+    parents = [OffsetsPath(group).path for group in groups] + [OwnersPath(group).path for group in groups]
+    children = store.get_children_many(parents)
+
+    def wanted(found: Sequence[tuple[str, ...] | None]) -> list[tuple[str, str]]:
+        pairs = ((group, topic) for group, names in zip(groups, found, strict=True) for topic in names or ())
+        return [pair for pair in pairs if topics is None or topics(pair[1])]
+
+    return wanted(children[: len(groups)]), wanted(children[len(groups) :])
+
+
+def _znodes(
+    store: ZkStore,
+    offset_dirs: Sequence[tuple[str, str]],
+    owner_dirs: Sequence[tuple[str, str]],
+    partitions: Callable[[int], bool] | None,
+) -> tuple[list[tuple[bool, Key]], list[str]]:
+    """For each offset and owner znode: whether it is an owner, whose, and its path."""
+    parents = [TopicOffsetsPath(*each).path for each in offset_dirs]
+    parents += [TopicOwnersPath(*each).path for each in owner_dirs]
+    keys: list[tuple[bool, Key]] = []
+    paths: list[str] = []
+    children = store.get_children_many(parents)
+    for number, ((group, topic), parent, names) in enumerate(
+        zip([*offset_dirs, *owner_dirs], parents, children, strict=True)
+    ):
+        is_owner = number >= len(offset_dirs)
+        odd: list[str] = []
+        for name in names or ():
+            partition = _partition_number(name)
+            if partition is None:
+                odd.append(name)
+            elif partitions is None or partitions(partition):
+                keys.append((is_owner, (group, topic, partition)))
+                paths.append(f"{parent}/{name}")
+        if odd:
+            # one line, however many there are: anybody may write in there
+            some = ", ".join(odd[:_SHOWN]) + (", ..." if len(odd) > _SHOWN else "")
+            logger.warning("%s: %d names are no partition numbers and left out: %s", parent, len(odd), some)
+    return keys, paths
+
+
+def _unclaimed(
+    members: Sequence[RegisteredMember],
+    cluster: TopicsOnce,
+    dirs: Iterable[tuple[str, str]],
+    topics: Callable[[str], bool] | None,
+    partitions: Callable[[int], bool] | None,
+) -> set[Key]:
+    """Every partition of the topics that a group subscribes to or has a directory for."""
+    cluster_topics = cluster.names() if needs_cluster_topics(members) else ()
+    pairs = set(dirs)
+    for member in members:
+        subscribed = topics_of(member, cluster_topics)
+        # a registration may name anything, also what can be no znode
+        pairs |= {(member.group, topic) for topic in subscribed if is_topic_name(topic)}
+    if topics is not None:
+        pairs = {pair for pair in pairs if topics(pair[1])}
+    lives = cluster.lives({topic for _, topic in pairs})
+    return {
+        (group, topic, partition)
+        for group, topic in pairs
+        if topic in lives
+        for partition in lives[topic].partitions
+        if partitions is None or partitions(partition)
+    }
+
+
+def _partition_number(name: str) -> int | None:
+    """The number if the name is written as Kafka writes one: decimal, no sign, no leading zero."""
+    if not (name.isascii() and name.isdigit()) or (name[0] == "0" and name != "0"):
+        return None
+    number = int(name)
+    return number if number <= _MAX_PARTITION else None
+
+
+def _row(
+    key: Key, offset: tuple[str, Znode] | None, owner: tuple[str, Znode] | None, origin: TopicOrigin | None
+) -> GroupPartition:
+    group, topic, partition = key
+    committed_at_ms = owner_text = owned_since_ms = owner_session = offset_version = unreadable = None
+    written = _NOTHING
+    problems: list[str] = []
+    if offset is not None:
+        written = written_in_zookeeper(*offset)
+        stat = offset[1].stat
+        committed_at_ms, offset_version = stat.mtime_ms, stat.version
+        if written.problem is not None:
+            problems.append(written.problem)
+            unreadable = offset[1].data or b""
+    if owner is not None:
+        path, znode = owner
+        owned_since_ms = znode.stat.ctime_ms
+        owner_session = znode.stat.ephemeral_owner
+        owner_text = (znode.data or b"").decode("utf-8", "backslashreplace")
+        try:
+            decode_owner(path, znode.data)
+        except MalformedZnodeError as error:
+            problems.append(str(error))
+    return GroupPartition(
+        group,
+        topic,
+        partition,
+        judge(written, origin).position,
+        committed_at_ms,
+        owner_text,
+        owned_since_ms,
+        "; ".join(problems) or None,
+        owner_session,
+        offset_version,
+        written,
+        origin,
+        unreadable,
+    )

@@ -1,0 +1,121 @@
+"""Carries out the plans of many groups: as many of them in one multi as a request of ZooKeeper holds.
+
+One plan takes some six requests (offset_writes), and so do hundreds of plans together: what is looked at for one group
+is looked at for all of them at once. If such a multi fails nothing of it was written, and its groups are written one by
+one. So the error is that of the group that cannot be written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from legacy_consumer.operations.admin.errors import TopicMadeAnewError
+from legacy_consumer.operations.admin.member_fence import ids_back_op, no_members_ops
+from legacy_consumer.operations.admin.offset_plans import OffsetPlan
+from legacy_consumer.operations.admin.offset_writes import changes_in_multi, op_of, stands, write_plan
+from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
+from zk_layout.errors import ConnectionLostError, MultiFailedError
+from zk_layout.paths import ConsumerIdsPath, ConsumersPath, GroupPath, OffsetsPath, TopicOffsetsPath, TopicPath
+from zk_layout.store import CheckOp, CreateOp, Op, ZkStore, multi_size
+
+logger = logging.getLogger(__name__)
+
+
+def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool = False) -> Iterator[OffsetPlan]:
+    """Write the plans, each all or none, and give each one as soon as it is written.
+
+    plans: of different groups, made over one look at the topics. force: also while members live.
+    Raises: as write_plan, for the first group that cannot be written. The plans that were given before stay written.
+    """
+    for some in _batches(store, plans):
+        if len(some) > 1 and _write_together(store, some, force=force):
+            yield from some
+            _check_topics(store, some)
+        else:
+            for plan in some:
+                write_plan(store, plan, force=force)
+                yield plan
+
+
+def _batches(store: ZkStore, plans: Sequence[OffsetPlan]) -> Iterator[list[OffsetPlan]]:
+    """As many plans as one multi holds. A plan that is larger, or that sets who may write its group, is alone."""
+    batch: list[OffsetPlan] = []
+    size = 0
+    for plan in plans:
+        if not plan.to_write:
+            continue
+        more = store.max_multi_bytes if plan.acls is not None else _size(plan)
+        if batch and size + more > store.max_multi_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(plan)
+        size += more
+    if batch:
+        yield batch
+
+
+def _size(plan: OffsetPlan) -> int:
+    """Upper estimate of what a plan adds to a multi."""
+    checks = [CheckOp(TopicPath(topic).path) for topic in plan.creations]
+    fence = [*no_members_ops(plan.group, ids_exist=False), ids_back_op(plan.group)]
+    return sum(map(multi_size, [*_folders(plan), *fence, *_ops(plan), *checks]))
+
+
+def _ops(plan: OffsetPlan) -> list[Op]:
+    return [op_of(plan.group, change) for change in changes_in_multi(plan)]
+
+
+def _folders(plan: OffsetPlan) -> list[CreateOp]:
+    """The folders of offsets that are new, parents first."""
+    topics = sorted({change.partition.topic for change in plan.to_write if change.before.version is None})
+    above = [ConsumersPath().path, GroupPath(plan.group).path, OffsetsPath(plan.group).path] if topics else []
+    return [CreateOp(path, None) for path in [*above, *(TopicOffsetsPath(plan.group, topic).path for topic in topics)]]
+
+
+def _write_together(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> bool:
+    """Carry out all plans in one multi; False if nothing was written. Raises: ZooKeeperError."""
+    folders = {op.path: op for plan in plans for op in _folders(plan)}
+    there = store.exists_many(list(folders))
+    ops: list[Op] = [op for op, stat in zip(folders.values(), there, strict=True) if stat is None]
+    ids_back: list[Op] = []
+    if not force:
+        groups = [plan.group for plan in plans]
+        ids = store.get_children_many([ConsumerIdsPath(group).path for group in groups])
+        if any(ids):
+            return False
+        for group, own in zip(groups, ids, strict=True):
+            ops += no_members_ops(group, ids_exist=own is not None)
+            if own is not None:
+                ids_back.append(ids_back_op(group))
+    creations = {topic: created for plan in plans for topic, created in plan.creations.items()}
+    try:
+        checks = topic_checks(store, plans[0].group, creations, creations.keys())
+        store.multi([*ops, *(op for plan in plans for op in _ops(plan)), *ids_back, *checks])
+    except (MultiFailedError, TopicMadeAnewError) as error:
+        logger.info("%d groups are written one by one: %s", len(plans), error)
+        return False
+    except ConnectionLostError:
+        if not all(stands(store, plan.group, plan.to_write) for plan in plans):
+            raise
+        logger.info("the connection was lost, but the offsets of %d groups were written", len(plans))
+    return True
+
+
+def _check_topics(store: ZkStore, plans: Sequence[OffsetPlan]) -> None:
+    """Take offsets away again that came to stand in another topic of the same name. Raises: TopicMadeAnewError."""
+    creations = {topic: created for plan in plans for topic, created in plan.creations.items()}
+    try:
+        topic_checks(store, plans[0].group, creations, creations.keys())
+    except TopicMadeAnewError as error:
+        problem = error
+    else:
+        return
+    for plan in plans:
+        try:
+            check_written(
+                store, plan.group, plan.creations, {c.partition: c.after for c in plan.to_write if c.after is not None}
+            )
+        except TopicMadeAnewError as error:
+            problem = error
+    raise problem

@@ -1,0 +1,55 @@
+"""Looks at groups again and again, and says of each partition whether it is well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from legacy_consumer.operations.admin.groups import GroupDescription, PartitionLag
+from legacy_consumer.operations.admin.lag_verdict import (
+    DEFAULT,
+    GroupVerdict,
+    Judging,
+    Sample,
+    Verdict,
+    Window,
+    extend,
+    judge,
+    judge_group,
+)
+from zk_layout.model import TopicPartition
+
+
+class GroupWatch:
+    """The windows of one group. Give it every look at the group, in order; a partition that is gone is forgotten."""
+
+    def __init__(self, judging: Judging = DEFAULT) -> None:
+        self._judging = judging
+        self._windows: dict[TopicPartition, Window] = {}
+
+    def judge(self, look: GroupDescription, seen_at_ms: int) -> Mapping[TopicPartition, Verdict]:
+        """The verdict on each partition, this look included. seen_at_ms: when it was taken."""
+        windows: dict[TopicPartition, Window] = {}
+        verdicts: dict[TopicPartition, Verdict] = {}
+        for row in look.partitions:
+            tp = TopicPartition(row.topic, row.partition)
+            window = extend(self._windows.get(tp, ()), sample_of(row, seen_at_ms), self._judging)
+            windows[tp] = window
+            verdicts[tp] = judge(
+                window,
+                has_owner=row.owner_is_member,
+                problem=row.problem,
+                in_log=row.in_log,
+                judging=self._judging,
+            )
+        self._windows = windows
+        return verdicts
+
+
+def judge_whole(look: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> GroupVerdict:
+    """What the verdicts amount to, of the partitions that are the group's business."""
+    return judge_group(verdict for tp, verdict in verdicts.items() if tp not in look.left)
+
+
+def sample_of(row: PartitionLag, seen_at_ms: int) -> Sample:
+    """What a look at a partition adds to its window."""
+    return Sample(seen_at_ms, row.committed, row.lag, row.committed_at_ms)

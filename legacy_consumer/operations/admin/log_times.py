@@ -1,0 +1,43 @@
+"""Where a time begins in many logs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from legacy_consumer.fetching.fetcher import LogOffsets
+from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets
+from zk_layout.model import Broker, TopicPartition
+
+_LAST_BY_SEGMENT = 3
+"""The version of the registrations of 0.10.0 and 0.10.1."""
+
+
+class BrokerLogTimes:
+    """Implements offset_targets.LogTimes over the brokers: a few questions to each leader, however many partitions.
+
+    Brokers before 0.10.1 know only when a segment was written last, and say nothing where all segments are younger than
+    the time; later ones say nothing where all messages are older. The first means the log's beginning, the second its
+    end. Registrations of 0.10.0 and 0.10.1 look alike: there the beginning is taken, which repeats and loses nothing.
+    """
+
+    def __init__(self, logs: LibrdkafkaLogOffsets, brokers: Sequence[Broker]) -> None:
+        self._logs = logs
+        self._nothing_is_earliest = any(broker.version <= _LAST_BY_SEGMENT for broker in brokers)
+        self._offsets: LogOffsets = logs
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """As LogOffsets."""
+        return self._offsets.earliest(partitions)
+
+    def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """As LogOffsets."""
+        return self._offsets.latest(partitions)
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset of a time or later, the log's end if all are older; from old brokers a place before it.
+
+        Raises: FetchError where messages have no timestamps; BrokersUnavailableError.
+        """
+        nothing = self.earliest(list(times)) if self._nothing_is_earliest else self.latest(list(times))
+        found = self._logs.at_times({tp: time_ms for tp, time_ms in times.items() if tp in nothing})
+        return {tp: nothing[tp] if offset is None else offset for tp, offset in found.items()}

@@ -1,0 +1,202 @@
+"""Carries a plan out towards Kafka. It may be called again at any time: what is done is not done again.
+
+Kafka knows no compare-and-set for an offset, so right before each request the offsets are read again, and only what is
+still behind is written; and nobody else commits for the group meanwhile: with members in ZooKeeper alive only
+partitions without an owner are written, with consumers on the brokers' side none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from legacy_consumer.errors import (
+    ActiveGroupError,
+    BrokersUnavailableError,
+    MigrationIncompleteError,
+    MigrationRefusedError,
+)
+from legacy_consumer.offsets import KafkaOffset
+from legacy_consumer.offsets.judgement import metadata_of
+from legacy_consumer.offsets.kafka import committed_in_kafka
+from legacy_consumer.operations.admin.errors import TopicMadeAnewError
+from legacy_consumer.operations.admin.group_acls import read_group_acls
+from legacy_consumer.operations.admin.migration.backup import write_backup
+from legacy_consumer.operations.admin.migration.picture import ANSWER_WITHIN_S, PartitionLook, Sides, read_kafka
+from legacy_consumer.operations.admin.migration.plan import Action, Direction, MigrationPlan, Move
+from legacy_consumer.operations.admin.migration.record import MigrationRecord, Phase, write_record
+from legacy_consumer.operations.admin.topic_fence import topic_checks
+from zk_layout.errors import ZooKeeperError
+from zk_layout.model import TopicPartition
+from zk_layout.paths import ConsumerIdsPath, OwnerPath
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 1000
+"""Partitions in one request: some 100 kB, far below any broker's limit."""
+_LONGEST_REASON = 200
+"""Of a partition that is left out; thousands of them still fit in the record."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a step did. written: {partition: offset}. passed: the target had moved on by itself, or an owner came.
+
+    waiting: living members commit these themselves. left_out: blocked, and skipped on purpose.
+    """
+
+    phase: Phase
+    written: dict[TopicPartition, int] = field(default_factory=dict)
+    passed: list[TopicPartition] = field(default_factory=list)
+    waiting: int = 0
+    left_out: int = 0
+    backup: Path | None = None
+
+
+def apply_migration(
+    sides: Sides, plan: MigrationPlan, backup: Path, on_progress: Callable[[int], None] = lambda _: None
+) -> Outcome:
+    """Write to Kafka what the plan says, after the backup, and note it in the group's record.
+
+    on_progress: told after each request how many partitions it was about.
+    Raises: MigrationRefusedError with nothing written; MigrationIncompleteError, saying what stands, after which the
+    same command goes on.
+    """
+    refuse(plan, Direction.TO_KAFKA)
+    record = begin_step(sides, plan, Phase.APPLYING, backup)
+    todo = plan.having(Action.WRITE)
+    outcome = Outcome(
+        Phase.ROLLING if plan.look.members else Phase.APPLIED,
+        waiting=len(plan.having(Action.WAIT)),
+        left_out=len(plan.having(Action.BLOCKED)),
+        backup=backup,
+    )
+    looks = {one.tp: one for one in plan.look.partitions}
+    with unfinished(plan, outcome):
+        for chunk in _chunks(todo):
+            _write_chunk(sides, plan, chunk, looks, outcome)
+            on_progress(len(chunk))
+        end_step(sides, record, outcome)
+    return outcome
+
+
+def refuse(plan: MigrationPlan, direction: Direction) -> None:
+    """Raises: MigrationRefusedError with the plan's own reasons."""
+    assert plan.direction is direction
+    if plan.refusals:
+        raise MigrationRefusedError(plan.group, plan.refusals)
+
+
+def begin_step(sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path) -> MigrationRecord:
+    """The backup, then the record: from here on everybody sees that something is under way."""
+    at_ms = sides.clock.wall_ms()
+    write_backup(plan.look, phase.value, at_ms, backup, read_group_acls(sides.store, [plan.group]))
+    logger.info("group %s: migration %s, backup in %s", plan.group, phase.value, backup)
+    return write_record(
+        sides.store, plan.group, plan.look.record, phase, at_ms=at_ms, backup=str(backup), left_out=_left_out(plan)
+    )
+
+
+def _left_out(plan: MigrationPlan) -> dict[TopicPartition, str]:
+    """What is no part of the migration from here on: an apply decides it anew, a rollback adds to it."""
+    blocked = {move.tp: move.reason[:_LONGEST_REASON] for move in plan.having(Action.BLOCKED)}
+    before = plan.look.record.left_out if plan.look.record is not None else {}
+    return blocked if plan.direction is Direction.TO_KAFKA else {**before, **blocked}
+
+
+def end_step(sides: Sides, record: MigrationRecord, outcome: Outcome) -> None:
+    """Note where the migration stands now."""
+    at_ms = sides.clock.wall_ms()
+    done = len(outcome.written)
+    write_record(
+        sides.store,
+        sides.group,
+        record,
+        outcome.phase,
+        at_ms=at_ms,
+        partitions=done,
+        backup=record.backup,
+        left_out=record.left_out,
+    )
+    logger.info("group %s: migration %s, %d partitions written", sides.group, outcome.phase.value, done)
+
+
+class unfinished:  # noqa: N801  (used as a with statement's word)
+    """Turns what stops a step halfway into an error that says how far it came."""
+
+    def __init__(self, plan: MigrationPlan, outcome: Outcome) -> None:
+        self._plan = plan
+        self._outcome = outcome
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(
+            error, (ActiveGroupError, TopicMadeAnewError, BrokersUnavailableError, ZooKeeperError, _StoppedError)
+        ):
+            total = len(self._plan.having(Action.WRITE))
+            raise MigrationIncompleteError(
+                self._plan.group, self._plan.direction.target, len(self._outcome.written), total, str(error)
+            ) from error
+
+
+class _StoppedError(Exception):
+    """A step must not go on; the text says why."""
+
+
+def _write_chunk(
+    sides: Sides,
+    plan: MigrationPlan,
+    chunk: Sequence[Move],
+    looks: Mapping[TopicPartition, PartitionLook],
+    outcome: Outcome,
+) -> None:
+    consumers = sides.kafka_members()
+    if consumers:
+        raise _StoppedError(f"consumer {consumers[0]} joined the group on the brokers' side meanwhile: stop it")
+    topic_checks(sides.store, sides.group, plan.look.creations, {move.tp.topic for move in chunk})
+    now = read_kafka(sides, [move.tp for move in chunk])
+    wanted: dict[TopicPartition, int] = {}
+    owned = _owned(sides, plan, chunk)
+    for move in chunk:
+        assert move.offset is not None
+        # one of an earlier life of the topic may be greater, and is none
+        there = committed_in_kafka(now[move.tp], looks[move.tp].zookeeper.topic).offset
+        if move.tp in owned or (there is not None and there >= move.offset):
+            outcome.passed.append(move.tp)
+        else:
+            wanted[move.tp] = move.offset
+    if not wanted:
+        return
+    sent = {tp: KafkaOffset(offset, metadata_of(looks[tp].zookeeper.topic)) for tp, offset in wanted.items()}
+    reason = sides.kafka.write(sent, ANSWER_WITHIN_S)
+    try:
+        topic_checks(sides.store, sides.group, plan.look.creations, {tp.topic for tp in wanted})
+    except TopicMadeAnewError as error:
+        raise _StoppedError(f"topic {error.topic!r} was deleted or created in the moment of the write") from error
+    stands = read_kafka(sides, wanted)
+    for tp, offset in wanted.items():
+        if stands[tp].offset == offset:
+            outcome.written[tp] = offset
+    refused = [tp for tp in wanted if tp not in outcome.written]
+    if refused:
+        raise _StoppedError(f"{refused[0]}: {reason or f'reads back as {stands[refused[0]].offset}'}")
+
+
+def _owned(sides: Sides, plan: MigrationPlan, chunk: Sequence[Move]) -> set[TopicPartition]:
+    """Partitions that got an owner since the plan was made. Raises: _StoppedError if the group was to be stopped."""
+    [ids] = sides.store.get_children_many([ConsumerIdsPath(sides.group).path])
+    if ids and not plan.choices.rolling:
+        raise _StoppedError(f"member {ids[0]} joined meanwhile: stop it")
+    if not ids:
+        return set()
+    stats = sides.store.exists_many([OwnerPath(sides.group, *move.tp).path for move in chunk])
+    return {move.tp for move, stat in zip(chunk, stats, strict=True) if stat is not None}
+
+
+def _chunks(moves: Sequence[Move]) -> Iterator[Sequence[Move]]:
+    for start in range(0, len(moves), _CHUNK):
+        yield moves[start : start + _CHUNK]

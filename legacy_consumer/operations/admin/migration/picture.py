@@ -1,0 +1,163 @@
+"""What is known of a group on both sides at one moment: its members and offsets in ZooKeeper and in Kafka, its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from legacy_consumer.errors import NoSuchGroupError
+from legacy_consumer.fetching.fetcher import LogOffsets
+from legacy_consumer.offsets import GroupOffsets, KafkaOffset, ZooKeeperOffsetStore
+from legacy_consumer.offsets.kafka import UNTOLD, committed_in_kafka, is_marked
+from legacy_consumer.offsets.progress import Committed
+from legacy_consumer.offsets.retries import coordinator_answer
+from legacy_consumer.offsets.topic_partitions import list_topic_names, read_topic_lives
+from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
+from legacy_consumer.operations.admin.group_table import read_group_partitions
+from legacy_consumer.operations.admin.migration.record import MigrationRecord, read_record
+from legacy_consumer.operations.admin.offsets_in_kafka import has_coordinators
+from legacy_consumer.operations.admin.topic_fence import TopicCreations
+from rebalance.clock import Clock, SystemClock
+from rebalance.group_strategy import owner_id
+from zk_layout.model import TopicPartition
+from zk_layout.paths import GroupPath
+from zk_layout.store import ZkStore
+
+_INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
+_NOTHING = Committed(None, None)
+_NO_OFFSET = KafkaOffset(None)
+ANSWER_WITHIN_S = 30.0
+"""A coordinator that has just been chosen loads the offsets first; the first one of all has their topic created."""
+_BACKOFF_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The ways to everything that a migration of one group touches.
+
+    kafka_members: names the consumers that have joined the group on the brokers' side.
+    """
+
+    group: str
+    store: ZkStore
+    kafka: GroupOffsets
+    log_offsets: LogOffsets
+    kafka_members: Callable[[], tuple[str, ...]]
+    clock: Clock = field(default_factory=SystemClock)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLook:
+    """One partition.
+
+    exists: whether the topic has such a partition. owner: the registered member that owns it, None without one.
+    log: (first offset, end); None if no broker told. problem: why its offset in ZooKeeper cannot be read; unreadable:
+    what the znode holds then. is_marked: whether a step or a member of legacy-consumer wrote its offset in Kafka.
+    is_moved: whether its offset in ZooKeeper was written after the migration's record.
+    """
+
+    tp: TopicPartition
+    zookeeper: Committed = _NOTHING
+    kafka: Committed = _NOTHING
+    owner: str | None = None
+    log: tuple[int, int] | None = None
+    problem: str | None = None
+    unreadable: bytes | None = None
+    exists: bool = True
+    is_marked: bool = False
+    is_moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One group. members: those in ZooKeeper; kafka_members: those on the brokers' side."""
+
+    group: str
+    members: tuple[RegisteredMember, ...]
+    kafka_members: tuple[str, ...]
+    partitions: tuple[PartitionLook, ...]
+    record: MigrationRecord | None
+
+    @property
+    def creations(self) -> TopicCreations:
+        """Of the topics, as they were looked at before anything else."""
+        topics = {one.tp.topic: one.zookeeper.topic for one in self.partitions}
+        return {name: None if topic is None else topic.czxid for name, topic in topics.items()}
+
+
+def look_at(sides: Sides, *, will_write: bool = False) -> Look:
+    """Read everything. Every topic of the cluster is looked up in Kafka, where consumers may read what they like.
+
+    will_write: something is to be written to Kafka; then the coordinator is asked even if that has its topic created.
+    Raises: NoSuchGroupError, BrokersUnavailableError, MissingListenerError, DamagedRecordError,
+    ZooKeeperError.
+    """
+    store, group = sides.store, sides.group
+    if store.exists(GroupPath(group).path) is None:
+        raise NoSuchGroupError(group)
+    record = read_record(store, group)
+    members = read_members(store, [group])
+    ids = {member.consumer_id for member in members}
+    rows = {
+        TopicPartition(row.topic, row.partition): row
+        for row in read_group_partitions(store, [group], include_unclaimed=True)
+    }
+    existing = _all_partitions(store)
+    readable = {tp.topic for tp in existing}
+    asked = sorted(rows.keys() | existing)
+    is_asked = will_write or has_coordinators(store)
+    in_kafka = read_kafka(sides, asked) if is_asked else dict.fromkeys(asked, _NO_OFFSET)
+    kafka_members = sides.kafka_members() if is_asked else ()
+    shown = [tp for tp in asked if tp in rows or in_kafka[tp].offset is not None]
+    offsets = ZooKeeperOffsetStore(store, group)
+    in_zookeeper = offsets.read(shown)
+    logs = _read_logs(sides.log_offsets, [tp for tp in shown if in_zookeeper[tp].topic is not None])
+    looks = []
+    for tp in shown:
+        row = rows.get(tp)
+        owner = None if row is None or row.owner is None else owner_id(row.owner)
+        zookeeper = in_zookeeper[tp]
+        looks.append(
+            PartitionLook(
+                tp,
+                zookeeper,
+                committed_in_kafka(in_kafka[tp], zookeeper.topic),
+                owner if owner in ids else None,
+                logs.get(tp),
+                zookeeper.problem,
+                None if row is None else row.unreadable,
+                exists=tp in existing or (zookeeper.topic is not None and tp.topic not in readable),
+                is_marked=is_marked(in_kafka[tp]),
+                is_moved=record is not None and row is not None and (row.written.zxid or 0) > record.zxid,
+            )
+        )
+    return Look(group, tuple(members), kafka_members, tuple(looks), record)
+
+
+def has_offsets_in_kafka(sides: Sides) -> bool:
+    """Whether the group has any offset there, of a topic of the cluster. Raises: BrokersUnavailableError."""
+    found = read_kafka(sides, _all_partitions(sides.store)) if has_coordinators(sides.store) else {}
+    return any(one.offset is not None for one in found.values())
+
+
+def read_kafka(sides: Sides, partitions: Collection[TopicPartition]) -> dict[TopicPartition, KafkaOffset]:
+    """The group's offsets in Kafka, asked for again while the coordinator is not ready. BrokersUnavailableError."""
+    if not partitions:
+        return {}
+    found: dict[TopicPartition, KafkaOffset] = coordinator_answer(_BACKOFF_S, ANSWER_WITHIN_S)(
+        sides.kafka.read, partitions, ANSWER_WITHIN_S
+    )
+    return {tp: found.get(tp, UNTOLD) for tp in partitions}
+
+
+def _all_partitions(store: ZkStore) -> set[TopicPartition]:
+    names = [topic for topic in list_topic_names(store) if topic not in _INTERNAL]
+    lives = read_topic_lives(store, names)
+    return {TopicPartition(topic, partition) for topic, life in lives.items() for partition in life.partitions}
+
+
+def _read_logs(log_offsets: LogOffsets, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    if not partitions:
+        return {}
+    begins, ends = log_offsets.earliest(partitions), log_offsets.latest(partitions)
+    return {tp: (begins[tp], ends[tp]) for tp in partitions if tp in begins and tp in ends}

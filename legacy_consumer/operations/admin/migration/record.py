@@ -1,0 +1,191 @@
+"""How far a group's migration has come, in the znode /consumers/G/migration: whoever looks next goes on from there.
+
+    {"version":1,"phase":"applied","at_ms":1700000000000,"partitions":12,"backup":"billing.json",
+     "history":[["applying",1699999999000],["applied",1700000000000]],
+     "left_out":{"orders":{"3":"Kafka is 25 ahead though no migration was begun"}}}
+
+left_out: partitions that are no part of the migration, and why; older records have none. Kafka's own tools and JVM
+members do not look at it. Each write names the version that was read, so that of two operators at once the second is
+told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from legacy_consumer.errors import MigrationRefusedError
+from legacy_consumer.operations.admin.errors import BackupError, DamagedRecordError, GroupChangedError
+from legacy_consumer.operations.admin.group_reads import read_apart
+from legacy_consumer.operations.admin.group_trees import record_path
+from legacy_consumer.operations.admin.whole_files import create_whole
+from zk_layout.codecs.strict_json import JsonObject, decode_object, encode_json
+from zk_layout.errors import BadVersionError, MalformedZnodeError, NodeExistsError, NoNodeError
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore, Znode
+
+_FORMAT = 1
+_HISTORY = 50
+"""So many changes of phase are kept; an operator who tries again and again must not fill the znode."""
+
+
+class Phase(Enum):
+    """Where a migration stands. Those that end in -ing were under way when somebody last wrote: do the same again."""
+
+    ROLLING = "rolling"
+    """Members move one by one; offsets are in ZooKeeper, and of those that have moved in Kafka too."""
+    APPLYING = "applying"
+    APPLIED = "applied"
+    """All offsets are in Kafka; those in ZooKeeper stay as they were."""
+    ROLLING_BACK = "rolling back"
+    ROLLED_BACK = "rolled back"
+    """ZooKeeper has all offsets again."""
+    FINISHED = "finished"
+    """The way back is closed."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a greater offset in Kafka is the work of this migration's consumers."""
+        return self in {Phase.ROLLING, Phase.APPLYING, Phase.APPLIED, Phase.ROLLING_BACK}
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationRecord:
+    """partitions: written by the last step. backup: the file that was written before it, as it was named.
+
+    history: (phase, ms since 1970) of the steps so far, the newest last. znode_version: for the next write.
+    zxid: when the record was written; a znode that was written later has a greater one.
+    left_out: {partition: why it is no part of the migration}.
+    """
+
+    phase: Phase
+    at_ms: int
+    partitions: int
+    backup: str | None
+    history: tuple[tuple[str, int], ...]
+    znode_version: int
+    zxid: int
+    left_out: Mapping[TopicPartition, str]
+
+
+def read_record(store: ZkStore, group: str) -> MigrationRecord | None:
+    """None if no migration was begun. Raises: DamagedRecordError."""
+    try:
+        return decode_record(group, store.get_data(record_path(group)))
+    except NoNodeError:
+        return None
+
+
+def read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRecord | str]:
+    """Of those groups whose migration was begun; the reason where a record cannot be read. Raises: ZooKeeperError."""
+    found, forbidden = read_apart(groups, lambda some: list(_read_records(store, some).items()))
+    return {**dict(found), **{group: str(error) for group, error in forbidden.items()}}
+
+
+def _read_records(store: ZkStore, groups: Sequence[str]) -> dict[str, MigrationRecord | str]:
+    paths = [record_path(group) for group in groups]
+    found: dict[str, MigrationRecord | str] = {}
+    for group, znode in zip(groups, store.get_data_many(paths), strict=True):
+        if znode is not None:
+            try:
+                found[group] = decode_record(group, znode)
+            except DamagedRecordError as error:
+                found[group] = str(error)
+    return found
+
+
+def write_record(
+    store: ZkStore,
+    group: str,
+    before: MigrationRecord | None,
+    phase: Phase,
+    *,
+    at_ms: int,
+    partitions: int = 0,
+    backup: str | None = None,
+    left_out: Mapping[TopicPartition, str] | None = None,
+) -> MigrationRecord:
+    """Note the next phase. Raises: MigrationRefusedError if somebody else noted one since `before` was read."""
+    history = (*(before.history if before is not None else ()), (phase.value, at_ms))[-_HISTORY:]
+    left_out = dict(sorted((left_out or {}).items()))
+    reasons: dict[str, dict[str, str]] = {}
+    for tp, reason in left_out.items():
+        reasons.setdefault(tp.topic, {})[str(tp.partition)] = reason
+    fields = {"version": _FORMAT, "phase": phase.value, "at_ms": at_ms, "partitions": partitions}
+    data = encode_json({**fields, "backup": backup, "history": history, **({"left_out": reasons} if reasons else {})})
+    path = record_path(group)
+    try:
+        stat = store.create(path, data) if before is None else store.set_data(path, data, before.znode_version)
+    except (BadVersionError, NodeExistsError, NoNodeError) as error:
+        raise MigrationRefusedError(
+            group, ("somebody else works on its migration at this moment: look at `migrate plan` again",)
+        ) from error
+    return MigrationRecord(phase, at_ms, partitions, backup, history, stat.version, stat.mzxid, left_out)
+
+
+def decode_record(group: str, znode: Znode) -> MigrationRecord:
+    """Raises: DamagedRecordError."""
+    try:
+        return _decode(record_path(group), znode)
+    except MalformedZnodeError as error:
+        raise DamagedRecordError(group, str(error)) from error
+
+
+def forget_record(store: ZkStore, group: str, damaged: Znode, backup: Path) -> None:
+    """Delete a record that cannot be read, as it was seen, after its data went to a file.
+
+    Raises: BackupError, GroupChangedError, ZooKeeperError; with nothing deleted.
+    """
+    try:
+        create_whole(backup, (damaged.data or b"").decode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise BackupError(str(backup), error.strerror or str(error)) from error
+    try:
+        store.delete(record_path(group), damaged.stat.version)
+    except (BadVersionError, NoNodeError) as error:
+        raise GroupChangedError(group, record_path(group), 0, 1) from error
+
+
+def _decode(path: str, znode: Znode) -> MigrationRecord:
+    found = decode_object(path, znode.data)
+    if found.integer("version") != _FORMAT:
+        raise MalformedZnodeError(path, znode.data, f"it is no record of a migration in format {_FORMAT}")
+    try:
+        phase = Phase(found.text("phase"))
+    except ValueError as error:
+        raise found.malformed("phase", "a phase of a migration") from error
+    at_ms = found.long_in_quotes("at_ms")
+    if at_ms is None:
+        raise found.malformed("at_ms", "a time")
+    return MigrationRecord(
+        phase,
+        at_ms,
+        found.integer("partitions"),
+        None if found.is_null("backup") else found.text("backup"),
+        _history(found),
+        znode.stat.version,
+        znode.stat.mzxid,
+        _left_out(found),
+    )
+
+
+def _history(found: JsonObject) -> tuple[tuple[str, int], ...]:
+    steps = found.pairs("history")
+    known = tuple((name, at_ms) for name, at_ms in steps if isinstance(name, str) and isinstance(at_ms, int))
+    if len(known) != len(steps):
+        raise found.malformed("history", "a list of phases and times")
+    return known
+
+
+def _left_out(found: JsonObject) -> dict[TopicPartition, str]:
+    if found.is_null("left_out"):
+        return {}
+    topics = found.child("left_out")
+    return {
+        TopicPartition(topic, number): numbers.text(key)
+        for topic in topics
+        for numbers in [topics.child(topic)]
+        for number, key in numbers.partition_numbers().items()
+    }

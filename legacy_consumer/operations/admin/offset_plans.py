@@ -1,0 +1,175 @@
+"""A change of a group's offsets, planned before it is made: what stands there, what is to stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from legacy_consumer.errors import NoSuchGroupError, NoSuchPartitionError, NoSuchTopicError
+from legacy_consumer.offsets.judgement import written_elsewhere
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
+from legacy_consumer.operations.admin.errors import UnreadableOffsetsError
+from legacy_consumer.operations.admin.group_acls import GroupAcls
+from legacy_consumer.operations.admin.group_members import RegisteredMember, read_members
+from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
+from legacy_consumer.operations.admin.topic_fence import TopicCreations
+from zk_layout.model import TopicPartition
+from zk_layout.paths import GroupPath
+from zk_layout.store import ZkStore
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One partition of a group as it stands.
+
+    offset: None if none is committed that counts. version: of the offset znode, None if there is none. owner: as in
+    its znode. problem: why the znode cannot be read, and unreadable what it holds then. outlived: what was committed
+    for an earlier topic of that name.
+    """
+
+    offset: int | None = None
+    version: int | None = None
+    owner: str | None = None
+    problem: str | None = None
+    outlived: int | None = None
+    unreadable: bytes | None = None
+
+    @property
+    def elsewhere(self) -> int | None:
+        """What a file or another group is given of it."""
+        return written_elsewhere(self.offset, self.outlived)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """One partition of a plan. after None: the znode goes. again: write also what stands there already."""
+
+    partition: TopicPartition
+    before: Standing
+    after: int | None
+    again: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to write."""
+        if self.before.problem is not None or self.before.offset != self.after:
+            return True
+        return self.again and (self.after is not None or self.before.version is not None)
+
+    @property
+    def moves_by(self) -> int | None:
+        """How many messages the group goes on (or back, below 0); None if it is not known."""
+        if self.before.offset is None or self.after is None:
+            return None
+        return self.after - self.before.offset
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPlan:
+    """What is to be written for one group; all of it, or nothing.
+
+    members: who was registered when the plan was made. acls: who may write the group, if it is made by this.
+    creations: of the topics for which the offsets are meant; see topic_fence.
+    """
+
+    group: str
+    changes: tuple[OffsetChange, ...]
+    members: tuple[RegisteredMember, ...] = ()
+    acls: GroupAcls | None = None
+    creations: TopicCreations = field(default_factory=dict)
+
+    @property
+    def to_write(self) -> tuple[OffsetChange, ...]:
+        """Those that differ from what stands there."""
+        return tuple(change for change in self.changes if change.changes)
+
+    def for_members(self) -> OffsetPlan:
+        """The plan for members that run: each has read on since its last commit, so no offset is where it stands."""
+        return replace(self, changes=tuple(replace(change, again=True) for change in self.changes))
+
+    @property
+    def backup(self) -> dict[TopicPartition, int | None]:
+        """What counts now, of all partitions of the plan whose offsets can be read."""
+        return {c.partition: c.before.elsewhere for c in self.changes if c.before.unreadable is None}
+
+    @property
+    def unreadable(self) -> dict[TopicPartition, bytes]:
+        """What the other znodes hold."""
+        return {c.partition: c.before.unreadable for c in self.changes if c.before.unreadable is not None}
+
+
+def standing_of(row: GroupPartition) -> Standing:
+    """How the partition of a row stands."""
+    return Standing(
+        row.committed, row.offset_version, row.owner, row.written.problem, row.judge().outlived, row.unreadable
+    )
+
+
+def read_standings(store: ZkStore, group: str, topics: TopicsOnce | None = None) -> dict[TopicPartition, Standing]:
+    """Every partition that the group has an offset or an owner of, or subscribes to. Raises: NoSuchGroupError.
+
+    topics: what a plan knows of them; each is read once, before the brokers are asked about it.
+    """
+    if store.exists(GroupPath(group).path) is None:
+        raise NoSuchGroupError(group)
+    return {
+        TopicPartition(row.topic, row.partition): standing_of(row)
+        for row in read_group_partitions(store, [group], include_unclaimed=True, cluster=topics)
+    }
+
+
+def choose_partitions(
+    cluster: TopicsOnce, standings: Mapping[TopicPartition, Standing], topics: Mapping[str, Collection[int] | None]
+) -> dict[TopicPartition, Standing]:
+    """Those of these topics ({topic: partitions, None = all}); without any all that the group has and that exist.
+
+    A topic that the group never had to do with may be named: its partitions are those of the cluster.
+    Raises: NoSuchTopicError, NoSuchPartitionError; the reason why a topic cannot be read.
+    """
+    lives = cluster.lives(topics or {tp.topic for tp in standings})
+    for topic in sorted(lives.keys() & cluster.problems.keys()):
+        raise cluster.problems[topic]
+    if not topics:
+        return {
+            tp: s for tp, s in standings.items() if tp.topic in lives and tp.partition in lives[tp.topic].partitions
+        }
+    chosen: dict[TopicPartition, Standing] = {}
+    for topic, numbers in topics.items():
+        if topic not in lives:
+            raise NoSuchTopicError(topic)
+        for number in lives[topic].partitions if numbers is None else sorted(numbers):
+            tp = TopicPartition(topic, number)
+            if number not in lives[topic].partitions:
+                raise NoSuchPartitionError(tp, len(lives[topic].partitions))
+            chosen[tp] = standings.get(tp, Standing())
+    return chosen
+
+
+def make_plan(
+    store: ZkStore,
+    group: str,
+    standings: Mapping[TopicPartition, Standing],
+    after: Mapping[TopicPartition, int | None],
+    acls: GroupAcls | None = None,
+    *,
+    topics: TopicsOnce | None = None,
+    members: Sequence[RegisteredMember] | None = None,
+) -> OffsetPlan:
+    """The plan that puts the group at `after`. acls: of the folders, where there are none. Raises: ZooKeeperError.
+
+    topics: as they were when `after` was decided. members: those of the group, if the caller has read them already.
+    """
+    names = {tp.topic for tp, offset in after.items() if offset is not None}
+    origins = (topics or TopicsOnce(store)).origins(names)
+    creations = {topic: origins[topic].czxid if topic in origins else None for topic in names}
+    changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))
+    members = read_members(store, [group]) if members is None else members
+    return OffsetPlan(group, changes, tuple(members), acls, creations)
+
+
+def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:
+    """{partition: offset} for another group. Raises: UnreadableOffsetsError if some offset cannot be read."""
+    problems = tuple(standing.problem for standing in standings.values() if standing.problem is not None)
+    if problems:
+        raise UnreadableOffsetsError(group, problems)
+    return {tp: offset for tp, standing in standings.items() if (offset := standing.elsewhere) is not None}

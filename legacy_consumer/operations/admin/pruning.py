@@ -1,0 +1,118 @@
+"""Finds groups that nobody uses any more, and what groups keep of topics that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_elsewhere, written_in_zookeeper
+from legacy_consumer.offsets.topic_lives import read_topic_origins
+from legacy_consumer.operations.admin.errors import DamagedRecordError, NothingOfTopicError, OpenMigrationError
+from legacy_consumer.operations.admin.group_trees import GroupTree, read_trees
+from legacy_consumer.operations.admin.migration.record import decode_record
+from zk_layout.errors import BadVersionError
+from zk_layout.model import TopicPartition
+from zk_layout.paths import ConsumerIdsPath, ConsumersPath, GroupPath, OffsetPath
+from zk_layout.store import ZkStore
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUse:
+    """When a group was last used, as far as its znodes tell.
+
+    members: how many are registered. last_commit_ms: the newest offset. last_seen_ms: that, or when the group's
+    folders came into being if it never committed. offsets: as a backup is to say them; None where none is committed.
+    unreadable: {partition: the data} of offset znodes that hold no offset.
+    open_migration: where a migration stands whose way back is open, or why its record cannot be read; None otherwise.
+    tree: the look that all of this is taken from, and that a deletion is held to.
+    """
+
+    group: str
+    members: int
+    last_commit_ms: int | None
+    last_seen_ms: int
+    offsets: Mapping[TopicPartition, int | None]
+    unreadable: Mapping[TopicPartition, bytes]
+    open_migration: str | None
+    tree: GroupTree
+
+    @property
+    def topics(self) -> int:
+        """Of how many topics it has offsets."""
+        return len({tp.topic for tp in [*self.offsets, *self.unreadable]})
+
+
+def read_use(store: ZkStore, groups: Sequence[str]) -> list[GroupUse]:
+    """The use of these groups; those that are gone are left out. Raises: ZooKeeperError."""
+    trees = read_trees(store, groups)
+    origins = read_topic_origins(store, {tp.topic for tree in trees for tp in tree.offsets})
+    return [_use_of(tree, origins) for tree in trees]
+
+
+def zookeeper_ms(store: ZkStore) -> int:
+    """What ZooKeeper's clock shows, in ms since 1970: it stamps each write, and `/consumers` is written as it is.
+
+    Raises: NotPermittedError; NoNodeError if there never was a group.
+    """
+    path = ConsumersPath().path
+    znode = store.get_data(path)
+    try:
+        return store.set_data(path, znode.data or b"", znode.stat.version).mtime_ms
+    except BadVersionError:
+        # another operator has just asked
+        return store.get_data(path).stat.mtime_ms
+
+
+def find_unused(use: Sequence[GroupUse], *, now_ms: int, older_than_ms: int) -> list[GroupUse]:
+    """The groups without members that committed nothing for so long, and are in no open migration."""
+    return [
+        one
+        for one in use
+        if one.members == 0 and one.open_migration is None and now_ms - one.last_seen_ms > older_than_ms
+    ]
+
+
+def refuse_removal(use: Sequence[GroupUse], topic: str | None) -> None:
+    """Raises: OpenMigrationError, DamagedRecordError; NothingOfTopicError if no group keeps any of the topic."""
+    for one in use:
+        if topic is None and one.open_migration is not None:
+            if one.tree.record is not None:
+                decode_record(one.group, one.tree.record)
+            raise OpenMigrationError(one.group, one.open_migration)
+    if topic is not None and not any(one.tree.below(topic) for one in use):
+        raise NothingOfTopicError(topic, tuple(one.group for one in use))
+
+
+def _use_of(tree: GroupTree, origins: Mapping[str, TopicOrigin]) -> GroupUse:
+    offsets: dict[TopicPartition, int | None] = {}
+    unreadable: dict[TopicPartition, bytes] = {}
+    for tp, znode in sorted(tree.offsets.items()):
+        written = written_in_zookeeper(OffsetPath(tree.group, *tp).path, znode)
+        if written.problem is not None:
+            unreadable[tp] = znode.data or b""
+        else:
+            found = judge(written, origins.get(tp.topic))
+            offsets[tp] = written_elsewhere(found.position, found.outlived)
+    last = max((znode.stat.mtime_ms for znode in tree.offsets.values()), default=None)
+    folders = (GroupPath(tree.group).path, ConsumerIdsPath(tree.group).path)
+    made = max(tree.stats[path].ctime_ms for path in folders if path in tree.stats)
+    return GroupUse(
+        tree.group,
+        tree.members,
+        last,
+        made if last is None else last,
+        offsets,
+        unreadable,
+        _open_migration(tree),
+        tree,
+    )
+
+
+def _open_migration(tree: GroupTree) -> str | None:
+    if tree.record is None:
+        return None
+    try:
+        record = decode_record(tree.group, tree.record)
+    except DamagedRecordError as error:
+        return str(error)
+    return record.phase.value if record.phase.is_open else None

@@ -1,0 +1,173 @@
+"""Is a group's rebalance over, and sound? What Kafka's VerifyConsumerRebalance was meant to check, and more.
+
+Sound means: every partition of every topic that a member subscribes to is owned exactly once, by a stream of a member
+that is registered for that topic, held by the session in which that member lives; nothing else is owned, and no request
+for a reset stands that nobody ends. One that is being carried out is told, and is no problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from legacy_consumer.errors import NoSuchGroupError
+from legacy_consumer.member.resets import StandingReset, standing_reset
+from legacy_consumer.operations.admin.group_members import read_members
+from legacy_consumer.operations.admin.group_snapshots import read_snapshots
+from legacy_consumer.operations.admin.group_table import GroupPartition, read_group_partitions
+from rebalance.assignors.threads import threads_per_topic
+from rebalance.errors import AssignmentRefusedError
+from rebalance.group_strategy import Strategy, owner_id, strategies_of_group
+from rebalance.snapshot import GroupSnapshot
+from zk_layout.errors import NotPermittedError
+from zk_layout.model import ConsumerThreadId, TopicPartition
+from zk_layout.paths import ConsumerIdPath, GroupPath, OwnerPath, OwnersPath, TopicOwnersPath
+from zk_layout.store import ZkStore
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as it should be. code: a word for programs; topic and partition if it is about one."""
+
+    code: str
+    text: str
+    topic: str | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """members: how many there are; without any there is nothing to check. partitions: how many should be owned.
+
+    divides_by: the strategies that explain who owns what. running_reset: the reset that is being carried out.
+    """
+
+    group: str
+    members: int
+    partitions: int
+    problems: tuple[Problem, ...]
+    divides_by: tuple[str, ...] = ()
+    running_reset: StandingReset | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether there is no problem."""
+        return not self.problems
+
+
+def verify_groups(store: ZkStore, groups: Sequence[str], *, strategy: Strategy | None = None) -> list[Verification]:
+    """As verify_group, for many groups; one that may not be read is not sound, and one that is gone is left out."""
+    found: list[Verification] = []
+    for group in groups:
+        try:
+            found.append(verify_group(store, group, strategy=strategy))
+        except NotPermittedError as error:
+            found.append(Verification(group, 0, 0, (Problem("not_permitted", str(error)),)))
+        except NoSuchGroupError:
+            continue
+    return found
+
+
+def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None) -> Verification:
+    """Look once. strategy: how the group should divide its partitions, if that is to be checked too.
+
+    Raises: NoSuchGroupError, ZooKeeperError.
+    """
+    if store.exists(GroupPath(group).path) is None:
+        raise NoSuchGroupError(group)
+    members = read_members(store, [group])
+    snapshot = read_snapshots(store, members).get(group, GroupSnapshot(group, {}, {}))
+    rows = read_group_partitions(store, [group])
+    owned = {TopicPartition(row.topic, row.partition): row for row in rows if row.owner is not None}
+    owners = {tp: row.owner or "" for tp, row in owned.items()}
+    sessions = {member.consumer_id: member.session_id for member in members}
+    ghosts = [ConsumerIdPath(group, member.consumer_id).path for member in members if not member.session_id]
+    expected = [TopicPartition(topic, number) for topic, numbers in snapshot.partitions.items() for number in numbers]
+    problems = [
+        *(Problem("unreadable_member", f"{name}: {reason}") for name, reason in snapshot.unreadable.items()),
+        *(Problem("permanent_member", f"{path} is not ephemeral: no session ends it") for path in ghosts),
+        *_foreign_names(store, group),
+        *_of_expected(snapshot, expected, owned, sessions),
+        *_unexpected(snapshot, set(expected), owned),
+        *_of_strategy(snapshot, owners, strategy),
+    ]
+    reset = standing_reset(store, group)
+    is_running = reset is not None and reset.is_running
+    if reset is not None and not is_running:
+        problems.append(Problem("reset", f"{reset.text}; {reset.advice}"))
+    divides_by = tuple(map(str, strategies_of_group(snapshot, owners))) if members else ()
+    running = reset if is_running else None
+    return Verification(group, len(members), len(expected), tuple(problems), divides_by, running)
+
+
+def _of_expected(
+    snapshot: GroupSnapshot,
+    expected: Sequence[TopicPartition],
+    owned: Mapping[TopicPartition, GroupPartition],
+    sessions: Mapping[str, int],
+) -> Iterator[Problem]:
+    threads = threads_per_topic(snapshot)
+    for tp in expected:
+        row = owned.get(tp)
+        if row is None or row.owner is None:
+            yield Problem("no_owner", f"no owner for {tp}", *tp)
+            continue
+        owner = owner_id(row.owner)
+        if owner not in sessions:
+            yield Problem("unknown_owner", f"{row.owner} owns {tp} and is no registered member", *tp)
+        elif not _is_among(row.owner, threads.get(tp.topic, ())):
+            yield Problem("wrong_thread", f"{row.owner} owns {tp} and has no such stream for the topic", *tp)
+        elif not row.owner_session:
+            path = OwnerPath(snapshot.group, *tp).path
+            yield Problem("permanent_owner", f"{path} is not ephemeral: it blocks {tp} for ever", *tp)
+        elif row.owner_session != sessions[owner]:
+            yield Problem(
+                "wrong_session",
+                f"{tp} is held by session 0x{row.owner_session:x}, while its owner {owner} lives in "
+                f"0x{sessions[owner]:x}",
+                *tp,
+            )
+
+
+def _is_among(owner: str, threads: Sequence[ConsumerThreadId]) -> bool:
+    return any(owner in (str(thread), thread.consumer_id) for thread in threads)
+
+
+def _unexpected(
+    snapshot: GroupSnapshot, expected: set[TopicPartition], owned: Mapping[TopicPartition, GroupPartition]
+) -> Iterator[Problem]:
+    for tp in sorted(owned.keys() - expected):
+        known = "the topic has no such partition" if tp.topic in snapshot.partitions else "no member subscribes to it"
+        yield Problem("not_to_be_owned", f"{owned[tp].owner} owns {tp}, but {known}", *tp)
+
+
+def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
+    """Owner znodes that are named otherwise than by a partition: what they stand for is owned twice, unseen."""
+    [topics] = store.get_children_many([OwnersPath(group).path])
+    paths = [TopicOwnersPath(group, topic).path for topic in topics or ()]
+    for topic, path, names in zip(topics or (), paths, store.get_children_many(paths), strict=True):
+        for name in names or ():
+            if OwnerPath.parse(f"{path}/{name}") is None:
+                yield Problem(
+                    "foreign_owner",
+                    f"{path}/{name} is named as no member of Kafka names one (pykafka and Kafka 0.7 do): whatever it "
+                    "stands for is read by others too",
+                    topic,
+                )
+
+
+def _of_strategy(
+    snapshot: GroupSnapshot, owners: Mapping[TopicPartition, str], strategy: Strategy | None
+) -> Iterator[Problem]:
+    """Who owns what another one should own by this strategy; what nobody owns is said already."""
+    if strategy is None:
+        return
+    try:
+        assignment = strategy.assign(snapshot)
+    except AssignmentRefusedError as error:
+        yield Problem("strategy_refuses", str(error))
+        return
+    for tp, thread in assignment.items():
+        owner = owners.get(tp)
+        if owner is not None and owner not in (str(thread), thread.consumer_id):
+            yield Problem("other_owner", f"{owner} owns {tp}, and by {strategy} {thread} should", *tp)

@@ -1,0 +1,267 @@
+"""What every command that changes offsets has in common: a plan is shown, a backup written, and then it is done."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import click
+
+from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.operations.admin.backups import Backup
+from legacy_consumer.operations.admin.errors import OffsetsChangedError, TopicMadeAnewError
+from legacy_consumer.operations.admin.live_resets import write_live
+from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan
+from legacy_consumer.operations.admin.offset_writes import write_plan
+from legacy_consumer.operations.cli.helpers.execution import Execution, back_up, execution_options, narrow
+from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.operations.cli.helpers.outputs import Output, print_csv, print_json
+from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
+from legacy_consumer.operations.cli.helpers.tables import Cell, Column, number, print_table, say, say_error
+from rebalance.member_kinds import MemberKind
+from zk_layout.store import ZkStore
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_COLUMNS = (
+    Column("GROUP", folds=True),
+    Column("TOPIC", folds=True),
+    Column("PARTITION", is_number=True),
+    Column("NOW", is_number=True),
+    Column("THEN", is_number=True),
+    Column("MOVES BY", is_number=True),
+    Column("OWNER", folds=True),
+)
+_ROWS_SHOWN = 200
+_FIELDS = ("group", "topic", "partition", "before", "after", "owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Safety(Execution):
+    """How a change is to be made: force, also while members live; live, running members follow, for up to timeout_s."""
+
+    force: bool
+    live: bool
+    timeout_s: float
+
+
+def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, R]:
+    """--execute and its kin; the command gets a Safety first."""
+
+    @execution_options(without="the plan is shown and nothing is written", dry_run="show the plan")
+    @click.option(
+        "--live",
+        is_flag=True,
+        help="Have running members follow without a restart; those of the JVM cannot and must be stopped.",
+    )
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0.1),
+        default=10.0,
+        show_default=True,
+        help="With --live: how long members may take to answer.",
+    )
+    @click.option("--force", is_flag=True, help="Write while members live, who will commit over it.")
+    @functools.wraps(command)
+    def with_safety(execution: Execution, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        live, force, timeout_s = bool(kwargs.pop("live")), bool(kwargs.pop("force")), kwargs.pop("timeout_s")
+        if live and force:
+            raise click.UsageError("Give either --live or --force.")
+        assert isinstance(timeout_s, float)
+        safety = Safety(execution.execute, execution.backup_dir, force, live, timeout_s)
+        return command(safety, *args, **kwargs)
+
+    return with_safety
+
+
+@dataclass(slots=True)
+class _Done:
+    groups: list[str] = field(default_factory=list)
+    backup: Backup | None = None
+    partitions: int = 0
+
+
+def carry_out(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, output: Output, *, name: str) -> None:
+    """Show the plans and, if that is wanted, make a backup and write them, a multi for each group.
+
+    name: for the backup. Raises: ActiveGroupError and others before anything is written; what is raised in between
+    several groups is preceded by a line that says what was done.
+    """
+    if safety.live:
+        plans = [plan.for_members() if plan.members else plan for plan in plans]
+    if output is Output.TABLE:
+        _show(plans)
+    living = [plan for plan in plans if plan.members and plan.to_write]
+    if living and not safety.force and not safety.live:
+        if safety.execute:
+            ids = tuple(member.consumer_id for member in living[0].members)
+            _advise_live(living)
+            raise ActiveGroupError(living[0].group, ids)
+        _warn_of_members(living)
+    elif safety.live:
+        _warn_of_jvm(living)
+    done = _Done()
+    if safety.execute:
+        _write_all(store, plans, safety, done, name)
+    match output:
+        case Output.JSON:
+            print_json(
+                {
+                    "executed": safety.execute,
+                    "backup": None if done.backup is None else str(done.backup.file),
+                    "groups": [
+                        {"group": plan.group, "members": [m.consumer_id for m in plan.members]} for plan in plans
+                    ],
+                    "changes": [
+                        record for plan in plans for record in map(functools.partial(_record, plan), plan.changes)
+                    ],
+                }
+            )
+        case Output.CSV:
+            print_csv(_FIELDS, [_record(plan, change) for plan in plans for change in plan.changes])
+        case Output.TABLE if safety.execute:
+            say(f"Written: {count(done.partitions, 'offset')} of {count(len(done.groups), 'group')}.", GOOD)
+        case Output.TABLE:
+            say("Dry run: nothing was written. Add --execute to do it.", "bold")
+
+
+def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done: _Done, name: str) -> None:
+    wanted = [plan for plan in plans if plan.to_write]
+    if wanted and safety.backup_dir is not None and not safety.live:
+        _back_up(store, done, safety.backup_dir, name, wanted)
+    total = sum(len(plan.to_write) for plan in wanted)
+    touched: set[str] = set()
+    try:
+        with progress_bar("writing offsets", total) as advance:
+            for plan in wanted:
+                if done.backup is not None:
+                    done.backup.begin(plan.group)
+                touched.add(plan.group)
+                if safety.live and plan.members:
+                    _write_live(store, plan, safety, done)
+                    advance(len(plan.to_write))
+                else:
+                    if safety.live and safety.backup_dir is not None:
+                        _back_up(store, done, safety.backup_dir, plan.group, [plan])
+                    start = done.partitions
+                    written = write_plan(
+                        store, plan, force=safety.force, on_progress=functools.partial(_advance, done, start, advance)
+                    )
+                    done.partitions = start + len(written.partitions)
+                    if written.joined:
+                        say_error(
+                            f"Warning: {', '.join(written.joined[:3])} joined group "
+                            f"{plan.group} meanwhile and may have read the old offsets: restart it"
+                        )
+                done.groups.append(plan.group)
+    except BaseException as error:
+        if isinstance(error, (ActiveGroupError, OffsetsChangedError)) or (
+            isinstance(error, TopicMadeAnewError) and not error.was_written
+        ):
+            touched.discard(plan.group)
+        if done.groups:
+            say_error(
+                f"Done before it stopped: {', '.join(done.groups)}; the groups after these are "
+                "unchanged, run the same command again for them."
+            )
+        raise
+    finally:
+        narrow(done.backup, touched)
+
+
+def _advance(done: _Done, start: int, advance: Callable[[int], None], written: int) -> None:
+    """Of the plan that began at start, so many are written by now."""
+    advance(start + written - done.partitions)
+    done.partitions = start + written
+
+
+def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -> None:
+    def back_up(now: OffsetPlan) -> None:
+        if safety.backup_dir is not None:
+            _back_up(store, done, safety.backup_dir, plan.group, [now])
+
+    followed = write_live(store, plan, timeout_s=safety.timeout_s, before_write=back_up)
+    done.partitions += len(followed.written.partitions)
+    for member in followed.written.joined[:3]:
+        say_error(
+            f"Warning: {member} joined group {plan.group} in the moment of the write: if it is of the JVM it may have "
+            "read the old offsets: restart it"
+        )
+    for owner in followed.unanswered:
+        say_error(
+            f"Warning: the offsets are written, but {owner} has not said that it goes on from them: "
+            "see `groups describe`, and restart it if it does not"
+        )
+
+
+def _back_up(store: ZkStore, done: _Done, folder: Path, name: str, plans: Sequence[OffsetPlan]) -> None:
+    unreadable = {plan.group: plan.unreadable for plan in plans}
+    done.backup = back_up(store, folder, name, {plan.group: plan.backup for plan in plans}, unreadable)
+
+
+def _show(plans: Sequence[OffsetPlan]) -> None:
+    rows = [_row(plan, change) for plan in plans for change in plan.changes]
+    print_table(_COLUMNS, rows[:_ROWS_SHOWN])
+    if len(rows) > _ROWS_SHOWN:
+        click.echo(f"... and {len(rows) - _ROWS_SHOWN} more; --format csv shows all")
+    click.echo()
+    for plan in plans:
+        back = sum(change.moves_by is not None and change.moves_by < 0 for change in plan.changes)
+        ahead = sum(change.moves_by is not None and change.moves_by > 0 for change in plan.changes)
+        new = sum(change.before.offset is None and change.after is not None for change in plan.changes)
+        gone = sum(change.before.offset is not None and change.after is None for change in plan.changes)
+        kept = len(plan.changes) - len(plan.to_write)
+        parts = [(back, "back"), (ahead, "ahead"), (new, "new"), (gone, "removed"), (kept, "unchanged")]
+        words = ", ".join(f"{many} {what}" for many, what in parts if many) or "nothing to do"
+        say(f"Group {plan.group}: {words}")
+
+
+def _row(plan: OffsetPlan, change: OffsetChange) -> list[Cell | str]:
+    by = change.moves_by
+    tp, before = change.partition, change.before
+    now: Cell | str = Cell("unreadable", BAD) if before.problem is not None else number(before.offset)
+    if before.outlived is not None:
+        now = Cell(f"{before.outlived} of an earlier topic", ODD)
+    moves: Cell | str = "-" if by is None else Cell(f"{by:+d}" if by else "0", ODD if by < 0 else "")
+    owner = "-" if before.owner is None else before.owner
+    return [plan.group, tp.topic, str(tp.partition), now, number(change.after), moves, owner]
+
+
+def _record(plan: OffsetPlan, change: OffsetChange) -> dict[str, object]:
+    return {
+        "group": plan.group,
+        "topic": change.partition.topic,
+        "partition": change.partition.partition,
+        "before": change.before.offset,
+        "after": change.after,
+        "owner": change.before.owner,
+    }
+
+
+def _warn_of_members(living: Collection[OffsetPlan]) -> None:
+    for plan in living:
+        say_error(
+            f"{count(len(plan.members), 'member')} of group {plan.group} live: --execute will refuse. Stop "
+            "them first (--live has those of legacy-consumer follow while they run, those of the JVM must be stopped)."
+        )
+
+
+def _warn_of_jvm(living: Collection[OffsetPlan]) -> None:
+    for plan in living:
+        other = [m for m in plan.members if m.kind not in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2)]
+        named = f" {', '.join(m.consumer_id for m in other[:3])} cannot." if other else ""
+        say_error(
+            f"{count(len(plan.members), 'member')} of group {plan.group} will be asked to follow; if the "
+            f"owner of a partition does not answer, as members of the JVM never do, nothing is written.{named}"
+        )
+
+
+def _advise_live(living: Collection[OffsetPlan]) -> None:
+    if any(m.kind in (MemberKind.KAFKA, MemberKind.KAFKA_0_8_2) for plan in living for m in plan.members):
+        say_error("Members of legacy-consumer can follow while they run: --live. Those of the JVM must be stopped.")

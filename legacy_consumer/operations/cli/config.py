@@ -1,0 +1,25 @@
+"""`legacy-consumer config`: what a consumer can be configured with."""
+
+from __future__ import annotations
+
+import click
+
+from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
+
+_COMMANDS = {
+    "list": Place("config_list", "list_command", "Every property: type, default, meaning."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    places=_COMMANDS,
+    epilog="""
+
+\b
+Example:
+  legacy-consumer config list --strategy failover
+""",
+)
+def config() -> None:
+    """Look up properties of consumers and of assignors."""

@@ -1,0 +1,260 @@
+"""`legacy-consumer consume`: joins a group and prints its messages, like Kafka's console consumer."""
+
+from __future__ import annotations
+
+import codecs
+import dataclasses
+import functools
+import logging
+import random
+import re
+import sys
+from dataclasses import dataclass
+
+import click
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.sources import gather
+from legacy_consumer.errors import BrokersUnavailableError, NoSuchTopicError
+from legacy_consumer.member.connector import ConsumerConnector
+from legacy_consumer.member.kafka_stream import KafkaStream
+from legacy_consumer.metrics import serve
+from legacy_consumer.operations.admin.deletion import delete_group
+from legacy_consumer.operations.cli.console_consumer import Printer, consume_to
+from legacy_consumer.operations.cli.helpers.ending import Ending
+from legacy_consumer.operations.cli.helpers.logs import name_member
+from legacy_consumer.operations.cli.helpers.message_lines import FORMATS, lines_in
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    missing_zookeeper_is_misuse,
+    open_store,
+)
+from legacy_consumer.sandbox.nodes.awaiting import await_cluster
+from rebalance.subscription import Blacklist, TopicFilter, Whitelist
+from zk_layout.errors import NoNodeError
+from zk_layout.paths import BrokerIdsPath, GroupPath, OffsetsPath, TopicPath, TopicsPath
+from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
+
+_TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What to consume: one topic by name, or those that a filter lets through."""
+
+    topic: str | None
+    topic_filter: TopicFilter | None
+    streams: int
+
+    def subscribe(self, connector: ConsumerConnector) -> list[KafkaStream]:
+        if self.topic_filter is not None:
+            return connector.create_message_streams_by_filter(self.topic_filter, self.streams)
+        assert self.topic is not None
+        return connector.create_message_streams({self.topic: self.streams})[self.topic]
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer consume --zookeeper localhost:2181 --group billing --topic orders
+  legacy-consumer consume --zookeeper localhost:2181 --whitelist 'orders.*' --from-beginning --format json
+"""
+)
+@cluster_options
+@click.option("--topic", metavar="TOPIC", help="The topic to consume.")
+@click.option("--whitelist", metavar="REGEX", help="Instead: all topics whose whole name matches, now and later.")
+@click.option("--blacklist", metavar="REGEX", help="Instead: all topics whose whole name does not match.")
+@click.option("--group", metavar="GROUP", help="The group to join: the property group.id.")
+@click.option("--from-beginning", is_flag=True, help="Without a committed offset begin with the oldest message.")
+@click.option(
+    "--delete-consumer-offsets", is_flag=True, help="Delete what the group has left in ZooKeeper before joining it."
+)
+@click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=1), help="End when none came for so long.")
+@click.option(
+    "--streams", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="How many streams."
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(FORMATS),
+    default="value",
+    show_default=True,
+    help="What to print of each message, on a line of its own.",
+)
+@click.option(
+    "--key-separator",
+    metavar="TEXT",
+    default="\\t",
+    show_default=True,
+    help="What stands between key and value; \\t and the like are understood.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Wait so long for ZooKeeper, a broker and the topic, as when all start together.",
+)
+@click.option(
+    "--metrics-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65_535),
+    help="Serve /metrics, /healthz and /readyz of this member there; 0 for any free port, which is told.",
+)
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Where to serve them.")
+@click.pass_context
+def consume(
+    ctx: click.Context,
+    cluster: ClusterOptions,
+    topic: str | None,
+    whitelist: str | None,
+    blacklist: str | None,
+    group: str | None,
+    from_beginning: bool,
+    delete_consumer_offsets: bool,
+    max_messages: int | None,
+    timeout_ms: int | None,
+    streams: int,
+    format_name: str,
+    key_separator: str,
+    wait_s: float,
+    metrics_port: int | None,
+    metrics_host: str,
+) -> None:
+    """Join a group and print its messages, until Ctrl-C or SIGTERM.
+
+    Without --group, and without group.id in the configuration, the group is console-consumer-<number>, and what it left
+    in ZooKeeper is deleted at the end.
+
+    Offsets are committed only of messages that were written, and flushed, to standard output; so another member, or
+    the next run, begins with the first message that was not printed. auto.commit.enable=false commits nothing. A
+    partition that a run ended before has no offset: the next run begins it where auto.offset.reset says.
+
+    Formats: value and key-value print the bytes as they are, and null where there is none. json prints an object
+    with topic, partition, offset, timestamp (ms), key and value; a key or value that is not UTF-8 stands in base64
+    as key_base64 or value_base64. none prints nothing, for counting.
+
+    Ends with 0 after SIGTERM, --max-messages, --timeout-ms and when nobody reads its output any more; with 130 after
+    Ctrl-C. A reader that stands still does not hold it: after drain.timeout.ms the batch that is being written is given
+    up and not committed.
+    """
+    wanted = _wanted(topic, whitelist, blacklist, streams)
+    lines = lines_in(format_name, _separator(key_separator))
+    if sys.stdout is None:
+        raise click.ClickException("standard output is closed: there is nowhere to print to")
+    config, own_group = _load_config(cluster, group, from_beginning=from_beginning)
+    with Ending() as ending:
+        if wait_s:
+            await_cluster(config, wait_s, brokers=1, topic=topic, tell=functools.partial(click.echo, err=True))
+        with open_store(config) as store:
+            config = _unused_group(store, config) if own_group else config
+            _check(store, config, wanted, from_beginning=from_beginning, delete_offsets=delete_consumer_offsets)
+        printer = Printer(lines, sys.stdout.buffer)
+        try:
+            with ConsumerConnector(config) as connector:
+                name_member(config.group_id, connector.consumer_id)
+                if metrics_port is not None:
+                    click.echo(f"serving {serve(connector, metrics_port, host=metrics_host).url}", err=True)
+                joined = wanted.subscribe(connector)
+                ending.wait_for_end(config.drain_timeout_ms / 1000)
+                if timeout_ms is None and config.consumer_timeout_ms >= 0:
+                    timeout_ms = config.consumer_timeout_ms
+                consume_to(connector, joined, printer, ending, max_messages=max_messages, timeout_ms=timeout_ms)
+        finally:
+            click.echo(f"Processed a total of {printer.printed} messages", err=True)
+            if own_group:
+                with open_store(config) as store:
+                    delete_group(store, config.group_id)
+    ctx.exit(ending.exit_code)
+
+
+def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None, streams: int) -> _Wanted:
+    if sum(choice is not None for choice in (topic, whitelist, blacklist)) != 1:
+        raise click.UsageError("Give exactly one of --topic, --whitelist and --blacklist.")
+    if whitelist is not None:
+        return _Wanted(None, Whitelist(whitelist), streams)
+    if blacklist is not None:
+        return _Wanted(None, Blacklist(blacklist), streams)
+    return _Wanted(topic, None, streams)
+
+
+def _separator(text: str) -> bytes:
+    r"""The bytes that a user means who can type no tab: \t, \n, \x00 and the like."""
+    try:
+        return codecs.escape_decode(text.encode("utf-8", "surrogateescape"))[0]
+    except ValueError as error:
+        raise click.UsageError(f"--key-separator {text!r}: {error}") from error
+
+
+def _load_config(cluster: ClusterOptions, group: str | None, *, from_beginning: bool) -> tuple[ConsumerConfig, bool]:
+    """The configuration, and whether the group is one that we made up."""
+    overrides = cluster.overrides()
+    given = gather(cluster.config_file, overrides, {}).given
+    own_group = group is None and not given.get("group.id")
+    if own_group:
+        overrides["group.id"] = _group_name()
+    elif group is not None:
+        overrides["group.id"] = group
+    if from_beginning:
+        reset = given.get("auto.offset.reset", "smallest")
+        if reset != "smallest":
+            raise click.UsageError(f"--from-beginning contradicts auto.offset.reset={reset}: remove one of them.")
+        overrides["auto.offset.reset"] = "smallest"
+    with missing_zookeeper_is_misuse():
+        return ConsumerConfig.load(cluster.config_file, overrides), own_group
+
+
+def _group_name() -> str:
+    return f"console-consumer-{random.randrange(100_000)}"  # noqa: S311  (as Kafka's tool names it; no secret)
+
+
+def _unused_group(store: ZkStore, config: ConsumerConfig) -> ConsumerConfig:
+    """The group is deleted at the end, so it must not be anybody else's."""
+    name = config.group_id
+    while store.exists(GroupPath(name).path) is not None:
+        name = _group_name()
+    return dataclasses.replace(config, group_id=name)
+
+
+def _check(
+    store: ZkStore, config: ConsumerConfig, wanted: _Wanted, *, from_beginning: bool, delete_offsets: bool
+) -> None:
+    """Everything that would make joining pointless. Raises: LegacyConsumerError, ClickException."""
+    if not _children(store, BrokerIdsPath().path):
+        raise BrokersUnavailableError(
+            "no broker is registered in ZooKeeper: start one, or check the chroot of zookeeper.connect"
+        )
+    _check_topics(store, config, wanted)
+    if delete_offsets:
+        delete_group(store, config.group_id)
+    elif from_beginning and _children(store, OffsetsPath(config.group_id).path):
+        raise click.ClickException(
+            f"group {config.group_id} has committed offsets and would go on from there: "
+            "add --delete-consumer-offsets to delete them, choose another --group, or drop --from-beginning"
+        )
+
+
+def _check_topics(store: ZkStore, config: ConsumerConfig, wanted: _Wanted) -> None:
+    if wanted.topic is not None:
+        if not _TOPIC.fullmatch(wanted.topic) or store.exists(TopicPath(wanted.topic).path) is None:
+            raise NoSuchTopicError(wanted.topic)
+        return
+    assert wanted.topic_filter is not None
+    exclude = config.exclude_internal_topics
+    topics = _children(store, TopicsPath().path)
+    if not any(wanted.topic_filter.allows(topic, exclude_internal_topics=exclude) for topic in topics):
+        logger.warning("no topic passes %s; waiting for one", wanted.topic_filter.raw)
+
+
+def _children(store: ZkStore, path: str) -> tuple[str, ...]:
+    try:
+        return store.get_children(path)
+    except NoNodeError:
+        return ()

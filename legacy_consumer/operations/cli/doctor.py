@@ -1,0 +1,144 @@
+"""`legacy-consumer doctor`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict
+
+import click
+
+from legacy_consumer.config import ClusterConfig, ConsumerConfig
+from legacy_consumer.config.sources import gather
+from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
+from legacy_consumer.operations.admin.doctor_cluster import (
+    examine_brokers,
+    examine_config,
+    examine_topics,
+    examine_zookeeper,
+)
+from legacy_consumer.operations.admin.doctor_groups import examine_groups
+from legacy_consumer.operations.admin.findings import Finding, Severity, permitted, sort_findings
+from legacy_consumer.operations.admin.log_times import BrokerLogTimes
+from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    open_store,
+)
+from legacy_consumer.operations.cli.helpers.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.operations.cli.helpers.tables import say
+from legacy_consumer.operations.cli.helpers.times import parse_duration_s
+from rebalance.clock import SystemClock
+from zk_layout.errors import NotPermittedError
+from zk_layout.store import ZkStore
+
+_FIELDS = ("severity", "code", "subject", "text", "advice", "commands")
+_SECRET = re.compile("password|secret|digest|jaas|key|token|credential", re.IGNORECASE)
+_STYLES = {Severity.ERROR: BAD, Severity.WARNING: ODD, Severity.NOTE: ""}
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer doctor --zookeeper localhost:2181/kafka
+  legacy-consumer doctor --config consumer.properties --json
+"""
+)
+@cluster_options
+@output_options
+@click.option(
+    "--stale-after", metavar="DURATION", default="30d", show_default=True, help="When a group without members is stale."
+)
+@click.pass_context
+def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_after: str) -> None:
+    """Examine the configuration, ZooKeeper, the brokers, and every group; say what is wrong and what to do.
+
+    Looks for: servers that cannot be reached, listeners and versions that do not fit, settings that contradict each
+    other, topics without leaders, members of foreign clients, partitions without owner, offsets outside the log, znodes
+    that nobody can read, groups that nobody is in, or that stand still, while messages wait, and groups that nobody
+    uses. Changes nothing.
+
+    Give it the --config of a consumer to have all its settings checked. Below an advice stand the commands for it: they
+    show what they would do, and do it with --execute. Ends with 1 if there is an error, a group with messages that
+    nobody reads being one; warnings and notes alone end with 0.
+    """
+    stale_after_ms = 1000 * parse_duration_s(stale_after)
+    config = _load(cluster)
+    looked: Counter[str] = Counter()
+    found = list(examine_zookeeper(config))
+    with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
+        found += examine_config(config, store.session_timeout_ms)
+        found += permitted(examine_brokers(store, config, looked))
+        found += permitted(examine_topics(store, looked))
+        found += permitted(_examine_groups(store, log_offsets, stale_after_ms, looked))
+    found = sort_findings(found)
+    commands = [[_command(cluster, words) for words in finding.commands if words] for finding in found]
+    records = [
+        {**asdict(finding), "severity": finding.severity.value, "commands": typed}
+        for finding, typed in zip(found, commands, strict=True)
+    ]
+    if output is Output.JSON:
+        print_json(records)
+    elif output is Output.CSV:
+        print_csv(
+            _FIELDS, [{**record, "commands": "; ".join(typed)} for record, typed in zip(records, commands, strict=True)]
+        )
+    else:
+        _show(found, commands)
+    seen = ", ".join(count(looked[what], what) for what in ("broker", "topic", "group", "partition"))
+    click.echo(f"Looked at {seen}.", err=output is not Output.TABLE)
+    ctx.exit(1 if any(finding.severity is Severity.ERROR for finding in found) else 0)
+
+
+def _examine_groups(
+    store: ZkStore, log_offsets: LibrdkafkaLogOffsets, stale_after_ms: int, looked: Counter[str]
+) -> Iterator[Finding]:
+    try:
+        times = BrokerLogTimes(log_offsets, read_brokers(store))
+    except NotPermittedError:  # said of the brokers
+        times = None
+    now_ms = SystemClock().wall_ms()
+    yield from examine_groups(
+        store, log_offsets, now_ms=now_ms, stale_after_ms=stale_after_ms, times=times, looked=looked
+    )
+
+
+def _load(cluster: ClusterOptions) -> ClusterConfig:
+    """All of a consumer's settings where there are some. Raises: ConfigError."""
+    config = load_cluster_config(cluster)
+    if gather(cluster.config_file, cluster.overrides(), {}).given.get("group.id"):
+        return ConsumerConfig.load(cluster.config_file, cluster.overrides())
+    return config
+
+
+def _command(cluster: ClusterOptions, words: Sequence[str]) -> str:
+    """For a shell: with the options that this command was given, but for the values of secrets."""
+    options = [] if cluster.zookeeper is None else ["--zookeeper", cluster.zookeeper]
+    options += [] if cluster.config_file is None else ["--config", str(cluster.config_file)]
+    for key, value in cluster.properties:
+        options += ["--property", f"{key}={'...' if _SECRET.search(key) else value}"]
+    end = words.index("--") if "--" in words else len(words)
+    return shlex.join(["legacy-consumer", *words[:end], *options, *words[end:]])
+
+
+def _show(found: Sequence[Finding], commands: Sequence[Sequence[str]]) -> None:
+    for finding, typed in zip(found, commands, strict=True):
+        say(f"{finding.severity.value}: {finding.text}", _STYLES[finding.severity])
+        say(f"    -> {finding.advice}")
+        for command in typed:
+            # it can be typed as it stands, or it is none
+            if command.isprintable():
+                say(f"       $ {command}")
+    counts = {severity: sum(finding.severity is severity for finding in found) for severity in Severity}
+    if found:
+        click.echo()
+        say(", ".join(count(many, severity.value) for severity, many in counts.items()), "bold")
+    else:
+        say("Nothing is wrong.", GOOD)

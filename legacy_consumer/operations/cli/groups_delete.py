@@ -1,0 +1,73 @@
+"""`legacy-consumer groups delete`."""
+
+from __future__ import annotations
+
+import click
+
+from legacy_consumer.errors import ActiveGroupError, NoSuchGroupError
+from legacy_consumer.operations.admin.member_fence import read_ids
+from legacy_consumer.operations.admin.pruning import GroupUse, read_use, refuse_removal
+from legacy_consumer.operations.cli.helpers.execution import Execution
+from legacy_consumer.operations.cli.helpers.group_names import check_group, check_name
+from legacy_consumer.operations.cli.helpers.group_tables import count
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    open_store,
+)
+from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options
+from legacy_consumer.operations.cli.helpers.tables import say
+from zk_layout.store import ZkStore
+
+
+@click.command(
+    epilog="""
+
+\b
+Example:
+  legacy-consumer groups delete billing-test --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
+@click.option("--topic", metavar="TOPIC", help="Only what the groups keep of this topic.")
+@removal_options
+def delete(
+    execution: Execution,
+    cluster: ClusterOptions,
+    groups: tuple[str, ...],
+    topic: str | None,
+) -> None:
+    """Remove what groups left in ZooKeeper: offsets, owners, everything under /consumers/GROUP.
+
+    Refused while a group has members, and while the migration of one is open. Before that a backup of the offsets is
+    written, a file that `offsets import` puts back. What somebody writes meanwhile is not deleted.
+    """
+    for group in groups:
+        check_group(group)
+    if topic is not None:
+        check_name("topic", topic)
+    with open_store(load_cluster_config(cluster)) as store:
+        use = read_use(store, list(dict.fromkeys(groups)))
+        missing = [group for group in groups if group not in {one.group for one in use}]
+        if missing:
+            raise NoSuchGroupError(missing[0])
+        _refuse_active(store, use)
+        refuse_removal(use, topic)
+        if not execution.execute:
+            of_topic = f" of topic {topic}" if topic is not None else ""
+            for one in use:
+                many = sum(topic is None or tp.topic == topic for tp in one.tree.offsets)
+                say(f"Group {one.group} would go with {count(many, 'offset')}{of_topic}")
+            say("Dry run: nothing was deleted. Add --execute to do it.", "bold")
+            return
+        delete_all(store, use, topic=topic, backup_dir=execution.backup_dir)
+
+
+def _refuse_active(store: ZkStore, use: list[GroupUse]) -> None:
+    """Raises: ActiveGroupError for the first that has members."""
+    for one in use:
+        ids = read_ids(store, one.group) if one.members else ()
+        if ids:
+            raise ActiveGroupError(one.group, ids)

@@ -1,0 +1,262 @@
+"""`legacy-consumer groups describe`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import click
+from rich.console import RenderableType
+
+from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, NoSuchTopicError
+from legacy_consumer.fetching.fetcher import LogOffsets
+from legacy_consumer.fetching.fetchers import choose_fetcher
+from legacy_consumer.fetching.librdkafka import open_group_offsets, open_log_offsets
+from legacy_consumer.offsets.topic_partitions import TopicsOnce, list_topic_names
+from legacy_consumer.operations.admin.groups import GroupDescription, describe_groups
+from legacy_consumer.operations.admin.lag_verdict import Kind, Verdict
+from legacy_consumer.operations.admin.lag_watch import GroupWatch, judge_whole
+from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
+from legacy_consumer.operations.cli.helpers.group_documents import PARTITION_FIELDS, group_document, partition_records
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_tables import Line, group_parts
+from legacy_consumer.operations.cli.helpers.kafka_formats import KAFKA_FORMATS, kafka_lines
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    open_store,
+)
+from legacy_consumer.operations.cli.helpers.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.operations.cli.helpers.showing import drawn, print_parts
+from legacy_consumer.operations.cli.helpers.tables import say, say_error
+from legacy_consumer.operations.cli.helpers.watching import interval_option, watch
+from rebalance.clock import SystemClock
+from zk_layout.errors import ConfigError
+from zk_layout.model import TopicPartition
+from zk_layout.paths import OwnersPath
+from zk_layout.store import ZkStore
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer groups describe billing --zookeeper localhost:2181/kafka
+  legacy-consumer groups describe --all-groups --watch --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@output_options
+@click.argument("groups", metavar="GROUP...", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic; may be repeated.")
+@interval_option
+@click.option(
+    "--check",
+    is_flag=True,
+    help="End with 1 unless every group is well: verdicts ok, members readable and ephemeral, no reset of nobody.",
+)
+@click.option(
+    "--kafka-format",
+    type=click.Choice(KAFKA_FORMATS),
+    help="The columns of Kafka's own tool of that version, for scripts; checker is ConsumerOffsetChecker.",
+)
+@click.pass_context
+def describe(
+    ctx: click.Context,
+    output: Output,
+    cluster: ClusterOptions,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    topics: tuple[str, ...],
+    is_watched: bool,
+    interval: float,
+    check: bool,
+    kafka_format: str | None,
+) -> None:
+    """Show members, owners, offsets and lag.
+
+    LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. An offset that was committed
+    for an earlier topic of the same name counts as none: the whole log is to be read. AGE tells when the offset was
+    committed, HELD since when the owner has the partition, JOINED when the member registered. BROKERS counts those that
+    lead what the member owns, so to how many it has to be connected. A dash stands for what is not there or not known.
+
+    VERDICT is what was seen says: ok, warning (the lag does not fall), stall (owned, yet the offset stands still),
+    stop (nobody owns it or nobody commits), rewind (an offset went back), error (the offset cannot be right), unknown
+    (no broker answers, or nothing is committed though the log holds messages). One look tells little; with --watch the
+    verdict is on the last ten minutes, and a reason stands below.
+
+    Ends with 1 if a group or one of its topics cannot be read, and shows all else.
+
+    CLIENT is who seems to have written a member's registration; most versions of Kafka, and legacy-consumer, write the
+    same. Below the tables stand the strategy that the owners show, what cannot work in this group, and which fetcher a
+    member with the settings of this command uses.
+
+    With --watch --json each look is one line. --kafka-format shows what Kafka's tools do: the offset in Kafka where the
+    group has one there (offsets.storage=kafka), otherwise that in ZooKeeper, which all else here is about.
+    """
+    check_wanted(groups, all_groups=all_groups)
+    if kafka_format is not None and output is not Output.TABLE:
+        raise click.UsageError("--kafka-format is a format of its own: leave out --format and --json.")
+    if check and is_watched:
+        raise click.UsageError("--check is about one look: leave out --watch.")
+    if is_watched and output is Output.CSV:
+        raise click.UsageError("--watch prints tables or JSON, one object for each look.")
+    config = load_cluster_config(cluster)
+    with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
+        look = _Look(store, log_offsets, groups, all_groups=all_groups, topics=frozenset(topics))
+        fetches_with = str(choose_fetcher(_member_config(cluster)))
+        in_kafka = _OffsetsInKafka(cluster, store)
+        printer = _Printer(
+            look, output, kafka_format, fetches_with, in_kafka, one=len(groups) == 1, in_a_row=is_watched
+        )
+        if not is_watched:
+            printed = printer.print()
+            ctx.exit(1 if any(_is_lacking(one) or (check and not _is_well(one, v)) for one, v in printed) else 0)
+        title = ", ".join(groups) if groups else "All groups"
+        ctx.exit(watch(printer.draw, printer.print, title=title, interval_s=interval))
+
+
+def _is_lacking(found: GroupDescription) -> bool:
+    return found.problem is not None or bool(found.topic_problems)
+
+
+def _is_well(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> bool:
+    has_bad_request = found.reset is not None and not found.reset.is_running
+    if found.unreadable or has_bad_request or not all(member.session_id for member in found.members):
+        return False
+    return judge_whole(found, verdicts).kind is Kind.OK
+
+
+_Described: TypeAlias = tuple[GroupDescription, Mapping[TopicPartition, Verdict]]
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at the groups after the other, and what they say of each partition together."""
+
+    store: ZkStore
+    log_offsets: LogOffsets
+    groups: Sequence[str]
+    all_groups: bool = field(kw_only=True)
+    topics: frozenset[str] = field(kw_only=True)
+    _watches: dict[str, GroupWatch] = field(default_factory=dict)
+
+    def take(self) -> list[_Described]:
+        """Raises: NoSuchTopicError for a topic that neither the cluster nor one of the groups has."""
+        names = wanted_groups(self.store, self.groups, all_groups=self.all_groups)
+        wanted = self.topics.__contains__ if self.topics else None
+        found = describe_groups(self.store, self.log_offsets, names, topics=wanted)
+        unknown = self.topics - {row.topic for one in found for row in one.partitions}
+        missing = sorted(unknown - set(list_topic_names(self.store) if unknown else ()))
+        if missing:
+            raise NoSuchTopicError(missing[0])
+        seen_at_ms = SystemClock().wall_ms()
+        self._watches = {name: self._watches.get(name) or GroupWatch() for name in names}
+        return [(one, self._watches[one.group].judge(one, seen_at_ms)) for one in found]
+
+    def owned_topics(self, groups: Sequence[str]) -> dict[str, set[str]]:
+        """{group: the topics with a directory under its owners that exist}."""
+        children = self.store.get_children_many([OwnersPath(group).path for group in groups])
+        lives = TopicsOnce(self.store).lives({topic for names in children for topic in names or ()})
+        return {group: set(names or ()) & lives.keys() for group, names in zip(groups, children, strict=True)}
+
+
+@dataclass(slots=True)
+class _OffsetsInKafka:
+    """Asks each group's coordinator, until one does not answer; then the offsets in ZooKeeper must do."""
+
+    cluster: ClusterOptions
+    store: ZkStore
+    _is_silent: bool = False
+
+    def read(self, found: GroupDescription, topics: Collection[str]) -> dict[TopicPartition, int]:
+        wanted = [TopicPartition(row.topic, row.partition) for row in found.partitions if row.topic in topics]
+        if self._is_silent:
+            return {}
+        try:
+            config = ConsumerConfig.load(
+                self.cluster.config_file, {**self.cluster.overrides(), "group.id": found.group}
+            )
+        except ConfigError:  # Kafka would not take the group's name either
+            return {}
+        try:
+            return read_offsets_in_kafka(self.store, lambda: open_group_offsets(config, self.store), wanted)
+        except (BrokersUnavailableError, MissingListenerError) as error:
+            self._is_silent = True
+            say_error(f"Warning: offsets are those in ZooKeeper, Kafka does not tell its own: {error}")
+            return {}
+
+
+@dataclass(slots=True)
+class _Printer:
+    look: _Look
+    output: Output
+    kafka_format: str | None
+    fetches_with: str
+    in_kafka: _OffsetsInKafka
+    one: bool = field(kw_only=True)
+    in_a_row: bool = field(kw_only=True)
+    _warned: str | None = None
+
+    def print(self) -> list[_Described]:
+        found = self.look.take()
+        match self.output:
+            case Output.JSON:
+                documents = [
+                    {**group_document(one, verdicts), "fetches_with": self.fetches_with} for one, verdicts in found
+                ]
+                document = documents[0] if self.one else documents
+                print_json(document, on_one_line=self.in_a_row)
+            case Output.CSV:
+                print_csv(
+                    PARTITION_FIELDS, [row for one, verdicts in found for row in partition_records(one, verdicts)]
+                )
+            case Output.TABLE:
+                if self.kafka_format is not None:
+                    self._print_as_kafka([one for one, _ in found])
+                else:
+                    self._print_tables(found)
+        self._warn(found)
+        return found
+
+    def draw(self) -> list[RenderableType]:
+        return drawn(part for one in self.look.take() for part in [*group_parts(*one), Line("")])
+
+    def _print_tables(self, found: Sequence[_Described]) -> None:
+        for number, one in enumerate(found):
+            if number or (self.in_a_row and self._warned is not None):
+                click.echo()
+            print_parts(group_parts(*one))
+        if not found:
+            say_error("There is no group in /consumers.")
+            return
+        say(f"a member with the settings of this command fetches with {self.fetches_with}", "dim")
+
+    def _print_as_kafka(self, found: Sequence[GroupDescription]) -> None:
+        assert self.kafka_format is not None
+        for one in found:
+            if one.problem is not None:
+                say_error(f"Group {one.group} cannot be shown: {one.problem}")
+        readable = [one for one in found if one.problem is None]
+        owned = self.look.owned_topics([one.group for one in readable])
+        for one in readable:
+            seen = seen_from_kafka(one, self.in_kafka.read(one, owned[one.group]))
+            for line in kafka_lines(self.kafka_format, seen, owned[one.group]):
+                say(line)
+
+    def _warn(self, found: Sequence[tuple[GroupDescription, object]]) -> None:
+        reason = next((one.no_log_ends for one, _ in found if one.no_log_ends), "")
+        if reason and reason != self._warned:
+            say_error(f"Warning: log ends and lag are not known: {reason}")
+        self._warned = reason
+
+
+def _member_config(cluster: ClusterOptions) -> ConsumerConfig:
+    """That of a member with these settings; which group it joins does not matter here."""
+    return ConsumerConfig.load(cluster.config_file, {"group.id": "any", **cluster.overrides()})

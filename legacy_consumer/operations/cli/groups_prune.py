@@ -1,0 +1,132 @@
+"""`legacy-consumer groups prune`."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+
+import click
+
+from legacy_consumer.operations.admin.group_list import list_groups
+from legacy_consumer.operations.admin.group_reads import read_apart
+from legacy_consumer.operations.admin.pruning import GroupUse, find_unused, read_use, zookeeper_ms
+from legacy_consumer.operations.cli.helpers.execution import Execution
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    open_store,
+)
+from legacy_consumer.operations.cli.helpers.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options
+from legacy_consumer.operations.cli.helpers.tables import Cell, Column, duration, print_table, say, say_error
+from legacy_consumer.operations.cli.helpers.times import parse_duration_s
+from rebalance.clock import SystemClock
+from zk_layout.errors import NoNodeError, NotPermittedError
+from zk_layout.store import ZkStore
+
+_COLUMNS = (
+    Column("GROUP", folds=True),
+    Column("TOPICS", is_number=True),
+    Column("OFFSETS", is_number=True),
+    Column("LAST USED", is_number=True),
+)
+_FIELDS = ("group", "topics", "offsets", "last_commit_ms", "last_seen_ms")
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer groups prune --older-than 90d --zookeeper localhost:2181/kafka
+  legacy-consumer groups prune --older-than 7d --name 'console-consumer-*' --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@output_options
+@click.option(
+    "--older-than", metavar="DURATION", required=True, help="Unused for longer than that: 30d, 12h, 1d6h, P30D."
+)
+@click.option("--name", "names", metavar="PATTERN", multiple=True, help="Only groups of that name; * and ? allowed.")
+@removal_options
+def prune(
+    execution: Execution,
+    output: Output,
+    cluster: ClusterOptions,
+    older_than: str,
+    names: tuple[str, ...],
+) -> None:
+    """Remove groups that nobody uses: without members, and without a commit for so long.
+
+    When a group committed last, its offset znodes tell, by ZooKeeper's clock; a group that never committed counts from
+    when its znodes were made. A group whose offsets are in Kafka (offsets.storage=kafka) looks unused here as soon as
+    it has no members.
+
+    A group whose migration is open is left out: its way back would go. So is one that somebody uses before its turn
+    comes. With --execute it is ZooKeeper's clock that tells how late it is, not this machine's.
+
+    All offsets go into one backup first, a file that `offsets import` puts back.
+    """
+    older_than_ms = 1000 * parse_duration_s(older_than)
+    with open_store(load_cluster_config(cluster)) as store:
+        now_ms = _zookeeper_ms(store) if execution.execute else SystemClock().wall_ms()
+        groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
+        use, forbidden = read_apart(groups, functools.partial(read_use, store))
+        unused = find_unused(use, now_ms=now_ms, older_than_ms=older_than_ms)
+        _show(unused, output, now_ms)
+        _say_migrating([one.group for one in use if one.open_migration is not None])
+        for group, error in sorted(forbidden.items()):
+            say_error(f"Group {group} is left out: {error}")
+        is_permitted = not forbidden
+        if execution.execute and unused:
+            is_permitted &= delete_all(store, unused, topic=None, backup_dir=execution.backup_dir, leave_used=True)
+    if output is Output.TABLE and not unused:
+        say_error(f"No group of {len(groups)} was unused for so long.")
+    elif output is Output.TABLE and not execution.execute:
+        say(f"Dry run: nothing was deleted. Add --execute to delete these {len(unused)}.", "bold")
+    if not is_permitted:
+        raise click.exceptions.Exit(1)
+
+
+def _zookeeper_ms(store: ZkStore) -> int:
+    try:
+        return zookeeper_ms(store)
+    except (NotPermittedError, NoNodeError) as error:
+        say_error(f"Warning: how late it is this machine's clock says, ZooKeeper's was not asked: {error}")
+        return SystemClock().wall_ms()
+
+
+def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:
+    records = [
+        {
+            "group": one.group,
+            "topics": one.topics,
+            "offsets": len(one.offsets),
+            "last_commit_ms": one.last_commit_ms,
+            "last_seen_ms": one.last_seen_ms,
+        }
+        for one in unused
+    ]
+    if output is Output.JSON:
+        print_json(records)
+    elif output is Output.CSV:
+        print_csv(_FIELDS, records)
+    elif unused:
+        print_table(_COLUMNS, [_row(one, now_ms) for one in unused])
+        click.echo()
+
+
+def _say_migrating(groups: list[str]) -> None:
+    if groups:
+        some = ", ".join(groups[:3]) + (f" and {len(groups) - 3} more" if len(groups) > 3 else "")
+        say_error(f"Left out, a migration is open: {some} (see `legacy-consumer migrate status`)")
+
+
+def _row(one: GroupUse, now_ms: int) -> list[Cell | str]:
+    return [
+        one.group,
+        str(one.topics),
+        str(len(one.offsets)),
+        f"{duration(max(0, now_ms - one.last_seen_ms))} ago",
+    ]

@@ -1,0 +1,112 @@
+"""`legacy-consumer groups verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from legacy_consumer.operations.admin.verification import Verification, verify_groups
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_tables import BAD, GOOD, ODD, count
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    open_store,
+)
+from legacy_consumer.operations.cli.helpers.outputs import Output, output_options, print_csv, print_json
+from legacy_consumer.operations.cli.helpers.tables import say
+from rebalance.group_strategy import STRATEGIES
+
+_FIELDS = ("group", "code", "topic", "partition", "text")
+_SHOWN = 100
+_BY_NAME = {str(strategy): strategy for strategy in STRATEGIES}
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer groups verify billing --zookeeper localhost:2181/kafka
+  legacy-consumer groups verify --all-groups --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@output_options
+@click.argument("groups", metavar="GROUP...", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option("--strategy", type=click.Choice(sorted(_BY_NAME)), help="Also that the group divides its partitions so.")
+@click.option("--kafka-format", is_flag=True, help="The very line that Kafka's VerifyConsumerRebalance prints.")
+@click.pass_context
+def verify(
+    ctx: click.Context,
+    output: Output,
+    cluster: ClusterOptions,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    strategy: str | None,
+    kafka_format: bool,
+) -> None:
+    """Check that every partition is owned exactly once, by a live member that should own it.
+
+    That is what Kafka's VerifyConsumerRebalance looks at; here also at the sessions that hold the partitions, and at
+    owners of what nobody subscribes to. A group without members and owners is sound.
+
+    A reset of running members (`offsets reset --live`) that is being carried out is named, and is no fault; a request
+    for one that nobody will end is.
+
+    Ends with 1 if a group is not sound, or may not be read, and names every reason.
+    """
+    check_wanted(groups, all_groups=all_groups)
+    wanted = _BY_NAME[strategy] if strategy is not None else None
+    with open_store(load_cluster_config(cluster)) as store:
+        names = wanted_groups(store, groups, all_groups=all_groups)
+        found = verify_groups(store, names, strategy=wanted)
+    if output is Output.JSON:
+        documents = [_document(one) for one in found]
+        print_json(documents[0] if len(groups) == 1 else documents)
+    elif output is Output.CSV:
+        print_csv(_FIELDS, [{"group": one.group, **asdict(p)} for one in found for p in one.problems])
+    elif kafka_format:
+        for one in found:
+            click.echo(f"Rebalance operation {'successful' if one.is_sound else 'failed'} !")
+    else:
+        _show(found)
+    ctx.exit(0 if all(one.is_sound for one in found) else 1)
+
+
+def _document(one: Verification) -> dict[str, object]:
+    return {
+        "group": one.group,
+        "sound": one.is_sound,
+        "members": one.members,
+        "partitions": one.partitions,
+        "divides_by": list(one.divides_by),
+        "reset": None if one.running_reset is None else one.running_reset.text,
+        "problems": [asdict(problem) for problem in one.problems],
+    }
+
+
+def _show(found: Sequence[Verification]) -> None:
+    for one in found:
+        _show_one(one)
+        if one.running_reset is not None:
+            say(f"  reset: {one.running_reset.text}; {one.running_reset.advice}", ODD)
+
+
+def _show_one(one: Verification) -> None:
+    what = f"{count(one.members, 'member')}, {count(one.partitions, 'partition')}"
+    if one.is_sound:
+        empty = "" if one.members else "; nobody is in it, so there was nothing to check"
+        say(f"Group {one.group} is sound: {what}{empty}", GOOD)
+        if one.members and one.partitions and not one.divides_by:
+            say("  but no strategy of Kafka explains who owns what: --strategy says where they differ", ODD)
+        return
+    say(f"Group {one.group} is not sound: {what}, {count(len(one.problems), 'problem')}", BAD)
+    for problem in one.problems[:_SHOWN]:
+        say(f"  {problem.text}")
+    if len(one.problems) > _SHOWN:
+        say(f"  and {len(one.problems) - _SHOWN} more; --json has them all")

@@ -1,0 +1,156 @@
+"""Ctrl-C and other signals for a command that must finish what it has begun: Ending. And for one that is to be undone
+as after Ctrl-C, whatever ends it: unwound_by_signals.
+
+While nothing has begun, the first signal ends the command where it stands. From wait_for_end on, the first one only
+raises a flag, which the command looks at between two steps; a handler could not do more without running into a lock
+that its own thread holds. The next one ends it where it stands, for whoever has no patience; any other is ignored, for
+the command is on its way out.
+
+A command that writes to a pipe which nobody empties never comes to look. So while it writes, an alarm ends it where it
+stands when its patience after the first signal is over.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+from legacy_consumer.operations.cli.helpers.outputs import abandon_output
+
+if sys.version_info >= (3, 11):
+    from typing import Self
+else:
+    from typing_extensions import Self
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequestedError(SystemExit):
+    """A signal came; no Exception, so that nothing on the way takes it for a failure."""
+
+
+@contextmanager
+def unwound_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a terminal that is gone, unwind the stack as Ctrl-C does; later ones change nothing.
+
+    Raises: StopRequestedError, with the exit code that shells expect.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        for each in before:
+            signal.signal(each, signal.SIG_IGN)
+        raise StopRequestedError(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # nohup has it ignored
+        if (handler := signal.getsignal(number)) is not signal.SIG_IGN:
+            before[number] = handler or signal.SIG_DFL
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _EndNow(BaseException):
+    """Not an Exception, so that nothing on the way takes it for a failure."""
+
+
+class Ending:
+    """Use as a context manager, in the main thread; it puts the handlers back.
+
+    requested: the command should come to its end. signal_number: of the first signal, or None.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self.signal_number: int | None = None
+        self._at_once = True
+        self._was_cut_short = False
+        self._patience_s = 0.0
+        self._is_writing = False
+        self._before: dict[signal.Signals, object] = {}
+
+    def wait_for_end(self, patience_s: float = 5.0) -> None:
+        """From now on the first signal waits until the command looks at `requested`.
+
+        patience_s: for so long after it a write may go on, see writing().
+        """
+        self._patience_s = max(0.001, patience_s)
+        self._at_once = False
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """In it the command writes to standard output, and may wait for a reader for ever."""
+        self._is_writing = True
+        try:
+            if self.requested and not self._at_once:
+                self._set_alarm()
+            yield
+        except _EndNow:
+            # what is still in the buffer would wait again
+            abandon_output()
+            raise
+        finally:
+            self._is_writing = False
+            if signal.SIGALRM in self._before:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+
+    @property
+    def exit_code(self) -> int:
+        """130 for Ctrl-C, as any shell expects it; 0 for SIGTERM, the usual way to stop a consumer, and without."""
+        return 130 if self.signal_number == signal.SIGINT else 0
+
+    def __enter__(self) -> Self:
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+        return isinstance(exc, _EndNow)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        first = not self.requested
+        self.requested = True
+        if first:
+            self.signal_number = number
+            if self._is_writing and not self._at_once:
+                self._set_alarm()
+        if (self._at_once or not first) and not self._was_cut_short and not _is_over(frame):
+            self._was_cut_short = True
+            raise _EndNow
+
+    def _set_alarm(self) -> None:
+        if signal.SIGALRM not in self._before:
+            self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, self._patience_s)
+
+    def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
+        if self._is_writing and not self._was_cut_short and not _is_over(frame):
+            self._was_cut_short = True
+            raise _EndNow
+
+
+def _is_over(frame: FrameType | None) -> bool:
+    """Whether a signal came in __exit__, which nothing could take what is raised out of.
+
+    A signal that came before is handled where the next function is entered, and that is __exit__: not a rare chance.
+    """
+    while frame is not None:
+        if frame.f_code is Ending.__exit__.__code__:
+            return True
+        frame = frame.f_back
+    return False

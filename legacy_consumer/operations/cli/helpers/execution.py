@@ -1,0 +1,93 @@
+"""--execute, --dry-run and the backup: what commands that change something for good have in common."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import click
+
+from legacy_consumer.offsets.topic_lives import read_topic_marks
+from legacy_consumer.operations.admin.backups import Backup, how_to_put_back, write_backups
+from legacy_consumer.operations.admin.group_acls import read_group_acls
+from legacy_consumer.operations.admin.offset_files import Offsets, Unreadable
+from legacy_consumer.operations.cli.helpers.ending import unwound_by_signals
+from legacy_consumer.operations.cli.helpers.tables import say_error
+from zk_layout.store import ZkStore
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """execute: do it, or only show it. backup_dir: where what stands there is written first; None = nowhere."""
+
+    execute: bool
+    backup_dir: Path | None
+
+
+def execution_options(
+    *, without: str, dry_run: str
+) -> Callable[[Callable[Concatenate[Execution, P], R]], Callable[P, R]]:
+    """The options; the command gets an Execution first.
+
+    without: what happens without --execute, as its help says it. dry_run: what --dry-run does.
+    """
+
+    def decorate(command: Callable[Concatenate[Execution, P], R]) -> Callable[P, R]:
+        @click.option("--execute", is_flag=True, help=f"Do it. Without, {without}.")
+        @click.option("--dry-run", is_flag=True, help=f"Only {dry_run}, which is what happens anyway.")
+        @click.option(
+            "--backup-dir",
+            metavar="DIR",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path(),
+            help="Where to write the backup; the current folder otherwise.",
+        )
+        @click.option("--no-backup", is_flag=True, help="Write no backup.")
+        @functools.wraps(command)
+        def with_execution(*args: P.args, **kwargs: P.kwargs) -> R:
+            execute, only_dry = bool(kwargs.pop("execute")), bool(kwargs.pop("dry_run"))
+            if execute and only_dry:
+                raise click.UsageError("Give either --execute or --dry-run.")
+            folder, no_backup = kwargs.pop("backup_dir"), kwargs.pop("no_backup")
+            assert isinstance(folder, Path)
+            # a backup of what was left alone is made smaller, whatever ends the command
+            with unwound_by_signals():
+                return command(Execution(execute, None if no_backup else folder), *args, **kwargs)
+
+        return with_execution
+
+    return decorate
+
+
+def back_up(
+    store: ZkStore, folder: Path, name: str, groups: Mapping[str, Offsets], unreadable: Mapping[str, Unreadable]
+) -> Backup:
+    """Write what stands there into a file before a change, and say what puts it back. Raises: BackupError."""
+    acls = read_group_acls(store, list(groups))
+    topics = read_topic_marks(store, {tp.topic for own in groups.values() for tp in own})
+    file = write_backups(folder, name, groups, unreadable, acls=acls, topics=topics, one_by_one=True)
+    say_error(f"Backup: {file} ({how_to_put_back(file)} puts it back)")
+    return Backup(file, groups, unreadable, acls, topics)
+
+
+def narrow(backup: Backup | None, changed: Collection[str]) -> None:
+    """After a change, which may not have reached all groups: what it left alone goes on, and leaves the backup."""
+    if backup is None:
+        return
+    try:
+        backup.keep_only(changed)
+    except OSError as error:
+        say_error(f"Warning: {backup.file} could not be finished: {error.strerror}")
+        return
+    if backup.groups.keys() <= set(changed):
+        return
+    is_kept = not backup.groups.keys().isdisjoint(changed)
+    say_error(
+        "The backup holds only the groups that were changed." if is_kept else "Nothing was changed: the backup is gone."
+    )

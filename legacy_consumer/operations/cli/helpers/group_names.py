@@ -1,0 +1,47 @@
+"""Names of groups on the command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import click
+
+from legacy_consumer.errors import NoSuchGroupError
+from legacy_consumer.operations.admin.group_list import list_groups
+from zk_layout.errors import ConfigError
+from zk_layout.paths import GroupPath
+from zk_layout.store import ZkStore
+
+_IN_NO_ZNODE = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+
+
+def check_group(group: str) -> str:
+    """The name, if a group can have it. Raises: ConfigError."""
+    return check_name("group", group)
+
+
+def check_name(what: str, name: str) -> str:
+    """The name, if a znode can have it, as ZooKeeper's server judges. Raises: ConfigError."""
+    if name in {"", ".", ".."} or _IN_NO_ZNODE.search(name):
+        raise ConfigError(what, name, f"is no name that a {what} can have")
+    return name
+
+
+def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
+    """Raises: click.UsageError unless groups are named, or all of them are wanted; ConfigError."""
+    if bool(groups) == all_groups:
+        raise click.UsageError("Name groups, or give --all-groups.")
+    for group in groups:
+        check_group(group)
+
+
+def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) -> list[str]:
+    """Those named, each once, or all there are. Raises: NoSuchGroupError."""
+    if all_groups:
+        return list(list_groups(store))
+    named = list(dict.fromkeys(groups))
+    for group, stat in zip(named, store.exists_many([GroupPath(group).path for group in named]), strict=True):
+        if stat is None:
+            raise NoSuchGroupError(group)
+    return named

@@ -1,0 +1,98 @@
+"""What commands that remove groups have in common: it is said what would go, a backup written, and then it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from legacy_consumer.errors import ActiveGroupError
+from legacy_consumer.operations.admin.deletion import delete_tree
+from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
+from legacy_consumer.operations.admin.pruning import GroupUse
+from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow
+from legacy_consumer.operations.cli.helpers.group_tables import GOOD, count
+from legacy_consumer.operations.cli.helpers.progress_bar import progress_bar
+from legacy_consumer.operations.cli.helpers.tables import say, say_error
+from zk_layout.errors import NotPermittedError
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+removal_options = execution_options(without="it is said what would go", dry_run="say what would go")
+
+
+def delete_all(
+    store: ZkStore, use: list[GroupUse], *, topic: str | None, backup_dir: Path | None, leave_used: bool = False
+) -> bool:
+    """Back up and delete what was seen, one group after the other; a line before an error says which are gone.
+
+    leave_used: a group that somebody uses by now, or that an ACL protects, is left alone, and the others go.
+    Returns: whether no ACL was in the way.
+    """
+    backup = None
+    if backup_dir is not None and use:
+        name = use[0].group if len(use) == 1 else "groups"
+        offsets, unreadable = _offsets(use, topic)
+        backup = back_up(store, backup_dir, name, offsets, unreadable)
+        _say_unreadable(unreadable)
+    gone: list[GroupUse] = []
+    # a command that is stopped in the middle does not know how much of its group is gone, nor behind an ACL
+    touched: set[str] = set()
+    is_permitted = True
+    try:
+        with progress_bar("deleting groups", len(use)) as advance:
+            for one in use:
+                if backup is not None:
+                    backup.begin(one.group)
+                touched.add(one.group)
+                try:
+                    delete_tree(store, one.tree, topic=topic)
+                    gone.append(one)
+                except (ActiveGroupError, GroupChangedError, GroupHeldError) as error:
+                    if isinstance(error, GroupChangedError) and error.gone:
+                        raise
+                    touched.discard(one.group)
+                    if not leave_used:
+                        raise
+                    say_error(f"Left alone: {error}")
+                except NotPermittedError as error:
+                    if not leave_used:
+                        raise
+                    is_permitted = False
+                    say_error(f"Group {one.group} was not deleted, or not all of it: {error}")
+                advance(1)
+    except BaseException:
+        if gone:
+            say_error(
+                f"Deleted before it stopped: {_names(gone)}; the groups after these are there, "
+                "run the same command again without those that are gone."
+            )
+        raise
+    finally:
+        narrow(backup, touched)
+    what = "" if topic is None else f" topic {topic} of"
+    say(f"Deleted{what}: {_names(gone) or 'nothing'}", GOOD if gone else "")
+    return is_permitted
+
+
+def _offsets(
+    use: list[GroupUse], topic: str | None
+) -> tuple[dict[str, dict[TopicPartition, int | None]], dict[str, dict[TopicPartition, bytes]]]:
+    """Of the topic alone if there is one: the others are not touched, and go on."""
+    return (
+        {one.group: {tp: o for tp, o in one.offsets.items() if topic in {None, tp.topic}} for one in use},
+        {one.group: {tp: d for tp, d in one.unreadable.items() if topic in {None, tp.topic}} for one in use},
+    )
+
+
+def _say_unreadable(unreadable: dict[str, dict[TopicPartition, bytes]]) -> None:
+    many = sum(map(len, unreadable.values()))
+    if many:
+        group, found = next((group, found) for group, found in unreadable.items() if found)
+        tp, data = next(iter(found.items()))
+        say_error(
+            f"Warning: {count(many, 'offset')} cannot be read, and importing the backup will not put it back: "
+            f"{group} {tp} holds {data[:80]!r}"
+        )
+
+
+def _names(use: list[GroupUse]) -> str:
+    return ", ".join(one.group for one in use)

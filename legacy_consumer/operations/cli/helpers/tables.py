@@ -1,0 +1,134 @@
+"""Tables for people: drawn on a terminal, plain columns in a pipe, where nothing is cut and nothing is coloured.
+
+rich is imported by what draws: a command that prints lines is done before rich would be there.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from legacy_consumer.plain_text import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_WIDE = 1_000_000
+_DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table; a word may be as long as a consumer id, a number is aligned to the right."""
+
+    title: str
+    is_number: bool = False
+    folds: bool = False
+    """It gives way where the terminal is too narrow, by going on in the next line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A text with a style that only terminals show."""
+
+    text: str
+    style: str = ""
+    elides: bool = False
+    """Its beginning may be left out on a narrow terminal: a name that stands whole elsewhere."""
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    """Print to standard output."""
+    if sys.stdout.isatty():
+        _terminal().print(drawn_table(columns, rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    _fill(table, columns, rows)
+    drawn = io.StringIO()
+    Console(file=drawn, width=_WIDE, color_system=None, markup=False, emoji=False, highlight=False).print(table)
+    for line in drawn.getvalue().splitlines():
+        click.echo(line.rstrip())
+
+
+def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> Table:
+    """As on a terminal, for whoever has a screen of its own."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    # padding besides the box's own blank between columns: two in all
+    table = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    _fill(table, columns, rows)
+    return table
+
+
+def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
+    from rich.text import Text
+
+    from legacy_consumer.operations.cli.helpers.elided import Elided, telling_length
+
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.is_number else "left",
+            no_wrap=not column.folds,
+            overflow="fold",
+        )
+    clean = [[_clean(cell) for cell in row] for row in rows]
+    telling = [telling_length([c.text for c in column if c.elides]) for column in zip(*clean, strict=True)]
+    for cells in clean:
+        texts = [Text(c.text, c.style) for c in cells]
+        table.add_row(
+            *(Elided(text, length) if c.elides else text for c, text, length in zip(cells, texts, telling, strict=True))
+        )
+
+
+def _clean(cell: Cell | str) -> Cell:
+    return replace(cell, text=printable(cell.text)) if isinstance(cell, Cell) else Cell(printable(cell))
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a line to standard output, styled on terminals alone."""
+    text = printable(text)
+    if style and sys.stdout.isatty():
+        _terminal().print(text, style=style, soft_wrap=True)
+    else:
+        click.echo(text)
+
+
+def say_error(text: str) -> None:
+    """Print one line to standard error, whatever others wrote into it."""
+    click.echo(printable(text), err=True)
+
+
+def _terminal() -> Console:
+    """A console for the terminal that standard output is; nothing that is printed means markup."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+
+
+def duration(ms: int | None) -> str:
+    """Milliseconds in the largest unit that says it roughly: 850 ms, 12 s, 5 min, 3 h, 4 d."""
+    if ms is None:
+        return "-"
+    seconds = ms // 1000
+    if seconds == 0:
+        return f"{ms} ms"
+    for size, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def number(value: int | None) -> str:
+    """The digits, or a dash where nothing is known."""
+    return "-" if value is None else str(value)

@@ -1,0 +1,100 @@
+"""A screen that is drawn again and again, until Ctrl-C or SIGTERM, and leaves nothing on the terminal."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from legacy_consumer.operations.cli.helpers.ending import Ending
+from legacy_consumer.plain_text import printable
+from rebalance.clock import Clock, SystemClock
+from zk_layout.errors import LegacyConsumerError
+
+_SLICE_S = 0.1
+
+
+def watch(
+    draw: Callable[[], Sequence[RenderableType]],
+    print_once: Callable[[], object],
+    *,
+    title: str,
+    interval_s: float,
+    clock: Clock | None = None,
+) -> int:
+    """Look every interval_s seconds; draw on a terminal, print_once in a pipe. Returns: the exit code.
+
+    A look that fails in a way that may pass is said on the screen, and the last one that did not stays.
+    """
+    ending = Ending()
+    with ending:
+        _watch(ending, clock or SystemClock(), draw, print_once, title, interval_s)
+    if ending.requested:
+        # the process is about to end, and an impatient key press still on its way must not change its exit code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return ending.exit_code
+
+
+def _watch(
+    ending: Ending,
+    clock: Clock,
+    draw: Callable[[], Sequence[RenderableType]],
+    print_once: Callable[[], object],
+    title: str,
+    interval_s: float,
+) -> None:
+    if not sys.stdout.isatty():
+        print_once()
+        ending.wait_for_end()
+        sys.stdout.flush()
+        while _sleep(clock, ending, interval_s):
+            with ending.writing():
+                print_once()
+                sys.stdout.flush()
+        return
+    console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    shown: Sequence[RenderableType] = draw()
+    ending.wait_for_end()
+    head = Text(printable(f"{title}, every {interval_s:g} s; Ctrl-C ends"), style="dim")
+    with Live(console=console, screen=True, auto_refresh=False, redirect_stderr=False) as live:
+        live.update(Group(head, Text(), *shown), refresh=True)
+        while _sleep(clock, ending, interval_s):
+            trouble: list[RenderableType] = []
+            try:
+                shown = draw()
+            except LegacyConsumerError as error:
+                if not error.retriable:
+                    raise
+                trouble.append(Text(printable(f"what stands below may be old: {error}"), style="red"))
+            live.update(Group(head, *trouble, Text(), *shown), refresh=True)
+
+
+def _sleep(clock: Clock, ending: Ending, seconds: float) -> bool:
+    """Until the time is over or the end is requested, which is False.
+
+    A signal handler may not ring a bell, so look now and then.
+    """
+    end = clock.monotonic() + seconds
+    never = threading.Event()
+    while not ending.requested and (left := end - clock.monotonic()) > 0:
+        clock.wait(never, min(_SLICE_S, left))
+    return not ending.requested
+
+
+def interval_option(command: Callable[..., object]) -> Callable[..., object]:
+    """--watch and --interval."""
+    command = click.option(
+        "--interval",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0.1),
+        default=2.0,
+        show_default=True,
+        help="With --watch: how often to look.",
+    )(command)
+    return click.option("--watch", "is_watched", is_flag=True, help="Look again and again, until Ctrl-C.")(command)

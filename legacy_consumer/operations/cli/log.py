@@ -1,0 +1,25 @@
+"""`legacy-consumer log`: stored logs, without a broker."""
+
+from __future__ import annotations
+
+import click
+
+from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
+
+_COMMANDS = {
+    "dump": Place("log_dump", "dump", "Show what a segment holds, up to where it is damaged."),
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    places=_COMMANDS,
+    epilog="""
+
+\b
+Example:
+  legacy-consumer log dump /var/lib/kafka/flights-0
+""",
+)
+def log() -> None:
+    """Look into log segments that were copied from a broker's disk."""

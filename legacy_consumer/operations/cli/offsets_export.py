@@ -1,0 +1,110 @@
+"""`legacy-consumer offsets export`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from legacy_consumer.offsets.topic_lives import read_topic_marks
+from legacy_consumer.operations.admin.offset_files import OffsetFormat, write_offsets
+from legacy_consumer.operations.admin.offset_plans import Standing, read_standings
+from legacy_consumer.operations.admin.whole_files import replace_whole
+from legacy_consumer.operations.cli.helpers.group_names import check_wanted, wanted_groups
+from legacy_consumer.operations.cli.helpers.group_tables import count
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    open_store,
+)
+from legacy_consumer.operations.cli.helpers.tables import say_error
+from zk_layout.errors import NotPermittedError
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer offsets export billing --zookeeper localhost:2181/kafka
+  legacy-consumer offsets export --all-groups --format json --output offsets.json --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@click.argument("groups", metavar="GROUP...", nargs=-1)
+@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option(
+    "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="Where to, instead of printing."
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice([form.value for form in OffsetFormat]),
+    default=OffsetFormat.ZK.value,
+    show_default=True,
+    help="zk: lines as Kafka's ExportZkOffsets writes and its ImportZkOffsets reads them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+def export(
+    cluster: ClusterOptions,
+    groups: tuple[str, ...],
+    all_groups: bool,
+    file: Path | None,
+    format_name: str,
+    as_json: bool,
+) -> None:
+    """Write the offsets of groups, for `offsets import`, `offsets reset --from-file` or Kafka's ImportZkOffsets.
+
+    The file is written as a whole, or not at all. An offset that cannot be read, and a group that may not be, is named
+    on standard error and left out; the exit code is 1 then. JSON tells what stands there.
+    """
+    check_wanted(groups, all_groups=all_groups)
+    with open_store(load_cluster_config(cluster)) as store:
+        names = wanted_groups(store, groups, all_groups=all_groups)
+        found, problems = _read(store, names)
+        topics = read_topic_marks(store, {tp.topic for standings in found.values() for tp in standings})
+    form = OffsetFormat.JSON if as_json else OffsetFormat(format_name)
+    offsets = {group: _committed(standings) for group, standings in found.items()}
+    unreadable = {group: _unreadable(standings) for group, standings in found.items()}
+    data = write_offsets(offsets, form, unreadable, topics=topics).encode()
+    for problem in problems:
+        say_error(f"Left out: {problem}")
+    if file is None:
+        click.echo(data, nl=False)
+    else:
+        try:
+            replace_whole(file, data.decode())
+        except OSError as error:
+            raise click.ClickException(f"{file} cannot be written: {error.strerror}") from error
+        many = sum(map(len, offsets.values()))
+        say_error(f"{count(many, 'offset')} of {count(len(found), 'group')} are in {file}")
+    if problems:
+        raise click.exceptions.Exit(1)
+
+
+def _read(store: ZkStore, groups: Sequence[str]) -> tuple[dict[str, Mapping[TopicPartition, Standing]], list[str]]:
+    """What can be read, and what cannot. Raises: NoSuchGroupError, ZooKeeperError."""
+    found: dict[str, Mapping[TopicPartition, Standing]] = {}
+    problems: list[str] = []
+    for group in groups:
+        try:
+            found[group] = read_standings(store, group)
+        except NotPermittedError as error:
+            if len(groups) == 1:
+                raise
+            problems.append(str(error))
+        else:
+            problems += [standing.problem for standing in found[group].values() if standing.problem is not None]
+    return found, problems
+
+
+def _committed(standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int | None]:
+    return {tp: offset for tp, standing in standings.items() if (offset := standing.elsewhere) is not None}
+
+
+def _unreadable(standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, bytes]:
+    return {tp: standing.unreadable for tp, standing in standings.items() if standing.unreadable is not None}

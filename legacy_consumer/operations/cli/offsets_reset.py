@@ -1,0 +1,194 @@
+"""`legacy-consumer offsets reset`."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import click
+
+from legacy_consumer.fetching.librdkafka import open_log_offsets, read_brokers
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
+from legacy_consumer.operations.admin.log_times import BrokerLogTimes
+from legacy_consumer.operations.admin.offset_files import OffsetFile
+from legacy_consumer.operations.admin.offset_plans import (
+    OffsetPlan,
+    Standing,
+    choose_partitions,
+    make_plan,
+    read_standings,
+)
+from legacy_consumer.operations.admin.offset_targets import (
+    ShiftBy,
+    Target,
+    ToEarliest,
+    ToGiven,
+    ToLatest,
+    ToOffset,
+    ToTime,
+    resolve,
+)
+from legacy_consumer.operations.cli.changes import Safety, carry_out, safety_options
+from legacy_consumer.operations.cli.helpers.group_names import check_group
+from legacy_consumer.operations.cli.helpers.offset_sources import (
+    choose_offsets,
+    earlier_option,
+    leave_out_earlier,
+    load_offsets,
+)
+from legacy_consumer.operations.cli.helpers.options import (
+    ClusterOptions,
+    cluster_options,
+    load_cluster_config,
+    open_store,
+)
+from legacy_consumer.operations.cli.helpers.outputs import Output, output_options
+from legacy_consumer.operations.cli.helpers.tables import say_error
+from legacy_consumer.operations.cli.helpers.times import parse_duration_s, parse_time_ms, shown_time
+from legacy_consumer.operations.cli.helpers.topic_choices import parse_topics
+from legacy_consumer.operations.cli.kafka_offsets import find_offsets_in_kafka, shown_offsets
+from rebalance.clock import SystemClock
+from zk_layout.model import TopicPartition
+from zk_layout.store import ZkStore
+
+
+@click.command(
+    epilog="""
+
+\b
+Examples:
+  legacy-consumer offsets reset billing --topic orders --to-earliest --zookeeper localhost:2181/kafka
+  legacy-consumer offsets reset billing --to-time 2026-11-21T06:00:00Z --execute --zookeeper localhost:2181/kafka
+"""
+)
+@cluster_options
+@output_options
+@safety_options
+@click.argument("group")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="TOPIC[:P,P,...]",
+    multiple=True,
+    help="Only this topic, or these partitions of it; may be repeated. Otherwise all that the group has to do with.",
+)
+@click.option("--to-earliest", is_flag=True, help="To where each log begins.")
+@click.option("--to-latest", is_flag=True, help="To where each log ends.")
+@click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="To this offset.")
+@click.option(
+    "--shift-by",
+    metavar="N",
+    type=int,
+    help="So many messages on, or back with a number below 0; needs a committed offset.",
+)
+@click.option("--to-time", "--to-datetime", metavar="TIME", help="To the first message of this time or later.")
+@click.option("--by-duration", metavar="DURATION", help="To what came so long ago: 6h, 1d12h, PT6H.")
+@click.option("--from-file", metavar="FILE", help="To what a file says; see `offsets export`. - is standard input.")
+@earlier_option
+@click.option("--clamp", is_flag=True, help="An offset outside the log becomes the nearest that there is.")
+def reset(
+    safety: Safety,
+    output: Output,
+    cluster: ClusterOptions,
+    group: str,
+    topics: tuple[str, ...],
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_time: str | None,
+    by_duration: str | None,
+    from_file: str | None,
+    takes_earlier: bool,
+    clamp: bool,
+) -> None:
+    """Move a group to other offsets.
+
+    Shows the plan, and carries it out with --execute: first a backup is written, then all offsets in one transaction,
+    each on the condition that nobody has committed since the plan was made.
+
+    A group with members is refused: they would commit over it. Stop them, or, if they are of legacy-consumer, add
+    --live: they stop handing out messages, say so, and go on from the new offsets, without a restart. Members of the
+    JVM must be stopped.
+
+    It changes the offsets in ZooKeeper. That the group has some in Kafka as well (offsets.storage=kafka) is said, for
+    its members go on from those, or from the greater of both.
+
+    Nothing is written either when an offset lies outside the log or a broker that has to be asked does not answer.
+    """
+    check_group(group)
+    chosen = parse_topics(topics)
+    given = None if from_file is None else load_offsets(from_file)
+    target = _target(to_earliest, to_latest, to_offset, shift_by, to_time, by_duration, from_file, given, group)
+    earlier: list[TopicPartition] = []
+    config = load_cluster_config(cluster)
+    with open_store(config) as store, closing(open_log_offsets(config, store)) as log_offsets:
+        logs = BrokerLogTimes(log_offsets, read_brokers(store))
+        once = TopicsOnce(store)
+        standings = read_standings(store, group, once)
+        if isinstance(target, ToGiven):
+            assert given is not None
+            assert from_file is not None
+            offsets = choose_offsets(from_file, {group: target.offsets}, chosen)[group]
+            origins = once.origins({tp.topic for tp in offsets})
+            earlier = [] if takes_earlier else leave_out_earlier(group, offsets, given, origins)
+            wanted = {tp: standings.get(tp, Standing()) for tp in offsets if tp not in earlier}
+        else:
+            wanted = choose_partitions(once, standings, chosen)
+        after = resolve(target, {tp: standing.offset for tp, standing in wanted.items()}, logs, clamp=clamp)
+        plan = make_plan(store, group, standings, after, topics=once)
+        _warn_of_kafka(cluster, store, plan)
+        if isinstance(target, ToTime):
+            # digits are easily meant otherwise: seconds, a date
+            click.echo(
+                f"To the first messages of {shown_time(target.time_ms)} or later.", err=output is not Output.TABLE
+            )
+        carry_out(store, [plan], safety, output, name=group)
+    if earlier:
+        raise click.exceptions.Exit(1)
+
+
+def _warn_of_kafka(cluster: ClusterOptions, store: ZkStore, plan: OffsetPlan) -> None:
+    """Say which partitions have an offset in Kafka, which this reset does not change."""
+    found = find_offsets_in_kafka(cluster, store, plan.group, [change.partition for change in plan.changes])
+    if found:
+        say_error(
+            f"Warning: the group has offsets in Kafka too ({shown_offsets(found)}): members with offsets.storage=kafka "
+            "go on from those, or from the greater of both; only the offsets in ZooKeeper are changed here"
+        )
+
+
+def _target(
+    to_earliest: bool,
+    to_latest: bool,
+    to_offset: int | None,
+    shift_by: int | None,
+    to_time: str | None,
+    by_duration: str | None,
+    from_file: str | None,
+    from_offsets: OffsetFile | None,
+    group: str,
+) -> Target:
+    given: list[Target] = []
+    if to_earliest:
+        given.append(ToEarliest())
+    if to_latest:
+        given.append(ToLatest())
+    if to_offset is not None:
+        given.append(ToOffset(to_offset))
+    if shift_by is not None:
+        given.append(ShiftBy(shift_by))
+    if to_time is not None:
+        given.append(ToTime(parse_time_ms(to_time)))
+    if by_duration is not None:
+        given.append(ToTime(max(0, SystemClock().wall_ms() - 1000 * parse_duration_s(by_duration))))
+    if from_offsets is not None:
+        given.append(ToGiven(from_offsets.of_group(group)))
+    if len(given) != 1:
+        raise click.UsageError(
+            "Say where to, once: --to-earliest, --to-latest, --to-offset N, --shift-by N, --to-time TIME, "
+            "--by-duration DURATION or --from-file FILE."
+        )
+    [target] = given
+    if isinstance(target, ToGiven) and not target.offsets:
+        raise click.ClickException(f"{from_file} holds no offsets of group {group}")
+    return target

@@ -1,0 +1,1 @@
+"""The metrics behind legacy_consumer.metrics."""

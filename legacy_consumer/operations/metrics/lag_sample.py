@@ -1,0 +1,122 @@
+"""How far behind a member is: log ends and consumed offsets of one moment, asked for while somebody scrapes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from legacy_consumer.offsets.progress import PartitionProgress
+from rebalance.clock import Clock, SystemClock
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+MAX_AGE_S = 10.0
+ANSWER_S = 3.0
+"""How long a scrape waits for the brokers; Prometheus gives up on a scrape after ten seconds by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class LagSample:
+    """What was seen at one moment.
+
+    progress: of the partitions that were owned. ends: {partition: offset after the last message}, of those for which a
+    broker answered. taken_at: the clock's monotonic time.
+    """
+
+    taken_at: float
+    progress: Mapping[TopicPartition, PartitionProgress] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def end(self, tp: TopicPartition, now: PartitionProgress) -> int | None:
+        """The log's end; None if it is not known, or was asked for in another assignment of the partition."""
+        then = self.progress.get(tp)
+        return self.ends.get(tp) if then is not None and then.epoch == now.epoch else None
+
+    def lag(self, tp: TopicPartition, now: PartitionProgress) -> int | None:
+        """The messages that were not consumed then.
+
+        None where end is, while no position was known, and for a position beyond the end: where the member goes on from
+        there auto.offset.reset decides, or its user.
+        """
+        end = self.end(tp, now)
+        consumed = None if end is None else self.progress[tp].consumed
+        return None if end is None or consumed is None or consumed > end else end - consumed
+
+    def covers(self, progress: Mapping[TopicPartition, PartitionProgress]) -> bool:
+        """Whether it tells of all that is owned now, and of each position that is known now."""
+        return all(
+            (then := self.progress.get(tp)) is not None
+            and then.epoch == now.epoch
+            and (now.consumed is None or then.consumed is not None)
+            for tp, now in progress.items()
+        )
+
+
+class LagSampler:
+    """Takes a sample when the last one is older than max_age_s or does not tell of all, and waits a moment for it.
+
+    Positions are noted before the brokers are asked, so that a lag is at most too large, by what is consumed while they
+    answer. A sample for which no broker answered is empty: an old end beside a new position would say "no lag".
+
+    progress: what is owned. ask: connector.log_ends.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[], Mapping[TopicPartition, PartitionProgress]],
+        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+        *,
+        max_age_s: float = MAX_AGE_S,
+        answer_s: float = ANSWER_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._progress = progress
+        self._ask = ask
+        self._max_age_s = max_age_s
+        self._answer_s = answer_s
+        self._clock = clock or SystemClock()
+        self._sample: LagSample | None = None
+        self._lock = threading.Lock()
+        self._taken: threading.Event | None = None
+        """Set when the question under way has its answer; None if there is none."""
+
+    def read(self) -> LagSample | None:
+        """A sample no older than max_age_s and what a scrape waits; None if brokers are slower to answer than that."""
+        with self._lock:
+            sample = self._sample
+            if sample is not None and self.age_s(sample) < self._max_age_s and sample.covers(self._progress()):
+                return sample
+            if self._taken is None:
+                self._taken = threading.Event()
+                threading.Thread(target=self._take, args=(self._taken,), name="lag-sample", daemon=True).start()
+            taken = self._taken
+        self._clock.wait(taken, self._answer_s)
+        sample = self._sample
+        if sample is None or self.age_s(sample) >= self._max_age_s + self._answer_s:
+            # behind a position of now it would be wrong by all that was consumed and produced since
+            return None
+        return sample
+
+    def age_s(self, sample: LagSample) -> float:
+        """How old a sample is."""
+        return self._clock.monotonic() - sample.taken_at
+
+    def _take(self, taken: threading.Event) -> None:
+        began = self._clock.monotonic()
+        sample = LagSample(began)
+        try:
+            sample = LagSample(began, self._progress())
+            if sample.progress:
+                sample = LagSample(began, sample.progress, dict(self._ask(list(sample.progress))))
+        except LegacyConsumerError as error:
+            logger.debug("no log ends for metrics: %s", error)
+        except Exception:
+            logger.exception("no log ends for metrics")
+        finally:
+            with self._lock:
+                self._sample, self._taken = sample, None
+            taken.set()

@@ -1,0 +1,1 @@
+"""The processes, jars and ports behind legacy_consumer.embedded."""

@@ -1,0 +1,196 @@
+//! Record sets that are decoded on threads of the crate's own, which need no interpreter, before they are asked for.
+//!
+//! There is a thread for each processor but one, begun with the first record set, and no more record sets ahead than
+//! threads, whoever asks: that bounds the memory. A forked child has no threads, and begins its own.
+//!
+//! The exception to "no unsafe code": a thread reads bytes that a Python object lends. `Decoding` keeps that object until
+//! the thread is done, or has not begun.
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread;
+
+use pyo3::prelude::*;
+
+use super::bytes_in::Bytes;
+use super::Columns;
+use crate::records::{self, Fault, Request};
+
+/// What of a record set is asked for: see `records::Request`.
+pub struct Wish {
+    pub position: i64,
+    pub aborted: Option<Vec<(i64, i64)>>,
+    pub max_records: usize,
+    pub max_batch_bytes: usize,
+    pub max_decompressed_bytes: usize,
+    pub check_crcs: bool,
+}
+
+impl Wish {
+    pub fn decode(&self, set: &[u8]) -> Result<Arc<records::Columns>, Fault> {
+        let request = Request {
+            position: self.position,
+            aborted: self.aborted.as_deref(),
+            max_records: self.max_records,
+            max_batch_bytes: self.max_batch_bytes,
+            max_decompressed_bytes: self.max_decompressed_bytes,
+            check_crcs: self.check_crcs,
+        };
+        // a defect of the decoder is damage of this record set alone
+        let decoded = catch_unwind(AssertUnwindSafe(|| records::decode(set, &request)));
+        decoded.unwrap_or_else(|_| Err(Fault::Damaged("the decoder failed".into()))).map(Arc::new)
+    }
+}
+
+type Outcome = Result<Arc<records::Columns>, Fault>;
+
+/// Bytes that `Decoding` keeps.
+struct Lent {
+    start: *const u8,
+    length: usize,
+}
+
+// SAFETY: they are only read
+unsafe impl Send for Lent {}
+unsafe impl Sync for Lent {}
+
+struct Job {
+    set: Lent,
+    wish: Wish,
+    is_begun: AtomicBool,
+    outcome: OnceLock<Outcome>,
+}
+
+impl Job {
+    /// True for one caller, which decodes it or sees to it that nobody does.
+    fn claim(&self) -> bool {
+        !self.is_begun.swap(true, Ordering::AcqRel)
+    }
+
+    /// For the one whose claim it is, and in a child for whoever has the `Decoding`.
+    fn decode(&self) -> Outcome {
+        // SAFETY: the bytes are kept until the outcome is there, or the claim was taken for nobody to decode it
+        self.wish.decode(unsafe { std::slice::from_raw_parts(self.set.start, self.set.length) })
+    }
+
+    fn run(&self) {
+        let _ = self.outcome.set(self.decode());
+    }
+}
+
+#[derive(Default)]
+struct Pool {
+    process: u32,
+    threads: AtomicUsize,
+    ahead: AtomicUsize,
+    queue: Mutex<VecDeque<Arc<Job>>>,
+    more: Condvar,
+}
+
+/// Locked with the interpreter's lock held and for a moment, so that no other thread has it when a process forks.
+static POOL: Mutex<Option<Arc<Pool>>> = Mutex::new(None);
+
+impl Pool {
+    fn of_this_process() -> Arc<Pool> {
+        let mut current = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*current {
+            Some(pool) if pool.process == std::process::id() => pool.clone(),
+            _ => {
+                let pool = Pool::begin();
+                // what a parent left may be locked by a thread that is not here
+                std::mem::forget(current.replace(pool.clone()));
+                pool
+            }
+        }
+    }
+
+    fn begin() -> Arc<Pool> {
+        let threads = thread::available_parallelism().map_or(1, |count| (count.get() - 1).max(1));
+        let pool = Arc::new(Pool { process: std::process::id(), ..Pool::default() });
+        for number in 0..threads {
+            let its = pool.clone();
+            if thread::Builder::new().name(format!("decoder-{number}")).spawn(move || its.work()).is_ok() {
+                pool.threads.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        pool
+    }
+
+    fn work(&self) {
+        loop {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let job = loop {
+                if let Some(job) = queue.pop_front() {
+                    break job;
+                }
+                queue = self.more.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            };
+            drop(queue);
+            if job.claim() {
+                job.run();
+            }
+        }
+    }
+}
+
+/// A record set that a thread decodes, or has decoded. One that no thread has begun is decoded by the first who asks.
+#[pyclass(frozen, module = "legacy_consumer_native")]
+pub struct Decoding {
+    pool: Arc<Pool>,
+    job: Arc<Job>,
+    _lent: Bytes,
+}
+
+impl Decoding {
+    /// None if as many are ahead as may be.
+    pub fn begin(lent: Bytes, wish: Wish) -> Option<Decoding> {
+        let pool = Pool::of_this_process();
+        if pool.ahead.fetch_add(1, Ordering::AcqRel) >= pool.threads.load(Ordering::Acquire) {
+            pool.ahead.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        let set = Lent { start: lent.as_slice().as_ptr(), length: lent.len() };
+        let job = Arc::new(Job { set, wish, is_begun: AtomicBool::new(false), outcome: OnceLock::new() });
+        pool.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(job.clone());
+        pool.more.notify_one();
+        Some(Decoding { pool, job, _lent: lent })
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.pool.process == std::process::id()
+    }
+}
+
+#[pymethods]
+impl Decoding {
+    /// The same each time.
+    fn result(&self, py: Python<'_>) -> PyResult<Columns> {
+        let job = &self.job;
+        let outcome = if !self.is_of_this_process() && job.outcome.get().is_none() {
+            py.detach(|| job.decode()) // the thread is in the parent
+        } else {
+            py.detach(|| {
+                if job.claim() {
+                    job.run();
+                }
+                job.outcome.wait().clone()
+            })
+        };
+        Ok(Columns::of_all(outcome?))
+    }
+}
+
+impl Drop for Decoding {
+    /// The bytes are let go when nobody reads them, and nobody will.
+    fn drop(&mut self) {
+        if self.is_of_this_process() {
+            if !self.job.claim() {
+                self.job.outcome.wait();
+            }
+            self.pool.ahead.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}

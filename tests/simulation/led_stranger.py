@@ -1,0 +1,75 @@
+"""A stranger in a led group: it writes, replaces and deletes the znodes in which leader and members speak.
+
+What it writes is made from what stands there, so that most of it can be read: other numbers and names, other groups'
+paths, nulls, depths, a cut end. It puts also what no session ends where only a session's znode belongs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+
+from rebalance.led.records import generation_path, leader_path, members_path, round_path
+from tests.fuzzing import hostile_json, hostile_version_of
+from tests.simulation.zookeeper import GROUP
+from zk_layout.errors import MultiFailedError, ZooKeeperError
+from zk_layout.store import CreateOp, DeleteOp
+
+CHANCE = 0.04
+"""At each step of a world that has one."""
+
+
+class LedStranger:
+    """Drawn from a generator of its own; a third of all led worlds have one."""
+
+    def __init__(self, world):
+        self.world = world
+        self.rng = random.Random(f"led stranger {world.seed}")
+        self.is_there = world.led is not None and self.rng.random() < 0.3
+
+    def act(self):
+        if not self.is_there or not self.world.faults or self.rng.random() >= CHANCE:
+            return
+        path = self._somewhere()
+        deed = self.rng.choice((self._overwrite, self._overwrite, self._overwrite, self._delete, self._replace))
+        with contextlib.suppress(ZooKeeperError):
+            deed(path)
+
+    def _somewhere(self):
+        admin, folder = self.world.admin, members_path(GROUP)
+        members = admin.get_children(folder) if admin.exists(folder) is not None else ()
+        places = [round_path(GROUP), generation_path(GROUP), leader_path(GROUP)]
+        if members:
+            places.append(f"{folder}/{self.rng.choice(members)}")
+        return self.rng.choice(places)
+
+    def _overwrite(self, path):
+        data = self._hostile(self.world.admin.get_data(path).data)
+        self.world.admin.set_data(path, data)
+        self.world.record("stranger", path, data, False)
+
+    def _delete(self, path):
+        self.world.admin.delete(path)
+        self.world.record("stranger", path, None, False)
+
+    def _replace(self, path):
+        """By what no session ends, perhaps with something below it."""
+        data = self._hostile(self.world.admin.get_data(path).data)
+        below = [CreateOp(f"{path}/x", b"")] if self.rng.random() < 0.5 else []
+        with contextlib.suppress(MultiFailedError):
+            self.world.admin.multi([DeleteOp(path), CreateOp(path, data), *below])
+            self.world.record("stranger", path, data, False)
+
+    def _hostile(self, data):
+        chance = self.rng.random()
+        if chance < 0.1:
+            return self.rng.choice((None, b"", b"[" * 2000, data))
+        if chance < 0.25:
+            return hostile_json(self.rng)
+        try:
+            document = json.loads(data or b"")
+        except (ValueError, RecursionError):
+            return hostile_json(self.rng)
+        changed = hostile_version_of(document, self.rng)
+        return changed if chance < 0.9 else changed[: self.rng.randrange(len(changed) + 1)]

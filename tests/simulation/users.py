@@ -1,0 +1,194 @@
+"""The users of a member's streams in a simulated world, and what befalls them.
+
+Ctrl-C strikes a thread inside a call of the library: before or after a poll has its effect, at a look at the clock,
+when messages are taken in hand, before or after a request of a commit. The thread goes on, or dies and is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+
+from legacy_consumer.errors import ConsumerTimeoutError, NoCommittedOffsetError, NotAssignedError
+from tests.simulation.by_hand import place
+from tests.simulation.fetching import no_strike
+from tests.simulation.zookeeper import InjectedError
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+STYLES = ("batches", "next", "iterate", "arrow")
+_ANOTHER_THREAD = 0
+
+
+class Interrupted(BaseException):
+    """What strikes a thread at any line: no Exception, as KeyboardInterrupt is none."""
+
+
+class Trouble:
+    """What befalls the users of a world. Drawn from a generator of its own, so that other worlds are what they were."""
+
+    def __init__(self, world, *, acknowledges):
+        self._world = world
+        self.rng = rng = random.Random(f"users {world.seed}")
+        self._strikes = rng.choice((0.01, 0.05)) if rng.random() < 0.25 else 0.0
+        self._deaths = rng.choice((0.1, 0.3)) if rng.random() < 0.25 else 0.0
+        self.switches = rng.random() < 0.15 and not acknowledges
+        """Whether users read now in one way and now in another; Arrow batches have no acknowledgements."""
+        self._idents = itertools.count(1000)
+
+    def new_ident(self):
+        """Of a thread that has not been there before."""
+        return next(self._idents)
+
+    def strike(self, times=1):
+        """Raises: Interrupted, now and then. times: so much oftener."""
+        if self._strikes and self._world.faults and self.rng.random() < self._strikes * times:
+            raise Interrupted
+
+    def befall(self, user):
+        """Between two calls of a user: its thread dies, or another one commits."""
+        if not self._deaths or self.rng.random() >= self._deaths:
+            return
+        if self.rng.random() < 0.6 or user.member.turning or user.member.closing:
+            user.die()
+        else:
+            user.ask_for_commit(_ANOTHER_THREAD)
+
+
+class User:
+    """The thread that consumes one stream: takes, holds for a while, comes back, commits; and those that follow it."""
+
+    def __init__(self, member, stream, clock, ident, style):
+        self.member = member
+        self.stream = stream
+        self.clock = clock
+        self.ident = ident
+        self.style = style
+        self.hand = []
+        self.away_until = 0.0
+        self._iterator = None
+        self._left_behind = []
+        """What a thread had in hand that died: it counts when its successor comes for more, and not before."""
+
+    def take(self, size):
+        """Come back, and take what comes next; True if there was something."""
+        self.hand = [*self._left_behind, *self.hand]
+        self._left_behind = []
+        self.done()
+        member = self.member
+        member.using = True
+        has_sought = False
+        trouble = member.world.trouble
+        try:
+            self.clock.strike = trouble.strike
+            if trouble.switches:
+                self.style = trouble.rng.choice(STYLES)
+            messages = self._next(size)
+        except Interrupted:
+            self._iterator = None
+            member.world.record("interrupted", member.name, self.ident)
+            messages = ()
+        except NoCommittedOffsetError as error:
+            # now or by and by; a loop that ended in an error is over
+            self._iterator = None
+            world = member.world
+            has_sought = (not world.faults or world.placing.rng.random() < 0.7) and place(member, error.partition)
+            messages = ()
+        finally:
+            self.clock.strike = no_strike
+            member.using = False
+            member.wake_at = 0.0
+        for tp, number in messages:
+            member.world.record("took", member.name, tp, number, self.ident)
+            self.hand.append((tp, number))
+        if member.settings.at_next:
+            self.done()
+        return has_sought or bool(messages)
+
+    def _next(self, size):
+        if self.style == "batches":
+            return [(one.tp, one.number) for one in next(self.stream.batches(size, timeout=0.05), ())]
+        if self.style == "arrow":
+            columns = ("topic", "partition", "offset")
+            rows = next(self.stream.arrow_batches(size, timeout=0.05, columns=columns)).to_pylist()
+            return [(TopicPartition(row["topic"], row["partition"]), row["offset"]) for row in rows]
+        try:
+            if self.style != "next" and self._iterator is None:
+                self._iterator = iter(self.stream)
+            message = next(self.stream if self.style == "next" else self._iterator)
+            return ((message.tp, message.number),)
+        except (ConsumerTimeoutError, StopIteration):
+            self._iterator = None
+            return ()
+
+    def done(self):
+        """What is in hand has been worked on; with delivery.rule=acknowledged some of it, in any order."""
+        world = self.member.world
+        if world.acknowledges:
+            self._acknowledge(world.acknowledging if world.faults else None)
+            return
+        for tp, number in self.hand:
+            world.record("acked", self.member.name, tp, number, self.ident)
+            world.placing.keep(tp, number)
+        self.hand.clear()
+
+    def _acknowledge(self, rng):
+        """rng: chooses which; without it all."""
+        some = list(self.hand) if rng is None else rng.sample(self.hand, rng.randint(0, len(self.hand)))
+        self.hand = [one for one in self.hand if one not in some]
+        for tp, number in some:
+            self.member.world.record("acked", self.member.name, tp, number, self.ident)
+            with contextlib.suppress(NotAssignedError):
+                self.member.delivery.stream_with(tp).acknowledge(tp, number)
+
+    def commit(self):
+        """Say so to ZooKeeper."""
+        self.done()
+        self.ask_for_commit(self.ident)
+
+    def ask_for_commit(self, ident):
+        """ident: of the thread that asks, which may be any."""
+        member = self.member
+        member.using = member.committing = True
+        try:
+            member.delivery.committer.commit_consumed(ident)
+        except (LegacyConsumerError, InjectedError):
+            pass
+        except Interrupted:
+            member.world.record("interrupted", member.name, ident)
+        finally:
+            member.using = member.committing = False
+            member.wake_at = 0.0
+
+    def die(self):
+        """An exception that nobody catches ends the thread; a supervisor starts another one for the stream."""
+        world = self.member.world
+        self.ident = world.trouble.new_ident()
+        self._iterator = None
+        world.record("replaced", self.member.name, self.ident)
+        if not world.acknowledges:
+            # acknowledgements are a pool's: its other workers go on with them
+            self._left_behind += self.hand
+            self.hand = []
+
+    def steer(self, rng):
+        """Pause, resume or seek a partition of the member, as its user may at any moment between two takes."""
+        member, world = self.member, self.member.world
+        owned = sorted(member.owned)
+        if not owned:
+            return
+        tp = rng.choice(owned)
+        try:
+            stream = member.delivery.stream_with(tp)
+            what = rng.choice(("paused", "resumed", "sought"))
+            if what == "sought":
+                offset = rng.randint(0, world.kafka.ends[tp])
+                stream.seek(tp, offset)
+                world.record("sought", member.name, tp, offset)
+                world.placing.keep(tp, offset - 1)
+            else:
+                (stream.pause_partitions if what == "paused" else stream.resume_partitions)([tp])
+                world.record(what, member.name, tp)
+        except NotAssignedError:
+            pass
