@@ -26,6 +26,7 @@ from rebalance.coordination.joining import join, refusal_of
 from rebalance.coordination.membership import heartbeat, leave, sync
 from rebalance.coordination.offsets import commit, creates_group, fetch, refuse_commit
 from rebalance.coordination.rebalancing import (
+    begin_rebalance,
     drop_group,
     drop_pending,
     forget_if_unused,
@@ -146,6 +147,12 @@ class Coordinator:
             _refuse(turn, request, Code.INVALID_GROUP_ID)
         else:
             self._answer(turn, request)
+        return tuple(turn.effects)
+
+    def rebalance(self, name: str, now: int) -> tuple[Effect, ...]:
+        """Let all members of a group join again, though none of them has changed. Brokers have no such request."""
+        turn = self._turn(now)
+        begin_rebalance(turn, self._groups[name])
         return tuple(turn.effects)
 
     def _answer(self, turn: Turn, request: Request) -> None:

@@ -133,7 +133,7 @@ class Leadership:
             if told != joining or (is_refused and not self._known()):
                 self._join(joining, now)
         if self._is_behind(topics):
-            self._again(now)
+            self._take(self._coordinator.rebalance(self._group, now))
         self._get_on(topics, cluster, now)
 
     def hears(self, member_id: str) -> bool:
@@ -192,10 +192,6 @@ class Leadership:
             return True
         left = self._journal.generation.shares.keys() - self._known().keys()
         return dict(topics) != dict(self._topics) or bool(left)
-
-    def _again(self, now: int) -> None:
-        group = self._coordinator.groups[self._group]
-        self._rejoin(self._joined[group.leader or ""], now)
 
     def _join(self, joining: Joining, now: int) -> None:
         # what it told before may have been refused

@@ -358,7 +358,9 @@ class LedMember:
             self._own_znode.doubt()
             self._join_anew()
         if share is not None:
-            self._own_znode.compare(share.joined)
+            if self._own_znode.compare(share.joined) and self._joined is not None:
+                # a newcomer that joined while the round was asked for, and did not see it, need not join it again
+                self._joined = replace(self._joined, round=max(self._joined.round, given.round))
             self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
             if not set(share.partitions) - self._owned().keys():
                 self._tell_nothing_assigned()

@@ -32,10 +32,16 @@ class OwnZnode:
         """It may be gone, or another one."""
         self._is_doubted = True
 
-    def compare(self, joined: int) -> None:
-        """joined: the transaction that wrote what the leader read last; a later one than mine was somebody else's."""
-        if self._stat is not None and joined > self._stat.mzxid:
+    def compare(self, joined: int) -> bool:
+        """Whether the leader read what this member wrote last.
+
+        joined: the transaction that wrote what the leader read; a later one than this member's was somebody else's.
+        """
+        if self._stat is None:
+            return False
+        if joined > self._stat.mzxid:
             self._is_doubted = True
+        return joined == self._stat.mzxid
 
     def stands(self, session_id: int) -> bool:
         """Whether what this member wrote last stands there; read only in doubt. Raises: ZooKeeper's errors."""

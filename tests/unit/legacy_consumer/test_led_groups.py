@@ -424,8 +424,8 @@ def test_one_member_and_then_two_together_hear_of_two_one_and_one(cluster):
     waiting = threading.Thread(target=lambda: joined.append(join_at_once(cluster, ["b", "c"])))
     joined = []
     waiting.start()
-    # a has a message in hand: it joins again when that is worked on, and both are there by then
-    eventually(lambda: len(cluster.admin.get_children("/consumers/g/coordination/members")) == 3)
+    # a has a message in hand: it joins again when that is worked on, and has heard of both by then
+    eventually(lambda: cluster.has_heard(a, "b", "c"))
     assert message.offset() == 0
     list(islice(stream, 1))
     waiting.join()

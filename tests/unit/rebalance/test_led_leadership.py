@@ -110,7 +110,10 @@ def test_a_new_leader_ends_the_round_that_the_last_one_began_though_no_member_sa
     newcomer.close()
     successor = world.lead("e", store=world.connect())
     assert world.generation() == before
-    # b joins the round and says what it said before
+    # both join the round and say what they said before
+    world.tell(world.leaders, "a", ("t", "u"))
+    world.look(successor)
+    assert world.generation() == before
     world.tell(world.other, "b", ("t",))
     world.look(successor)
     after = world.generation()

@@ -1,0 +1,88 @@
+"""Newcomers and new partitions of a led group: who joins which round, and what it tells. No threads."""
+
+import pytest
+
+from rebalance.led.records import (
+    decode_generation,
+    decode_joining,
+    decode_round,
+    decode_subscription,
+    generation_path,
+    member_path,
+    round_path,
+)
+from tests.support.group_members import GROUP, Group
+
+
+class Led:
+    def __init__(self, strategy):
+        self.group = Group({"t": 6})
+        self.strategy = strategy
+        self.first = self.join("a")
+        self.group.settle()
+        self.group.pass_time(0.25)
+
+    def join(self, name):
+        return self.group.join(name, {"t": 1}, led=self.strategy)
+
+    def generation(self):
+        return decode_generation("", self.group.admin.get_data(generation_path(GROUP)).data)
+
+    def round(self):
+        return decode_round("", self.group.admin.get_data(round_path(GROUP)).data).number
+
+    def until(self, condition, *members):
+        for _ in range(1000):
+            if condition():
+                return
+            for member in members:
+                member.coordinator.turn()
+        raise AssertionError("it does not come to that")
+
+    def told(self, member):
+        path = member_path(GROUP, member.consumer_id)
+        (offered,) = decode_joining(path, member.consumer_id, self.group.admin.get_data(path).data).protocols
+        return decode_subscription(offered.metadata)
+
+    def has_told(self, member):
+        return self.group.admin.exists(member_path(GROUP, member.consumer_id)) is not None
+
+
+def test_a_newcomer_that_a_generation_counts_in_does_not_join_its_round_once_more():
+    led = Led("range")
+    before = led.generation().number
+    second, third = led.join("b"), led.join("c")
+    asked = led.round()
+    create = third.store.create
+
+    def create_after_the_round(path, *args, **kwargs):
+        # third has looked whether a round is asked for, and has not told what it offers
+        if path == member_path(GROUP, third.consumer_id):
+            led.until(lambda: led.round() > asked, led.first)
+        return create(path, *args, **kwargs)
+
+    third.store.create = create_after_the_round
+    led.until(lambda: led.has_told(second), second)
+    led.until(lambda: led.has_told(third), third)
+    led.until(lambda: led.generation().number > before, led.first, second)
+    assert {share.consumer_id for share in led.generation().shares.values()} == {
+        member.consumer_id for member in led.group.members
+    }
+    led.group.pass_time(1)
+    assert [len(member.owned) for member in led.group.members] == [2, 2, 2]
+    assert led.generation().number == before + 1
+
+
+@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+def test_every_member_the_leader_too_tells_what_it_owns_now_when_partitions_are_added(strategy):
+    led = Led(strategy)
+    for name in "bc":
+        led.join(name)
+        led.group.settle()
+        led.group.pass_time(0.25)
+    before = led.generation()
+    led.group.add_partitions("t", 12)
+    led.group.pass_time(2)
+    assert led.generation().number == before.number + 1
+    assert [led.told(member).generation for member in led.group.members] == [before.number] * 3
+    assert [len(member.owned) for member in led.group.members] == [4, 4, 4]
