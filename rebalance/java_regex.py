@@ -54,7 +54,7 @@ _ANCHOR_ESCAPES = {"A": r"\A", "G": r"\A", "b": r"\b", "B": r"\B", "z": r"\Z", "
 _ANCHORS = {"^": r"\A", "$": r"\Z"}
 
 
-# the members of a group mostly have the same filters, and each rebalance asks for all
+# anybody may register a filter that takes up to half a second for each topic (bounded_regex): what it said is kept
 @lru_cache(maxsize=1024)
 def compile_java_regex(regex: str) -> BoundedPattern:
     """The pattern whose match() accepts a topic name where Java's String.matches(regex) does.
