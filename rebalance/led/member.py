@@ -108,8 +108,9 @@ class LedMember:
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self._tell_nothing_revoked = tell_nothing_revoked
         self._tell_nothing_assigned = tell_nothing_assigned
+        # read in this order, where they are read one by one: a generation is never seen before the round that it ends
         self._paths = (
-            round_path(group), generation_path(group), leader_path(group), member_path(group, consumer_id),
+            generation_path(group), round_path(group), leader_path(group), member_path(group, consumer_id),
         )  # fmt: skip
         self._watched = WatchedZnodes(store, self._post_look)
         self._own_znode = OwnZnode(store, self._watched, group, consumer_id)
@@ -278,7 +279,7 @@ class LedMember:
             self._election.forget()
             self._own_znode.doubt()
             self._due = (0, frozenset())
-        asked, given, leader = self._watched.read(self._paths[:3])
+        given, asked, leader = self._watched.read(self._paths[:3])
         if self._is_classic:
             self._election.step_down(leader, session_id)
             return
@@ -303,6 +304,9 @@ class LedMember:
                     self._post(Triggered(f"round {self._round.number}"))
             else:
                 self._join()
+                if self._is_eager and not self._is_joining:
+                    # somebody else had told just this in its place, and the leader has answered that already
+                    self._post(Triggered(f"generation {self._generation.number} counts again"))
         if self._why_out() is None:
             self._is_told_out = False
         elif not self._owned() and not self._is_told_out:
@@ -333,7 +337,7 @@ class LedMember:
 
     def _read_round(self, znode: Znode | None) -> None:
         before, was_joining = self._round.refused.get(self._consumer_id), self._is_joining
-        self._round = Round() if znode is None else decode_round(self._paths[0], znode.data)
+        self._round = Round() if znode is None else decode_round(self._paths[1], znode.data)
         if self._round.refused.get(self._consumer_id) != before:
             # perhaps for what somebody else wrote in my place
             self._own_znode.doubt()
@@ -347,7 +351,7 @@ class LedMember:
     def _read_generation(self, znode: Znode | None) -> None:
         if znode == self._given:
             return
-        given = NO_GENERATION if znode is None else decode_generation(self._paths[1], znode.data)
+        given = NO_GENERATION if znode is None else decode_generation(self._paths[0], znode.data)
         self._given = znode
         if given == self._generation:
             return

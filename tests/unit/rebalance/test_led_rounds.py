@@ -1,13 +1,19 @@
 """Newcomers and new partitions of a led group: who joins which round, and what it tells. No threads."""
 
+from dataclasses import replace
+
 import pytest
 
+from rebalance.coordination.requests import Protocol
 from rebalance.led.records import (
     decode_generation,
     decode_joining,
     decode_round,
     decode_subscription,
+    encode_joining,
+    encode_subscription,
     generation_path,
+    leader_path,
     member_path,
     round_path,
 )
@@ -86,3 +92,21 @@ def test_every_member_the_leader_too_tells_what_it_owns_now_when_partitions_are_
     assert led.generation().number == before.number + 1
     assert [led.told(member).generation for member in led.group.members] == [before.number] * 3
     assert [len(member.owned) for member in led.group.members] == [4, 4, 4]
+
+
+def test_a_member_whose_next_words_a_stranger_wrote_before_it_gets_its_share_back():
+    led = Led("range")
+    second = led.join("b")
+    led.group.settle()
+    led.group.pass_time(0.25)
+    admin, path = led.group.admin, member_path(GROUP, second.consumer_id)
+    number, told = led.generation().number, led.told(second)
+    joining = decode_joining(path, second.consumer_id, admin.get_data(path).data)
+    again = Protocol("range", encode_subscription(replace(told, generation=number)))
+    # with all that the last leader wrote gone, generations are counted anew, and the second has this number
+    admin.set_data(path, encode_joining(replace(joining, protocols=(again,))))
+    admin.delete(leader_path(GROUP))
+    admin.delete(generation_path(GROUP))
+    led.group.pass_time(2)
+    assert (led.generation().number, led.told(second).generation) == (number, number)
+    assert [len(member.owned) for member in led.group.members] == [3, 3]
