@@ -4,24 +4,19 @@ Who owned what is read from ZooKeeper's transaction log, so nobody's short turn 
 """
 
 import signal
-import subprocess
-import sys
 import tempfile
-import uuid
 from pathlib import Path
 
 import pytest
 
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
-from legacy_consumer.fetching.librdkafka import produce_all
-from tests.support.waiting import eventually
+from tests.support.pods import PARTITIONS, Pods
 from tests.support.zk_history import ZkHistory
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-PARTITIONS = 6
 NAMES = ("c-0", "c-1", "c-2")
 """As the pods of a StatefulSet are named."""
 PATIENT = {"scheduled.rebalance.max.delay.ms": 60_000}
@@ -37,94 +32,13 @@ def servers():
         yield kafka, ZkHistory(Path(folder))
 
 
-class Pods:
-    """A group whose members are processes of `legacy-consumer consume`, each with an id of its own."""
-
-    def __init__(self, kafka, history, store, folder):
-        self.kafka = kafka
-        self.history = history
-        self.store = store
-        self.folder = folder
-        self.group = self.topic = f"rolling-{uuid.uuid4().hex[:8]}"
-        self.running = {}
-        self.produced = 0
-        kafka.create_topic(self.topic, partitions=PARTITIONS)
-
-    def start(self, name, **properties):
-        given = {
-            "consumer.id": name,
-            "auto.offset.reset": "smallest",
-            "zookeeper.session.timeout.ms": 4000,
-            "fetcher": "librdkafka",  # starts in a third of the time
-            **PATIENT,
-            **properties,
-        }
-        words = [word for key, value in given.items() for word in ("--property", f"{key}={value}")]
-        with (self.folder / f"{name}.out").open("ab") as out, (self.folder / f"{name}.err").open("ab") as err:
-            self.running[name] = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "legacy_consumer", "consume", "--zookeeper", self.kafka.zookeeper_connect),
-                    *("--group", self.group, "--topic", self.topic, "-v", *words),
-                ],
-                stdout=out,
-                stderr=err,
-            )
-
-    def end(self, name, how=signal.SIGTERM):
-        process = self.running.pop(name)
-        process.send_signal(how)
-        return process.wait(30)
-
-    def close(self):
-        for name in list(self.running):
-            self.end(name, signal.SIGKILL)
-
-    def owners(self):
-        path = f"/consumers/{self.group}/owners/{self.topic}"
-        texts = {int(p): self.store.get_data(f"{path}/{p}").data.decode() for p in self.store.get_children(path)}
-        return {number: text.removeprefix(f"{self.group}_").removesuffix("-0") for number, text in texts.items()}
-
-    def await_owners(self, expected):
-        eventually(lambda: self.owners() == expected)
-
-    def produce(self, count):
-        """Numbered messages, to all partitions in turn."""
-        values = [b"%d" % n for n in range(self.produced, self.produced + count)]
-        self.produced += count
-        settings = {"bootstrap.servers": self.kafka.bootstrap_servers}
-        produce_all(self.topic, [(None, value, int(value) % PARTITIONS) for value in values], settings)
-
-    def printed(self):
-        return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
-
-    def repeated(self):
-        """How many messages were printed once more."""
-        printed = self.printed()
-        return len(printed) - len(set(printed))
-
-    def await_all_printed(self):
-        eventually(lambda: set(self.printed()) == set(range(self.produced)))
-
-    def lives(self):
-        """{partition: the (id, session) that claimed it, one after another}."""
-        znodes = self.history.below(f"/consumers/{self.group}/owners/{self.topic}")
-        return {
-            int(path.rpartition("/")[2]): [
-                (change.data.decode().removeprefix(f"{self.group}_").removesuffix("-0"), change.session)
-                for change in changes
-                if change.data is not None
-            ]
-            for path, changes in znodes.items()
-        }
-
-
 @pytest.fixture(scope="module")
 def pods(servers, tmp_path_factory):
     """One group for all tests: each finds it as it wants it, whatever the one before left."""
     kafka, history = servers
     store = KazooStore(ZkSettings(connect=kafka.zookeeper_connect))
     store.start()
-    pods = Pods(kafka, history, store, tmp_path_factory.mktemp("pods"))
+    pods = Pods(kafka, history, store, tmp_path_factory.mktemp("pods"), PATIENT)
     yield pods
     pods.close()
     store.close()
