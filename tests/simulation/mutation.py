@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.simulation.running import DEFAULT_SEEDS
-
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "mutants"
-SEEDS = PATCHES / "seeds.json"
-"""{mutant: a seed that found it}, tried first; a change of the worlds may make it another, which a long run finds."""
+CAUGHT_BY = PATCHES / "caught_by.json"
+"""{mutant: a seed that finds it, or the test that does}. A change of the worlds may make it another seed."""
+MOST_SEEDS = 1000
+"""Tried where no seed is known, or finds it any more: a minute at the most."""
 PACKAGES = ("zk_layout", "rebalance", "legacy_consumer")
 
 
@@ -32,11 +32,11 @@ class StalePatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """What became of a mutant; seed is None if nothing noticed it."""
+    """What became of a mutant. by: the seed or the test that noticed it; None if nothing did."""
 
     name: str
     description: str
-    seed: int | None
+    by: int | str | None
     check: str
     seconds: float
 
@@ -70,15 +70,15 @@ def patched_files(patch, folder=ROOT):
     return files
 
 
-def known_seeds():
-    """See SEEDS."""
-    return json.loads(SEEDS.read_text())
+def caught_by():
+    """See CAUGHT_BY."""
+    return json.loads(CAUGHT_BY.read_text())
 
 
 def remember(caught):
-    """Write down by which seeds these were found."""
-    seeds = {**known_seeds(), **{one.name: one.seed for one in caught if one.seed is not None}}
-    SEEDS.write_text(json.dumps(dict(sorted(seeds.items())), indent=1) + "\n")
+    """Write down what noticed these."""
+    known = {**caught_by(), **{one.name: one.by for one in caught if one.by is not None}}
+    CAUGHT_BY.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n")
 
 
 def apply_patch(patch, folder):
@@ -92,37 +92,56 @@ def is_walked(patch):
     return all(path.parent == ROOT / "rebalance" for path in patched_files(patch))
 
 
-def run_mutant(patch, seeds=DEFAULT_SEEDS, depth=None):
-    """Run worlds on the broken code until one of them fails; every order of so many events, if depth is given."""
+def run_mutant(patch, seeds=MOST_SEEDS, depth=None):
+    """Run what is known to notice it on the broken code, and if that does not, so many worlds until one of them fails.
+
+    depth: walk every order of so many events instead.
+    """
     began = time.monotonic()
+    description = patch.read_text().partition("\n")[0]
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
         for package in PACKAGES:
             shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-        (folder / "tests").symlink_to(ROOT / "tests")
+        for beside in ("tests", "pyproject.toml"):
+            (folder / beside).symlink_to(ROOT / beside)
         apply_patch(patch, folder)
-        command = [sys.executable, "-m", "tests.simulation", "--seeds", str(seeds), "--brief"]
-        if patch.stem.startswith("led-"):
-            command.append("--led")
-        commands = [command]
-        known = known_seeds().get(patch.stem)
-        if known is not None:
-            commands.insert(0, [*command[:3], "--first", str(known), "--seeds", "1", "--brief"])
-        if depth is not None:
-            commands = [[sys.executable, "-m", "tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]]
-        for command in commands:
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
+        by, check = None, ""
+        for command in _commands(patch, seeds, depth):
+            done = subprocess.run(
+                [sys.executable, "-m", *command], cwd=folder, capture_output=True, text=True, check=False
+            )
+            by, check = _verdict(command, done)
+            if check:
                 break
-    description = patch.read_text().partition("\n")[0]
-    found = re.search(r"^(?:seed (\d+)|broken): ([^:]+):", done.stdout, re.MULTILINE)
-    if found is None and done.returncode != 0:
-        raise RuntimeError(f"{patch.name}: {done.stderr[-2000:]}")
-    seed, check = (None, "") if found is None else (int(found[1] or 0), found[2])
-    return Caught(patch.stem, description, seed, check, time.monotonic() - began)
+    return Caught(patch.stem, description, by, check, time.monotonic() - began)
 
 
-def run_mutants(patches, seeds=DEFAULT_SEEDS, processes=2, depth=None):
+def _commands(patch, seeds, depth):
+    if depth is not None:
+        return [["tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]]
+    known = caught_by().get(patch.stem)
+    if isinstance(known, str):
+        return [["pytest", "-q", "-p", "no:cacheprovider", known]]
+    worlds = ["tests.simulation", "--brief", *(["--led"] if patch.stem.startswith("led-") else [])]
+    search = [*worlds, "--seeds", str(seeds)]
+    return [search] if known is None else [[*worlds, "--seeds", "1", "--first", str(known)], search]
+
+
+def _verdict(command, done):
+    """The seed or the test that noticed, and the check. Raises: RuntimeError if the command could not do its work."""
+    if done.returncode == 0:
+        return None, ""
+    if command[0] == "pytest":
+        # 1: tests failed; anything else: they could not be run
+        if done.returncode == 1 and "AssertionError" in done.stdout:
+            return command[-1], "a test"
+    elif found := re.search(r"^(?:seed (\d+)|broken): ([^:]+):", done.stdout, re.MULTILINE):
+        return int(found[1] or 0), found[2]
+    raise RuntimeError(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
+def run_mutants(patches, seeds=MOST_SEEDS, processes=2, depth=None):
     """As many at a time as there are processes; in the order of the patches."""
     with ThreadPoolExecutor(processes) as pool:
         yield from pool.map(lambda patch: run_mutant(patch, seeds, depth), patches)

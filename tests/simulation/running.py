@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.simulation.world import World, led_strategy, run_world
 
@@ -38,10 +39,12 @@ class Outcome:
         self.failures.update(other.failures)
 
 
-def run_seeds(seeds):
-    """Run the worlds of these seeds, in this process."""
+def run_seeds(seeds, stop_after=None):
+    """Run the worlds of these seeds, in this process, up to so many failures."""
     outcome = Outcome()
     for seed in seeds:
+        if len(outcome.failures) == stop_after:
+            break
         try:
             world, violation = run_world(seed)
         except Exception as error:
@@ -64,7 +67,7 @@ def run_many(first, count, processes, stop_after, *, only_led=False):
     total = Outcome()
     if processes == 1:
         for chunk in chunks:
-            total.add(run_seeds(chunk))
+            total.add(run_seeds(chunk, stop_after - len(total.failures)))
             if len(total.failures) >= stop_after:
                 break
         return total
@@ -74,7 +77,7 @@ def run_many(first, count, processes, stop_after, *, only_led=False):
         pool = multiprocessing.get_context("fork").Pool(processes, initializer=_be_quiet)
     with pool:
         # in order, so that the first failure is the same with any number of processes
-        for outcome in pool.imap(run_seeds, chunks):
+        for outcome in pool.imap(partial(run_seeds, stop_after=stop_after), chunks):
             total.add(outcome)
             if len(total.failures) >= stop_after:
                 pool.terminate()

@@ -28,7 +28,7 @@ def test_every_mutant_still_breaks_code_that_is_there(patch):
 @pytest.mark.parametrize("patch", [patch for patch in all_patches() if patch.stem in SAMPLE], ids=lambda p: p.stem)
 def test_a_mutant_that_breaks_much_is_caught_at_once(patch):
     caught = run_mutant(patch, seeds=200)
-    assert caught.seed is not None
+    assert caught.by is not None
 
 
 def test_a_patch_that_fits_nowhere_is_said_to_be_stale(tmp_path):
