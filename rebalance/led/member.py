@@ -220,6 +220,9 @@ class LedMember:
             return True
         if self._why_out() is not None:
             return False
+        if self._session_id != self._session_id_now():
+            # it has not told anything in its new session
+            return False
         return member_id == self._member_id and not (self._is_eager and self._is_joining)
 
     def _post_look(self) -> None:

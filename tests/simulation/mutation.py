@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "mutants"
 CAUGHT_BY = PATCHES / "caught_by.json"
 """{mutant: a seed that finds it, or the test that does}. A change of the worlds may make it another seed."""
-MOST_SEEDS = 1000
-"""Tried where no seed is known, or finds it any more: a minute at the most."""
+MOST_SEEDS = 400
+"""Tried where no seed is known, or finds it any more."""
 PACKAGES = ("zk_layout", "rebalance", "legacy_consumer")
 
 
@@ -103,8 +103,9 @@ def run_mutant(patch, seeds=MOST_SEEDS, depth=None):
         folder = Path(name)
         for package in PACKAGES:
             shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-        for beside in ("tests", "pyproject.toml"):
-            (folder / beside).symlink_to(ROOT / beside)
+        for beside in ROOT.iterdir():
+            if beside.name not in PACKAGES and not beside.name.startswith("."):
+                (folder / beside.name).symlink_to(beside)
         apply_patch(patch, folder)
         by, check = None, ""
         for command in _commands(patch, seeds, depth):

@@ -110,3 +110,19 @@ def test_a_member_whose_next_words_a_stranger_wrote_before_it_gets_its_share_bac
     led.group.pass_time(2)
     assert (led.generation().number, led.told(second).generation) == (number, number)
     assert [len(member.owned) for member in led.group.members] == [3, 3]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_member_that_comes_back_in_a_new_session_takes_nothing_of_what_its_former_life_was_given(strategy):
+    led = Led(strategy)
+    second = led.join("b")
+    led.group.settle()
+    led.group.pass_time(0.25)
+    number, share = led.generation().number, set(second.owned)
+    led.group.server.expire(second.store.session_id)
+    # the leader does not look meanwhile
+    for _ in range(200):
+        second.coordinator.turn()
+    assert (led.generation().number, second.owned) == (number, [])
+    led.group.pass_time(2)
+    assert len(share) == len(second.owned) == 3
