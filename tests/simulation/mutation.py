@@ -123,7 +123,7 @@ def _commands(patch, seeds, depth):
         return [["tests.simulation.exhaustive", "--depth", str(depth), "--faults", "1"]]
     known = caught_by().get(patch.stem)
     if isinstance(known, str):
-        return [["pytest", "-q", "-p", "no:cacheprovider", known]]
+        return [["pytest", "-q", "-p", "no:cacheprovider", "--timeout", "30", known]]
     worlds = ["tests.simulation", "--brief", *(["--led"] if patch.stem.startswith("led-") else [])]
     search = [*worlds, "--seeds", str(seeds)]
     return [search] if known is None else [[*worlds, "--seeds", "1", "--first", str(known)], search]
@@ -134,8 +134,8 @@ def _verdict(command, done):
     if done.returncode == 0:
         return None, ""
     if command[0] == "pytest":
-        # 1: tests failed; anything else: they could not be run
-        if done.returncode == 1 and "AssertionError" in done.stdout:
+        # 1: the test failed, or did not end; anything else: it could not be run
+        if done.returncode == 1:
             return command[-1], "a test"
     elif found := re.search(r"^(?:seed (\d+)|broken): ([^:]+):", done.stdout, re.MULTILINE):
         return int(found[1] or 0), found[2]
