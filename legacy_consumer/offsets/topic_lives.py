@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from legacy_consumer.offsets.judgement import TopicOrigin, metadata_of
+from legacy_consumer.offsets.judgement import TopicOrigin
 from zk_layout.closed_znodes import read_or_stat
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import MalformedZnodeError
@@ -34,11 +34,6 @@ def read_topic_origins(store: ZkStore, topics: Iterable[str]) -> dict[str, Topic
     """
     names = sorted(set(topics))
     return origins_in(names, read_or_stat(store, origin_paths(names))[0])
-
-
-def read_topic_marks(store: ZkStore, topics: Iterable[str]) -> dict[str, str]:
-    """{topic: what a file of its offsets says of it} of those that exist. Raises: ZooKeeperError."""
-    return {topic: metadata_of(origin) for topic, origin in read_topic_origins(store, topics).items()}
 
 
 def _topic_id(topic: str, znode: Znode) -> str | None:

@@ -95,7 +95,7 @@ def _owners_agree(cluster, group, described, found, named):
         and not described["unreadable"]
         and all(row["verdict"] == "ok" for tp, row in found.items() if tp.topic not in described["left"])
     )
-    is_well = is_well and "permanent_member" not in said
+    is_well = is_well and not said.keys() & {"permanent_member", "permanent_owner"}
     assert checked == (0 if is_well else 1)
 
 

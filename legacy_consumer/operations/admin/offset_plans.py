@@ -69,7 +69,7 @@ class OffsetPlan:
     """What is to be written for one group; all of it, or nothing.
 
     members: who was registered when the plan was made. acls: who may write the group, if it is made by this.
-    creations: of the topics for which the offsets are meant; see topic_fence.
+    creations: of the topics for which the offsets are meant; see topic_fence. marks: what a backup says of each topic.
     """
 
     group: str
@@ -77,6 +77,7 @@ class OffsetPlan:
     members: tuple[RegisteredMember, ...] = ()
     acls: GroupAcls | None = None
     creations: TopicCreations = field(default_factory=dict)
+    marks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def to_write(self) -> tuple[OffsetChange, ...]:
@@ -160,11 +161,12 @@ def make_plan(
     topics: as they were when `after` was decided. members: those of the group, if the caller has read them already.
     """
     names = {tp.topic for tp, offset in after.items() if offset is not None}
-    origins = (topics or TopicsOnce(store)).origins(names)
+    topics = topics or TopicsOnce(store)
+    origins = topics.origins(names)
     creations = {topic: origins[topic].czxid if topic in origins else None for topic in names}
     changes = tuple(OffsetChange(tp, standings.get(tp, Standing()), after[tp]) for tp in sorted(after))
     members = read_members(store, [group]) if members is None else members
-    return OffsetPlan(group, changes, tuple(members), acls, creations)
+    return OffsetPlan(group, changes, tuple(members), acls, creations, topics.marks({tp.topic for tp in after}))
 
 
 def readable_offsets(group: str, standings: Mapping[TopicPartition, Standing]) -> dict[TopicPartition, int]:

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_elsewhere, written_in_zookeeper
+from legacy_consumer.offsets.judgement import (
+    TopicOrigin,
+    judge,
+    metadata_of,
+    written_elsewhere,
+    written_in_zookeeper,
+)
 from legacy_consumer.offsets.topic_lives import read_topic_origins
 from legacy_consumer.operations.admin.errors import DamagedRecordError, NothingOfTopicError, OpenMigrationError
 from legacy_consumer.operations.admin.group_trees import GroupTree, read_trees
-from legacy_consumer.operations.admin.migration.record import decode_record
+from legacy_consumer.operations.admin.migration.record import Phase, decode_record
 from zk_layout.errors import BadVersionError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import ConsumerIdsPath, ConsumersPath, GroupPath, OffsetPath
@@ -22,8 +28,10 @@ class GroupUse:
 
     members: how many are registered. last_commit_ms: the newest offset. last_seen_ms: that, or when the group's
     folders came into being if it never committed. offsets: as a backup is to say them; None where none is committed.
-    unreadable: {partition: the data} of offset znodes that hold no offset.
+    unreadable: {partition: the data} of offset znodes that hold no offset. marks: of the topics that the offsets were
+    judged by, for a backup.
     open_migration: where a migration stands whose way back is open, or why its record cannot be read; None otherwise.
+    is_migrated: its migration is finished.
     tree: the look that all of this is taken from, and that a deletion is held to.
     """
 
@@ -33,7 +41,9 @@ class GroupUse:
     last_seen_ms: int
     offsets: Mapping[TopicPartition, int | None]
     unreadable: Mapping[TopicPartition, bytes]
+    marks: Mapping[str, str]
     open_migration: str | None
+    is_migrated: bool
     tree: GroupTree
 
     @property
@@ -96,6 +106,7 @@ def _use_of(tree: GroupTree, origins: Mapping[str, TopicOrigin]) -> GroupUse:
     last = max((znode.stat.mtime_ms for znode in tree.offsets.values()), default=None)
     folders = (GroupPath(tree.group).path, ConsumerIdsPath(tree.group).path)
     made = max(tree.stats[path].ctime_ms for path in folders if path in tree.stats)
+    open_migration, is_migrated = _migration_of(tree)
     return GroupUse(
         tree.group,
         tree.members,
@@ -103,16 +114,19 @@ def _use_of(tree: GroupTree, origins: Mapping[str, TopicOrigin]) -> GroupUse:
         made if last is None else last,
         offsets,
         unreadable,
-        _open_migration(tree),
+        {topic: metadata_of(origins[topic]) for topic in sorted({tp.topic for tp in offsets} & origins.keys())},
+        open_migration,
+        is_migrated,
         tree,
     )
 
 
-def _open_migration(tree: GroupTree) -> str | None:
+def _migration_of(tree: GroupTree) -> tuple[str | None, bool]:
+    """GroupUse's open_migration and is_migrated."""
     if tree.record is None:
-        return None
+        return None, False
     try:
-        record = decode_record(tree.group, tree.record)
+        phase = decode_record(tree.group, tree.record).phase
     except DamagedRecordError as error:
-        return str(error)
-    return record.phase.value if record.phase.is_open else None
+        return str(error), False
+    return phase.value if phase.is_open else None, phase is Phase.FINISHED

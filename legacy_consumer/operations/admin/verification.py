@@ -87,6 +87,7 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
         *(Problem("unreadable_member", f"{name}: {reason}") for name, reason in snapshot.unreadable.items()),
         *(Problem("permanent_member", f"{path} is not ephemeral: no session ends it") for path in ghosts),
         *_foreign_names(store, group),
+        *_permanent_owners(group, owned),
         *_of_expected(snapshot, expected, owned, sessions),
         *_unexpected(snapshot, set(expected), owned),
         *_of_strategy(snapshot, owners, strategy),
@@ -113,18 +114,30 @@ def _of_expected(
             yield Problem("no_owner", f"no owner for {tp}", *tp)
             continue
         owner = owner_id(row.owner)
+        if not row.owner_session:
+            continue  # a permanent owner is said, whoever it is
         if owner not in sessions:
             yield Problem("unknown_owner", f"{row.owner} owns {tp} and is no registered member", *tp)
         elif not _is_among(row.owner, threads.get(tp.topic, ())):
             yield Problem("wrong_thread", f"{row.owner} owns {tp} and has no such stream for the topic", *tp)
-        elif not row.owner_session:
-            path = OwnerPath(snapshot.group, *tp).path
-            yield Problem("permanent_owner", f"{path} is not ephemeral: it blocks {tp} for ever", *tp)
         elif row.owner_session != sessions[owner]:
             yield Problem(
                 "wrong_session",
                 f"{tp} is held by session 0x{row.owner_session:x}, while its owner {owner} lives in "
                 f"0x{sessions[owner]:x}",
+                *tp,
+            )
+
+
+def _permanent_owners(group: str, owned: Mapping[TopicPartition, GroupPartition]) -> Iterator[Problem]:
+    """No session ends these, so other members wait for ever."""
+    for tp, row in owned.items():
+        if not row.owner_session:
+            path = OwnerPath(group, *tp).path
+            yield Problem(
+                "permanent_owner",
+                f"{path} is not ephemeral: it blocks {tp} for ever; delete it with ZooKeeper's own client, after "
+                "making sure that nobody consumes there",
                 *tp,
             )
 

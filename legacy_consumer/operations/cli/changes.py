@@ -202,7 +202,8 @@ def _write_live(store: ZkStore, plan: OffsetPlan, safety: Safety, done: _Done) -
 
 def _back_up(store: ZkStore, done: _Done, folder: Path, name: str, plans: Sequence[OffsetPlan]) -> None:
     unreadable = {plan.group: plan.unreadable for plan in plans}
-    done.backup = back_up(store, folder, name, {plan.group: plan.backup for plan in plans}, unreadable)
+    marks = {topic: mark for plan in plans for topic, mark in plan.marks.items()}
+    done.backup = back_up(store, folder, name, {plan.group: plan.backup for plan in plans}, unreadable, marks)
 
 
 def _show(plans: Sequence[OffsetPlan]) -> None:

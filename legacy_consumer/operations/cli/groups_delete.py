@@ -16,7 +16,7 @@ from legacy_consumer.operations.cli.helpers.options import (
     load_cluster_config,
     open_store,
 )
-from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options
+from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options, say_migrated
 from legacy_consumer.operations.cli.helpers.tables import say
 from zk_layout.store import ZkStore
 
@@ -55,6 +55,8 @@ def delete(
             raise NoSuchGroupError(missing[0])
         _refuse_active(store, use)
         refuse_removal(use, topic)
+        if topic is None:
+            say_migrated(use)
         if not execution.execute:
             of_topic = f" of topic {topic}" if topic is not None else ""
             for one in use:

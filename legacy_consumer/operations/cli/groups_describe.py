@@ -16,7 +16,7 @@ from legacy_consumer.fetching.fetcher import LogOffsets
 from legacy_consumer.fetching.fetchers import choose_fetcher
 from legacy_consumer.fetching.librdkafka import open_group_offsets, open_log_offsets
 from legacy_consumer.offsets.topic_partitions import TopicsOnce, list_topic_names
-from legacy_consumer.operations.admin.groups import GroupDescription, describe_groups
+from legacy_consumer.operations.admin.groups import GroupDescription, Hold, describe_groups
 from legacy_consumer.operations.admin.lag_verdict import Kind, Verdict
 from legacy_consumer.operations.admin.lag_watch import GroupWatch, judge_whole
 from legacy_consumer.operations.admin.offsets_in_kafka import read_offsets_in_kafka, seen_from_kafka
@@ -59,7 +59,8 @@ Examples:
 @click.option(
     "--check",
     is_flag=True,
-    help="End with 1 unless every group is well: verdicts ok, members readable and ephemeral, no reset of nobody.",
+    help="End with 1 unless every group is well: verdicts ok, members readable, they and owners ephemeral, no reset "
+    "of nobody.",
 )
 @click.option(
     "--kafka-format",
@@ -128,7 +129,9 @@ def _is_lacking(found: GroupDescription) -> bool:
 
 def _is_well(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> bool:
     has_bad_request = found.reset is not None and not found.reset.is_running
-    if found.unreadable or has_bad_request or not all(member.session_id for member in found.members):
+    stays = not all(member.session_id for member in found.members)
+    stays |= any(row.hold is Hold.PERMANENT for row in found.partitions)
+    if found.unreadable or has_bad_request or stays:
         return False
     return judge_whole(found, verdicts).kind is Kind.OK
 

@@ -18,7 +18,7 @@ from legacy_consumer.operations.cli.helpers.options import (
     open_store,
 )
 from legacy_consumer.operations.cli.helpers.outputs import Output, output_options, print_csv, print_json
-from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options
+from legacy_consumer.operations.cli.helpers.removals import delete_all, removal_options, say_migrated
 from legacy_consumer.operations.cli.helpers.tables import Cell, Column, duration, print_table, say, say_error
 from legacy_consumer.operations.cli.helpers.times import parse_duration_s
 from rebalance.clock import SystemClock
@@ -31,6 +31,8 @@ _COLUMNS = (
     Column("OFFSETS", is_number=True),
     Column("LAST USED", is_number=True),
 )
+_APART_MS = 60_000
+"""Clocks that are further apart are named."""
 _FIELDS = ("group", "topics", "offsets", "last_commit_ms", "last_seen_ms")
 
 
@@ -64,17 +66,21 @@ def prune(
     it has no members.
 
     A group whose migration is open is left out: its way back would go. So is one that somebody uses before its turn
-    comes. With --execute it is ZooKeeper's clock that tells how late it is, not this machine's.
+    comes. A dry run goes by this machine's clock, for ZooKeeper tells its own only when something is written; with
+    --execute the clock of the two that is behind counts, so that no group goes which a dry run would not name.
 
     All offsets go into one backup first, a file that `offsets import` puts back.
     """
     older_than_ms = 1000 * parse_duration_s(older_than)
     with open_store(load_cluster_config(cluster)) as store:
-        now_ms = _zookeeper_ms(store) if execution.execute else SystemClock().wall_ms()
+        now_ms = SystemClock().wall_ms()
+        if execution.execute:
+            now_ms = min(now_ms, _zookeeper_ms(store, now_ms))
         groups = [g for g in list_groups(store) if not names or any(fnmatch.fnmatchcase(g, name) for name in names)]
         use, forbidden = read_apart(groups, functools.partial(read_use, store))
         unused = find_unused(use, now_ms=now_ms, older_than_ms=older_than_ms)
         _show(unused, output, now_ms)
+        say_migrated(unused)
         _say_migrating([one.group for one in use if one.open_migration is not None])
         for group, error in sorted(forbidden.items()):
             say_error(f"Group {group} is left out: {error}")
@@ -89,12 +95,20 @@ def prune(
         raise click.exceptions.Exit(1)
 
 
-def _zookeeper_ms(store: ZkStore) -> int:
+def _zookeeper_ms(store: ZkStore, now_ms: int) -> int:
+    """What ZooKeeper's clock shows; now_ms, this machine's, if it may not be asked."""
     try:
-        return zookeeper_ms(store)
+        found_ms = zookeeper_ms(store)
     except (NotPermittedError, NoNodeError) as error:
         say_error(f"Warning: how late it is this machine's clock says, ZooKeeper's was not asked: {error}")
-        return SystemClock().wall_ms()
+        return now_ms
+    apart_ms = abs(now_ms - found_ms)
+    if apart_ms > _APART_MS:
+        which = "behind" if now_ms < found_ms else "ahead of"
+        say_error(
+            f"Note: this machine's clock is {duration(apart_ms)} {which} ZooKeeper's: the one that is behind counts"
+        )
+    return found_ms
 
 
 def _show(unused: list[GroupUse], output: Output, now_ms: int) -> None:

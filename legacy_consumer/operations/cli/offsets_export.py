@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from legacy_consumer.offsets.topic_lives import read_topic_marks
+from legacy_consumer.offsets.topic_partitions import TopicsOnce
 from legacy_consumer.operations.admin.offset_files import OffsetFormat, write_offsets
 from legacy_consumer.operations.admin.offset_plans import Standing, read_standings
 from legacy_consumer.operations.admin.whole_files import replace_whole
@@ -65,8 +65,9 @@ def export(
     check_wanted(groups, all_groups=all_groups)
     with open_store(load_cluster_config(cluster)) as store:
         names = wanted_groups(store, groups, all_groups=all_groups)
-        found, problems = _read(store, names)
-        topics = read_topic_marks(store, {tp.topic for standings in found.values() for tp in standings})
+        once = TopicsOnce(store)
+        found, problems = _read(store, names, once)
+        topics = once.marks({tp.topic for standings in found.values() for tp in standings})
     form = OffsetFormat.JSON if as_json else OffsetFormat(format_name)
     offsets = {group: _committed(standings) for group, standings in found.items()}
     unreadable = {group: _unreadable(standings) for group, standings in found.items()}
@@ -86,13 +87,15 @@ def export(
         raise click.exceptions.Exit(1)
 
 
-def _read(store: ZkStore, groups: Sequence[str]) -> tuple[dict[str, Mapping[TopicPartition, Standing]], list[str]]:
+def _read(
+    store: ZkStore, groups: Sequence[str], topics: TopicsOnce
+) -> tuple[dict[str, Mapping[TopicPartition, Standing]], list[str]]:
     """What can be read, and what cannot. Raises: NoSuchGroupError, ZooKeeperError."""
     found: dict[str, Mapping[TopicPartition, Standing]] = {}
     problems: list[str] = []
     for group in groups:
         try:
-            found[group] = read_standings(store, group)
+            found[group] = read_standings(store, group, topics)
         except NotPermittedError as error:
             if len(groups) == 1:
                 raise

@@ -89,8 +89,19 @@ def test_a_partition_without_owner_is_found(store, new_store):
 
 def test_an_owner_that_is_no_member_is_found(store, new_store):
     join(new_store(), "a", 0)
-    put(store, "/consumers/g/owners/t/1", b"dead-0")
+    put(store, "/consumers/g/owners/t/1", b"dead-0", ephemeral=True)
     assert codes(store) == [("unknown_owner", 1)]
+
+
+@pytest.mark.parametrize("topic", ["t", "u"])
+@pytest.mark.parametrize("owner", ["dead-0", "a-0", "a-7"])
+def test_an_owner_that_no_session_holds_is_called_so_whoever_it_names(store, new_store, owner, topic):
+    join(new_store(), "a", 0)
+    put(store, f"/consumers/g/owners/{topic}/1", owner.encode())
+    assert ("permanent_owner", 1) in codes(store)
+    [problem] = [problem for problem in verify_group(store, "g").problems if problem.code == "permanent_owner"]
+    assert f"/consumers/g/owners/{topic}/1" in problem.text
+    assert "delete it" in problem.text
 
 
 def test_a_stream_that_the_member_does_not_have_is_found(store, new_store):
@@ -106,8 +117,8 @@ def test_a_claim_of_another_session_of_the_member_is_found(store, new_store):
 
 def test_what_nobody_subscribes_to_is_not_to_be_owned(store, new_store):
     join(new_store(), "a", 0, 1)
-    put(store, "/consumers/g/owners/t/2", b"a-0")
-    put(store, "/consumers/g/owners/u/0", b"a-0")
+    put(store, "/consumers/g/owners/t/2", b"a-0", ephemeral=True)
+    put(store, "/consumers/g/owners/u/0", b"a-0", ephemeral=True)
     assert codes(store) == [("not_to_be_owned", 0), ("not_to_be_owned", 2)]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
 
-from tests.support.memory_cluster import MemoryCluster
+from legacy_consumer.operations.cli.helpers import options
+from tests.support.memory_cluster import GuardedStore, MemoryCluster
 
 
 @pytest.fixture
@@ -71,3 +73,54 @@ def test_a_topic_of_which_the_file_has_nothing_is_an_error(cluster, tmp_path, re
     assert done.code == 1
     assert "holds no such offsets of misspelt" in done.err
     assert stands(cluster, "kept") == b"60"
+
+
+class MadeAnewMeanwhile(GuardedStore):
+    """A command's connection: before its nth request of ZooKeeper that reads, the topic is made anew."""
+
+    def __init__(self, cluster, nth):
+        super().__init__(cluster.server, cluster.forbidden)
+        self._cluster = cluster
+        self.left = nth
+
+    def _check(self, *paths):
+        super()._check(*paths)
+        self._come_nearer()
+
+    def exists_many(self, paths):
+        self._come_nearer()
+        return super().exists_many(paths)
+
+    def read_acls(self, paths):
+        self._come_nearer()
+        return super().read_acls(paths)
+
+    def _come_nearer(self):
+        self.left -= 1
+        if self.left == 0:
+            self._cluster.drop("anew")
+            self._cluster.topic("anew", (0, 100))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_file_gives_no_offset_to_a_topic_that_was_made_anew_while_it_was_written(monkeypatch, tmp_path, writer):
+    for nth in itertools.count(1):
+        cluster = MemoryCluster(monkeypatch)
+        cluster.topic("anew", (0, 100))
+        cluster.commit("g", "anew", 60)
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        store = MadeAnewMeanwhile(cluster, nth)
+        with monkeypatch.context() as patch:
+            patch.setattr(options, "KazooStore", lambda _, store=store: store)
+            cluster.run(*WRITERS[writer](folder / "o.json"))
+        if store.left > 0:
+            break
+        for file in folder.iterdir():
+            cluster.run(*READERS["import"](file))
+            offset = stands(cluster, "anew")
+            [czxid] = [stat.czxid for stat in cluster.store.exists_many(["/brokers/topics/anew"])]
+            if offset == b"60":
+                [stat] = cluster.store.exists_many(["/consumers/g/offsets/anew/0"])
+                assert stat.mzxid < czxid, f"made anew before request {nth}: {file.read_text()}"
+    assert nth > 5

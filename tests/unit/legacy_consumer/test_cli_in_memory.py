@@ -299,6 +299,20 @@ def test_a_registration_that_no_session_holds_is_neither_sound_nor_healthy(clust
     assert "not ephemeral" in refused.err
 
 
+@pytest.mark.parametrize("has_member", [False, True])
+def test_an_owner_that_no_session_holds_is_neither_sound_nor_healthy(cluster, has_member):
+    cluster.topic("t", (0, 50), (0, 50))
+    cluster.commit("g", "t", 50, 50)
+    if has_member:
+        cluster.join("g", "m", '{"t":1}', ("t", 0))
+    cluster.put("/consumers/g/owners/t/1", "m-0")
+    assert "permanent_owner" in findings(cluster)
+    for command in (["groups", "verify", "g"], ["groups", "describe", "g", "--check"], ["doctor"]):
+        done = cluster.run(*command)
+        assert (done.code, "not ephemeral" in done.out) == (1, True), done
+    assert "delete it with ZooKeeper's own client" in cluster.run("groups", "verify", "g").out
+
+
 # One judgement.
 
 

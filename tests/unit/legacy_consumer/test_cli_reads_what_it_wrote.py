@@ -14,6 +14,7 @@ import pytest
 from legacy_consumer.operations.admin.backups import write_backup
 from legacy_consumer.operations.admin.deletion import delete_tree
 from legacy_consumer.operations.admin.errors import BackupError
+from legacy_consumer.operations.admin.migration.record import Phase, write_record
 from legacy_consumer.operations.admin.offset_files import read_offsets
 from legacy_consumer.operations.admin.whole_files import replace_whole
 from legacy_consumer.operations.cli import migrate
@@ -281,6 +282,27 @@ def test_a_clock_that_is_ahead_of_zookeepers_prunes_nothing_that_is_in_use(clust
     done = cluster.run("groups", "prune", "--older-than", "7d", "--execute", "--backup-dir", str(tmp_path))
     assert "No group of 1 was unused for so long." in done.err
     assert cluster.tree() == before
+
+
+def test_a_clock_that_is_behind_zookeepers_prunes_nothing_that_the_dry_run_does_not_name(cluster, tmp_path):
+    cluster.commit("job", "t", 5)
+    cluster.ago_ms = -30 * 86_400_000  # ZooKeeper's clock is so far ahead by now
+    before = cluster.tree()
+    assert "No group of 1" in cluster.run("groups", "prune", "--older-than", "7d").err
+    done = cluster.run("groups", "prune", "--older-than", "7d", "--execute", "--backup-dir", str(tmp_path))
+    assert "this machine's clock is 30 d behind ZooKeeper's" in done.err
+    assert cluster.tree() == before
+
+
+@pytest.mark.parametrize("command", [["delete", "g"], ["prune", "--older-than", "1s"]])
+def test_a_removal_says_that_it_does_not_ask_the_brokers_for_the_offsets_of_a_migrated_group(cluster, command):
+    cluster.ago_ms = 5000
+    cluster.commit("g", "t", 5)
+    write_record(cluster.store, "g", None, Phase.FINISHED, at_ms=1)
+    done = cluster.run("groups", *command)
+    assert done.code == 0
+    assert "g migrated" in done.err
+    assert "`legacy-consumer migrate finish --delete -- g` deletes a group only if they do" in done.err
 
 
 def test_a_full_disk_leaves_no_part_of_a_backup_and_what_stood_there_stays(tmp_path, monkeypatch):

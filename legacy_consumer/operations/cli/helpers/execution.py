@@ -10,7 +10,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import click
 
-from legacy_consumer.offsets.topic_lives import read_topic_marks
 from legacy_consumer.operations.admin.backups import Backup, how_to_put_back, write_backups
 from legacy_consumer.operations.admin.group_acls import read_group_acls
 from legacy_consumer.operations.admin.offset_files import Offsets, Unreadable
@@ -66,11 +65,18 @@ def execution_options(
 
 
 def back_up(
-    store: ZkStore, folder: Path, name: str, groups: Mapping[str, Offsets], unreadable: Mapping[str, Unreadable]
+    store: ZkStore,
+    folder: Path,
+    name: str,
+    groups: Mapping[str, Offsets],
+    unreadable: Mapping[str, Unreadable],
+    topics: Mapping[str, str],
 ) -> Backup:
-    """Write what stands there into a file before a change, and say what puts it back. Raises: BackupError."""
+    """Write what stands there into a file before a change, and say what puts it back. Raises: BackupError.
+
+    topics: the marks of those that the offsets were judged by; a topic may have been made anew since.
+    """
     acls = read_group_acls(store, list(groups))
-    topics = read_topic_marks(store, {tp.topic for own in groups.values() for tp in own})
     file = write_backups(folder, name, groups, unreadable, acls=acls, topics=topics, one_by_one=True)
     say_error(f"Backup: {file} ({how_to_put_back(file)} puts it back)")
     return Backup(file, groups, unreadable, acls, topics)

@@ -7,6 +7,7 @@ from pathlib import Path
 from legacy_consumer.errors import ActiveGroupError
 from legacy_consumer.operations.admin.deletion import delete_tree
 from legacy_consumer.operations.admin.errors import GroupChangedError, GroupHeldError
+from legacy_consumer.operations.admin.findings import shell_command
 from legacy_consumer.operations.admin.pruning import GroupUse
 from legacy_consumer.operations.cli.helpers.execution import back_up, execution_options, narrow
 from legacy_consumer.operations.cli.helpers.group_tables import GOOD, count
@@ -17,6 +18,18 @@ from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 removal_options = execution_options(without="it is said what would go", dry_run="say what would go")
+
+
+def say_migrated(use: list[GroupUse]) -> None:
+    """ZooKeeper may have the only copy of what the brokers forgot, and here nobody asks them."""
+    migrated = [one.group for one in use if one.is_migrated]
+    if migrated:
+        more = f" and {len(migrated) - 3} more" if len(migrated) > 3 else ""
+        finish = shell_command(migrated[0], "migrate", "finish", "--delete")
+        say_error(
+            f"Note: {', '.join(migrated[:3])}{more} migrated. This command does not ask the brokers whether they still "
+            f"have the offsets; {finish} deletes a group only if they do"
+        )
 
 
 def delete_all(
@@ -31,7 +44,8 @@ def delete_all(
     if backup_dir is not None and use:
         name = use[0].group if len(use) == 1 else "groups"
         offsets, unreadable = _offsets(use, topic)
-        backup = back_up(store, backup_dir, name, offsets, unreadable)
+        marks = {of: mark for one in reversed(use) for of, mark in one.marks.items() if topic in {None, of}}
+        backup = back_up(store, backup_dir, name, offsets, unreadable, marks)
         _say_unreadable(unreadable)
     gone: list[GroupUse] = []
     # a command that is stopped in the middle does not know how much of its group is gone, nor behind an ACL
