@@ -88,7 +88,9 @@ class Coordinator:
         policy: Policy,
         periods: Periods,
         clock: Clock | None = None,
+        led_reads: Callable[[], int] = lambda: 0,
     ) -> None:
+        """led_reads: how often this member has read what the leader of its group writes."""
         self._store = store
         self._registrar = registrar
         self._ownership = ownership
@@ -102,7 +104,15 @@ class Coordinator:
         )
         patience = Patience(self._name, store, assign, self._clock, policy.absence_ms, self.post)
         self._reconciler = Reconciler(
-            registrar, self._reader, assign, ownership, delivery, patience, self._mailbox.has_watch, self.post
+            registrar,
+            self._reader,
+            assign,
+            ownership,
+            delivery,
+            patience,
+            self._mailbox.has_watch,
+            self.post,
+            led_reads,
         )
         self._report = Report(registrar, policy, self._clock)
         self._upkeep = Upkeep(periods, self._mailbox, delivery, registrar, self._reconciler, self._report)

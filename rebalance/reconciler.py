@@ -49,8 +49,12 @@ class Reconciler:
         patience: Patience,
         has_news: Callable[[], bool],
         post: Callable[[Event], None],
+        led_reads: Callable[[], int],
     ) -> None:
-        """has_news: whether a watch fired that the reader has not been told of. post: for watches, from any thread."""
+        """has_news: whether a watch fired that the reader has not been told of. post: for watches, from any thread.
+
+        led_reads: how often this member has read what the leader of its group writes.
+        """
         self._registrar = registrar
         self._consumer_id = registrar.consumer_id
         self._reader = reader
@@ -60,6 +64,9 @@ class Reconciler:
         self._patience = patience
         self._has_news = has_news
         self._post = post
+        self._led_reads = led_reads
+        self._reads_before = 0
+        """How often ZooKeeper had answered this member when the last step ended."""
         self._begun: dict[TopicPartition, ConsumerThreadId] = {}
         self._stopped: set[TopicPartition] = set()
         self._created: dict[str, int] = {}
@@ -75,12 +82,16 @@ class Reconciler:
             return self._step(todo)
         except PartitionOwnedError as error:
             return Blocked(error)
+        finally:
+            self._reads_before = self._reads()
+
+    def _reads(self) -> int:
+        return self._reader.lists_read + self._led_reads()
 
     def _step(self, todo: Rebalance) -> Event:
         self._ownership.resolve_doubts()
         if todo.doubtful:
             self.audit()
-        lists_before = self._reader.lists_read
         snapshot = self._reader.read()
         if self._is_overtaken(todo):
             # whoever acts on what has been overtaken stands in the way of those who do not
@@ -101,7 +112,7 @@ class Reconciler:
             if self._is_held_up(plan.release, final=todo.final):
                 return Draining()
             self._end(plan.release)
-            self._ownership.release(plan.release, just_asked=self._reader.lists_read > lists_before)
+            self._ownership.release(plan.release, just_asked=self._reads() > self._reads_before)
             self._released += len(plan.release)
         if is_taken:
             return Deregistered()

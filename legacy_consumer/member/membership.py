@@ -292,6 +292,7 @@ class Membership:
         if config.group_coordination == LED:
             self._led = self._make_led_member(ownership, assign)
             assign = self._led.assign
+        led_reads = (lambda: 0) if self._led is None else self._led.reads
         return Coordinator(
             store=self._store,
             registrar=Registrar(self._store, group, self.consumer_id, registration),
@@ -313,6 +314,7 @@ class Membership:
                 audit_ms=config.audit_interval_ms,
             ),
             clock=self._clock,
+            led_reads=led_reads,
         )
 
     def _make_led_member(self, ownership: Ownership, classic: Callable[[GroupSnapshot], Assignment]) -> LedMember:

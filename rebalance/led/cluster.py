@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rebalance.assignors.seam import Broker, Cluster, PartitionPlace
+from rebalance.assignors.seam import Assignor, Broker, Cluster, PartitionPlace
+from rebalance.assignors.strategies import STRATEGIES
 from rebalance.led.records import Share
 from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.subscription import consumer_threads, subscribed_topics
@@ -30,8 +31,14 @@ def subscribed_counts(snapshot: GroupSnapshot) -> dict[str, int]:
     return {topic: len(snapshot.partitions[topic]) for topic in sorted(topics) if snapshot.partitions.get(topic)}
 
 
-def read_cluster(store: ZkStore, counts: Mapping[str, int]) -> Cluster:
-    """These topics with leaders and racks, for assignors that look at them."""
+_LOOK_AT_NUMBERS = frozenset(strategy.assignor for strategy in STRATEGIES.values())
+"""They ask for no leader and no rack. A class that a user derives from one of them may."""
+
+
+def read_cluster(store: ZkStore, counts: Mapping[str, int], assignor: Assignor | None) -> Cluster:
+    """These topics; with leaders and racks, which have to be read, if this assignor may look at them."""
+    if assignor is None or type(assignor) in _LOOK_AT_NUMBERS:
+        return Cluster.of_counts(counts)
     tps = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
     places: dict[str, list[PartitionPlace]] = {topic: [] for topic in counts}
     paths = [PartitionStatePath(*tp).path for tp in tps]

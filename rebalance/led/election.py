@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 from rebalance.assignors.seam import Assignor
 from rebalance.clock import Clock
 from rebalance.coordination.states import GroupState
-from rebalance.led.cluster import read_cluster, subscribed_counts
+from rebalance.led.cluster import subscribed_counts
 from rebalance.led.leadership import Leadership
 from rebalance.led.permanent import is_permanent
 from rebalance.led.records import coordination_path, leader_path
@@ -103,8 +102,7 @@ class Election:
         if self._leadership is None:
             return
         now = self._now_ms()
-        counts = subscribed_counts(snapshot)
-        self._leadership.look(counts, partial(read_cluster, self._store, counts), now)
+        self._leadership.look(subscribed_counts(snapshot), now)
         deadline = self._leadership.next_deadline()
         if deadline is not None and deadline < now + _FAR_MS:
             self._look_in(max(1, deadline - now))

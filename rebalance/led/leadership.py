@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rebalance.assignors.seam import Assignor, Cluster
+from rebalance.assignors.seam import Assignor
 from rebalance.coordination.codes import Code
 from rebalance.coordination.coordinator import Coordinator
 from rebalance.coordination.effects import (
@@ -27,6 +27,7 @@ from rebalance.coordination.group import Group, Member
 from rebalance.coordination.requests import NO_MEMBER, JoinGroup, LeaveGroup, Leaving, Protocol, Request, SyncGroup
 from rebalance.coordination.states import GroupState
 from rebalance.coordination.turn import Settings
+from rebalance.led.cluster import read_cluster
 from rebalance.led.dividing import divide
 from rebalance.led.journal import Journal
 from rebalance.led.records import (
@@ -65,6 +66,7 @@ class Leadership:
         *,
         initial_delay_ms: int,
     ) -> None:
+        self._store = store
         self._roster = Roster(watched, group, consumer_id)
         self._group = group
         self._name = consumer_id
@@ -110,11 +112,10 @@ class Leadership:
         """Whether somebody else had written the round or the generation, and they are written again."""
         return self._journal.restore(asked, given)
 
-    def look(self, topics: Mapping[str, int], cluster: Callable[[], Cluster], now: int) -> None:
+    def look(self, topics: Mapping[str, int], now: int) -> None:
         """Read what members tell, and do what follows.
 
-        topics: {topic: number of partitions} of all that members of the group subscribe to, as it is now. cluster:
-        makes what an assignor sees; called only if something is to be assigned.
+        topics: {topic: number of partitions} of all that members of the group subscribe to, as it is now.
         Raises: DeposedError; ZooKeeper's errors.
         """
         joined = self._roster.read()
@@ -134,7 +135,7 @@ class Leadership:
                 self._join(joining, now)
         if self._is_behind(topics):
             self._take(self._coordinator.rebalance(self._group, now))
-        self._get_on(topics, cluster, now)
+        self._get_on(topics, now)
 
     def hears(self, member_id: str) -> bool:
         """Whether what this member tells could be read at the last look."""
@@ -245,7 +246,7 @@ class Leadership:
         self._refused[request.client_id] = why
         logger.warning("%s: member %s is refused: %s", self._name, request.client_id, why)
 
-    def _get_on(self, topics: Mapping[str, int], cluster: Callable[[], Cluster], now: int) -> None:
+    def _get_on(self, topics: Mapping[str, int], now: int) -> None:
         """Until the group waits for a member, or for nothing."""
         while True:
             group = self._coordinator.groups.get(self._group)
@@ -263,7 +264,7 @@ class Leadership:
             ):
                 answer, self._leaders_answer = self._leaders_answer, None
                 self._topics = dict(topics)
-                shares = self._assign(answer, cluster())
+                shares = self._assign(answer)
                 sync = SyncGroup(next(self._replies), self._group, answer.member_id, answer.generation, shares)
                 self._handle(sync, now)
             else:
@@ -294,10 +295,11 @@ class Leadership:
             self._rejoin(self._joined[member_id], now)
         return bool(again)
 
-    def _assign(self, answer: JoinAnswer, cluster: Cluster) -> dict[str, bytes]:
+    def _assign(self, answer: JoinAnswer) -> dict[str, bytes]:
         previous = {member_id: share.partitions for member_id, share in self._journal.generation.shares.items()}
         told = {member.member_id: member.metadata for member in answer.members}
         assignor = self._assignors.get(answer.protocol)
+        cluster = read_cluster(self._store, self._topics, assignor)
         given = divide(self._name, assignor, answer.protocol, told, cluster, previous)
         return {
             member_id: encode_share(Share(joining.consumer_id, share.partitions, share.user_data, joining.written))

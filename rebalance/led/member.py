@@ -174,6 +174,10 @@ class LedMember:
 
     # For the reconciler.
 
+    def reads(self) -> int:
+        """How often it has read what is written in the led group."""
+        return self._watched.reads
+
     def assign(self, snapshot: GroupSnapshot) -> Assignment:
         """Who is to have what, as the last generation says.
 
@@ -282,7 +286,8 @@ class LedMember:
             self._election.forget()
             self._own_znode.doubt()
             self._due = (0, frozenset())
-        given, asked, leader = self._watched.read(self._paths[:3])
+        # what this member told is read with the others where it is read at all
+        given, asked, leader, *_ = self._watched.read(self._paths[: 4 if self._own_znode.is_doubted else 3])
         if self._is_classic:
             self._election.step_down(leader, session_id)
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from rebalance.led.permanent import delete_below
-from rebalance.led.records import member_path, members_path
+from rebalance.led.records import member_path
 from rebalance.led.watched import WatchedZnodes
 from zk_layout.errors import NodeExistsError
 from zk_layout.store import Stat, ZkStore
@@ -23,14 +23,14 @@ class OwnZnode:
     def __init__(self, store: ZkStore, watched: WatchedZnodes, group: str, consumer_id: str) -> None:
         self._store = store
         self._watched = watched
-        self._members_path = members_path(group)
         self._path = member_path(group, consumer_id)
         self._stat: Stat | None = None
-        self._is_doubted = True
+        self.is_doubted = True
+        """Whether it is to be read before this member goes on."""
 
     def doubt(self) -> None:
         """It may be gone, or another one."""
-        self._is_doubted = True
+        self.is_doubted = True
 
     def compare(self, joined: int) -> bool:
         """Whether the leader read what this member wrote last.
@@ -40,18 +40,18 @@ class OwnZnode:
         if self._stat is None:
             return False
         if joined > self._stat.mzxid:
-            self._is_doubted = True
+            self.is_doubted = True
         return joined == self._stat.mzxid
 
     def stands(self, session_id: int) -> bool:
         """Whether what this member wrote last stands there; read only in doubt. Raises: ZooKeeper's errors."""
-        if not self._is_doubted:
+        if not self.is_doubted:
             return self._stat is not None
         (found,) = self._watched.read([self._path])
         before, self._stat = self._stat, None if found is None else found.stat
         is_anothers = self._stat is not None and self._stat.ephemeral_owner != session_id
         # of this member's former session, or of another member of its name: it goes with its session; or of no session
-        self._is_doubted = is_anothers
+        self.is_doubted = is_anothers
         return self._stat is not None and not is_anothers and self._stat == before
 
     def write(self, data: bytes, session_id: int) -> bool:
@@ -66,11 +66,10 @@ class OwnZnode:
         if self._stat is not None:
             self._stat = self._store.set_data(self._path, data, self._stat.version)
             return True
-        self._store.ensure_path(self._members_path)
         try:
-            self._stat = self._store.create(self._path, data, ephemeral=True)
+            self._stat = self._store.create(self._path, data, ephemeral=True, make_parents=True)
         except NodeExistsError:
-            self._is_doubted = True
+            self.is_doubted = True
             return False
         return True
 
@@ -85,6 +84,6 @@ class OwnZnode:
 
     def delete(self, session_id: int) -> None:
         """Take back what this session told. Raises: ZooKeeper's errors."""
-        stat, self._stat, self._is_doubted = self._stat, None, True
+        stat, self._stat, self.is_doubted = self._stat, None, True
         if stat is not None and stat.ephemeral_owner == session_id:
             self._store.delete(self._path, stat.version)

@@ -24,6 +24,8 @@ class WatchedZnodes:
         self._fired: deque[str] = deque()
         self._seen: dict[str, Znode | None] = {}
         self._children: dict[str, tuple[str, ...]] = {}
+        self.reads = 0
+        """How often ZooKeeper has answered."""
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
         """In the order of paths; None where there is no znode. Raises: ZooKeeper's errors."""
@@ -31,6 +33,7 @@ class WatchedZnodes:
         missing = [path for path in paths if path not in self._seen]
         if missing:
             self._seen.update(zip(missing, self._store.get_data_many(missing, self._fire), strict=True))
+            self.reads += 1
         return [self._seen[path] for path in paths]
 
     def children(self, path: str) -> tuple[str, ...]:

@@ -142,6 +142,7 @@ class OurMember:
                 audit_ms=round(settings.audit_s * 1000),
             ),
             clock=world.clock,
+            led_reads=(lambda: 0) if self.led is None else self.led.reads,
         )
         self._post = self.coordinator.post
         # others of its process ring it

@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from rebalance.led.records import generation_path, leader_path, member_path, round_path
-from tests.support.group_members import GROUP, Group
+from tests.support.group_members import GROUP, Group, Member
+from zk_layout.paths import ConsumerIdPath
 
 SIZES = (4, 16, 64)
 GENERATIONS = {"range": 1, "cooperative-sticky": 2}
@@ -21,6 +22,8 @@ class Led:
         for number in range(size):
             self.group.join(f"m{number:02}", {"t": 1}, led=strategy)
         self.settle()
+        # owner znodes are watched once all is quiet
+        self.group.pass_time(1.5)
         self.members = list(self.group.members)
         self.kinds = {member: Counter() for member in self.members}
         self.read = {member: Counter() for member in self.members}
@@ -96,6 +99,34 @@ def test_a_leader_reads_what_each_member_has_written_once(changes):
         for member in led.group.members:
             assert read[member_path(GROUP, member.consumer_id)] <= 2 * GENERATIONS[led.strategy]
         assert led.kinds[led.leader]["get_children"] <= 2, "the registrations, and the members"
+
+
+def test_nobody_looks_at_owner_znodes_that_are_watched_before_it_gives_them_up(changes):
+    for led in changes:
+        for member in led.members:
+            assert not [path for path in led.read[member] if "/owners/" in path]
+
+
+def test_a_leader_does_not_read_where_partitions_are_for_an_assignor_that_looks_at_their_numbers_alone(changes):
+    for led in changes:
+        assert not [path for path in led.read[led.leader] if path.startswith("/brokers/") and path.endswith("/state")]
+
+
+def test_a_newcomer_reads_what_stands_in_a_led_group_at_once_and_joins_in_one_write():
+    led = Led("range", 4)
+    newcomer = Member(led.group.server, "zz", {"t": 1}, led.group.clock, led="range")
+    told = member_path(GROUP, newcomer.consumer_id)
+    reads, creates = [], []
+    read, create = newcomer.store.get_data_many, newcomer.store.create
+    newcomer.store.get_data_many = lambda paths, watcher=None: (reads.append(list(paths)), read(paths, watcher))[1]
+    newcomer.store.create = lambda path, *args, **options: (creates.append(path), create(path, *args, **options))[1]
+    newcomer.store.ensure_path = None
+    newcomer.join()
+    while newcomer.coordinator.turn() == 0:
+        pass
+    stands = [generation_path(GROUP), round_path(GROUP), leader_path(GROUP), told]
+    assert [paths for paths in reads if any("/coordination/" in path for path in paths)] == [stands]
+    assert creates == [ConsumerIdPath(GROUP, newcomer.consumer_id).path, told]
 
 
 def test_a_led_group_at_rest_asks_nothing_but_whether_its_owner_znodes_stand():

@@ -1,10 +1,8 @@
 """What a new leader takes over from the last one's znodes, without threads."""
 
-from functools import partial
-
 import pytest
 
-from rebalance.assignors.seam import Cluster, Subscription
+from rebalance.assignors.seam import Subscription
 from rebalance.assignors.strategies import make_assignors
 from rebalance.coordination.requests import Protocol
 from rebalance.errors import DeposedError
@@ -60,7 +58,7 @@ class World:
         return leadership
 
     def look(self, leadership, now=0):
-        leadership.look(COUNTS, partial(Cluster.of_counts, COUNTS), now)
+        leadership.look(COUNTS, now)
 
     def read(self, path, decode):
         store, path = self.leaders, path("g")
