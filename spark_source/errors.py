@@ -9,6 +9,7 @@ LegacyConsumerError (zk_layout.errors)
     NoSuchPartitionsError           the option partitions names some that there are not
     NoMessageAtTimeError            startingOffsetsByTimestampStrategy=error, and a log ends before the time
     DataLossError                   the logs do not hold all that was to be read
+    UndecidedError                  retriable; a transaction is open before the end that was wanted
     CheckpointError                 the checkpoint of a query holds offsets that cannot be
     RangeReadError                  retriable; a task did not get all messages of its range
     LiveGroupError                  members of the group own partitions, and a stream would commit beside them
@@ -176,6 +177,23 @@ class DataLossError(SparkSourceError):
 
     def __str__(self) -> str:
         return f"messages are lost: {_some(self.lost)}; set failOnDataLoss=false to read what is left"
+
+
+class UndecidedError(SparkSourceError):
+    """isolation.level=read_committed, and the wanted end lies behind a transaction that is still open.
+
+    logs: the partition, the wanted end, and where the first open transaction begins.
+    """
+
+    retriable: ClassVar[bool] = True
+
+    def __init__(self, logs: tuple[tuple[TopicPartition, int, int], ...]) -> None:
+        super().__init__(logs)
+        self.logs = logs
+
+    def __str__(self) -> str:
+        logs = _some([f"{tp} before {end} (from {begin} on)" for tp, end, begin in self.logs])
+        return f"transactions are still open in {logs}: read again when they have ended, or with read_uncommitted"
 
 
 class CheckpointError(SparkSourceError):

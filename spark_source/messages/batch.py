@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from spark_source.broker_access import check_access
-from spark_source.errors import DataLossError, Lost, LostLog
+from spark_source.errors import DataLossError, Lost, LostLog, UndecidedError
 from spark_source.messages.cluster import Cluster
 from spark_source.messages.columns import WantedColumn
 from spark_source.messages.lower_ends import look_until_reached
@@ -101,7 +101,8 @@ def find_bounds(
     A log that ends before that is asked for its end again, for fetchTimeoutMs. known_ends: where logs ended when they
     were seen before, which is where a query that reads to their ends is to end at least. needed_to: what lies behind
     it is not waited for.
-    Raises: MissingOffsetsError, NoMessageAtTimeError, NoSuchTopicError, BrokersUnavailableError, ZooKeeperError.
+    Raises: MissingOffsetsError, NoMessageAtTimeError, NoSuchTopicError, UndecidedError, BrokersUnavailableError,
+    ZooKeeperError.
     """
 
     def look() -> tuple[Bounds, Offsets, Offsets]:
@@ -112,9 +113,14 @@ def find_bounds(
             for option, spec in (("startingOffsets", options.starting), ("endingOffsets", options.ending))
         )
         reached = {tp: max(starts[tp], min(end, needed_to.get(tp, end))) for tp, end in ends.items()}
+        logs = Logs(logs.earliest, {**logs.latest, **cluster.undecided(starts, logs.latest)})
         return (starts, ends, logs), logs.latest, reached
 
-    return look_until_reached(look, options.fetch_timeout_ms / 1000, cluster.clock)[0]
+    bounds, lowest = look_until_reached(look, options.fetch_timeout_ms / 1000, cluster.clock)
+    undecided = cluster.undecided({tp: bounds[1][tp] for tp in lowest}, bounds[2].latest)
+    if undecided:
+        raise UndecidedError(tuple((tp, end, bounds[2].latest[tp]) for tp, end in sorted(undecided.items())))
+    return bounds
 
 
 def report_loss(options: MessageOptions, lost: Sequence[Lost | LostLog]) -> None:

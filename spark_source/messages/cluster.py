@@ -20,7 +20,7 @@ from spark_source.broker_access import check_access
 from spark_source.errors import NoSuchPartitionsError, NoTopicsError
 from spark_source.messages.offset_spec import OffsetKind, OffsetSpec
 from spark_source.messages.options import MessageOptions
-from spark_source.messages.positions import Logs, Stand
+from spark_source.messages.positions import Logs, Offsets, Stand
 from zk_layout.codecs import decode_topic
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, MalformedZnodeError, NoNodeError
 from zk_layout.kazoo_store import KazooStore
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_S = 30.0
 _AGAIN_S = 0.2
+_READ_COMMITTED = "read_committed"
 
 Answer = TypeVar("Answer")
 
@@ -54,8 +55,9 @@ class Cluster:
     """A connection to ZooKeeper and the brokers, for a plan or for as long as a stream runs. Used by one thread.
 
     open connects; every method may raise what a store and LogOffsets raise, each within the configured timeouts.
-    store, log_offsets, clock: of a cluster in memory; None = those that the options name. answer_s: how long a question
-    to the brokers is repeated while a partition has no leader, at most.
+    store, log_offsets, high_watermarks, clock: of a cluster in memory; None = those that the options name. log_offsets
+    answers by isolation.level, high_watermarks as if there were no transactions. answer_s: how long a question to the
+    brokers is repeated while a partition has no leader, at most.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Cluster:
         log_offsets: LibrdkafkaLogOffsets | None = None,
         clock: Clock | None = None,
         answer_s: float = _ANSWER_S,
+        high_watermarks: LibrdkafkaLogOffsets | None = None,
     ) -> None:
         self._options = options
         self.store: ZkStore = store or KazooStore(options.config.zk_settings())
@@ -73,6 +76,10 @@ class Cluster:
         isolation = ("isolation.level", options.config.isolation_level)
         config = replace(options.config, rdkafka=(isolation, *options.config.rdkafka))
         self._log_offsets = log_offsets or open_log_offsets(config, self.store, timeout_s=self._answer_s)
+        # connects with its first question, which most queries never ask
+        self._high_watermarks = high_watermarks or open_log_offsets(
+            options.config, self.store, timeout_s=self._answer_s
+        )
         self.clock: Clock = clock or SystemClock()
 
     def open(self) -> None:
@@ -82,6 +89,7 @@ class Cluster:
     def close(self) -> None:
         """Free everything; twice is harmless."""
         self._log_offsets.close()
+        self._high_watermarks.close()
         self.store.close()
 
     def check_access(self) -> None:
@@ -184,6 +192,19 @@ class Cluster:
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
         return self._ask_all("ends", self._log_offsets.latest, partitions)
+
+    def undecided(self, positions: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+        """Of these positions those that lie behind the end of their log, and not behind its high watermark.
+
+        Only for isolation.level=read_committed: there the log ends where the first transaction begins that is still
+        open, and whoever reads all messages, as every member of a group does, may be further. ends: as log_ends says.
+        Raises: BrokersUnavailableError.
+        """
+        behind = {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
+        if not behind or self._options.config.isolation_level != _READ_COMMITTED:
+            return {}
+        marks = self._ask_all("ends", self._high_watermarks.latest, behind)
+        return {tp: at for tp, at in behind.items() if at <= marks.get(tp, -1)}
 
     def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition]) -> Stand:
         """Whatever of the group or of a time the spec needs. Raises: OffsetError for a committed offset."""

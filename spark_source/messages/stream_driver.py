@@ -173,7 +173,9 @@ class StreamDriver:
                 self._progress.commit(may_commit(start, standing))
             begins = self._begins(start, standing)
             latest = self._cluster.log_ends(standing.read)
-            return (standing, begins, latest), latest, {**standing.going_on, **begins}
+            positions = {**standing.going_on, **begins}
+            latest |= self._cluster.undecided(positions, latest)
+            return (standing, begins, latest), latest, positions
 
         seen, lowest = look_until_reached(look, LOWER_END_S, self._cluster.clock)
         return *seen, lowest

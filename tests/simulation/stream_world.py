@@ -1,10 +1,11 @@
 """A query over zk_messages as Spark drives it, over ZooKeeper and brokers in memory, with a clock of its own.
 
 A world draws from its seed what happens. Topics are added, removed, made anew, cut and written to. Brokers say a lower
-end for a while, one of them or all at once. ZooKeeper is away, sessions expire. Options change between runs. The query
-is stopped in order, or killed at any step between plan, sink and Spark's commit log. Its checkpoint is lost, or an
-older one comes back, or what stands in it is damaged. Members come to the group beside the query. Logs hold rows
-(topic, life, partition, offset), so a topic made anew has other rows.
+end for a while, one of them or all at once. Transactions are open for a while. ZooKeeper is away, sessions expire.
+Options change between runs, isolation.level among them. The query is stopped in order, or killed at any step between
+plan, sink and Spark's commit log. Its checkpoint is lost, or an older one comes back, or what stands in it is damaged.
+Members come to the group beside the query. Logs hold rows (topic, life, partition, offset), so a topic made anew has
+other rows.
 
 The code under test is all of the driver's side: what the reader says to each trigger, StreamDriver and what it uses,
 and how a task goes on after a failure.
@@ -45,13 +46,17 @@ class KilledError(BaseException):
 
 @dataclass(slots=True)
 class Log:
-    """One partition of one life of a topic. said: a lower end that its broker says until said_until."""
+    """One partition of one life of a topic. said: a lower end that its broker says until said_until. open_from: where a
+    transaction begins that is open until open_until, and is committed then.
+    """
 
     life: int
     begin: int = 0
     end: int = 0
     said: int | None = None
     said_until: float = 0.0
+    open_from: int = 0
+    open_until: float = 0.0
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class Run:
     most: int | None
     now_only: bool
     once: bool = False
+    committed: bool = False
 
 
 @dataclass(slots=True)
@@ -106,6 +112,7 @@ class World:
         self.ever_chosen: set[str] = set()
         self.has_loss = False
         self.has_anew = False
+        self.has_long_transaction = False
         self.away_until = 0.0
         self.allows_loss = rng.random() < 0.7
         self.busy = rng.choice((0.02, 0.1, 0.3))
@@ -138,7 +145,7 @@ class World:
 
     def latest(self, partitions):
         self._maybe_happen()
-        return {tp: self.said_end(tp) for tp in partitions if tp in self.logs}
+        return {tp: self.readable_end(tp) for tp in partitions if tp in self.logs}
 
     def at_time(self, partition, time_ms):
         raise AssertionError(f"no world asks for offsets by time, and {partition} was asked for at {time_ms}")
@@ -149,6 +156,11 @@ class World:
     def said_end(self, tp) -> int:
         log = self.logs[tp]
         return log.end if log.said is None or self.now >= log.said_until else log.said
+
+    def readable_end(self, tp) -> int:
+        """As isolation.level has it."""
+        log, end = self.logs[tp], self.said_end(tp)
+        return min(end, log.open_from) if self.run_now.committed and self.now < log.open_until else end
 
     def _maybe_happen(self) -> None:
         if not self.is_settling and self.rng.random() < self.busy / 2:
@@ -163,6 +175,7 @@ class World:
                 self.write,
                 self.write,
                 self.say_less,
+                self.transact,
                 self.create,
                 self.widen,
                 self.zookeeper_away,
@@ -270,6 +283,17 @@ class World:
                 log.said_until = self.now + self.rng.choice((0.2, 3.0, 25.0))
                 self.note(f"{tp}: its broker says {log.said} until {log.said_until:.1f}")
 
+    def transact(self) -> None:
+        """Somebody has written the last rows of a log in a transaction that is not committed yet."""
+        if self.logs:
+            tp = self.rng.choice(sorted(self.logs))
+            log = self.logs[tp]
+            if self.now >= log.open_until:
+                log.open_from = max(log.begin, log.end - self.rng.choice((1, 10, 60)))
+                log.open_until = self.now + self.rng.choice((0.2, 3.0, 200.0))
+                self.has_long_transaction |= log.open_until > self.now + 60.0
+                self.note(f"{tp}: a transaction is open from {log.open_from} on, until {log.open_until:.1f}")
+
     def zookeeper_away(self) -> None:
         if self.store is not None and not self.away_until:
             self.zookeeper.suspend(self.store)
@@ -306,10 +330,12 @@ class World:
         given = {"zookeeper.connect": "memory:1", "topics": ",".join(run.topics), "group.id": GROUP}
         if run.claim:
             given["claimOwnership"] = "true"
+        if run.committed:
+            given["isolation.level"] = "read_committed"
         options = parse_message_options({**given, "failOnDataLoss": str(run.fail).lower()})
         self.away_until = 0.0
         self.store = MemoryStore(self.zookeeper)
-        self.driver = stream_driver.StreamDriver(options, MemoryCluster(options, self.store, self, self))
+        self.driver = stream_driver.StreamDriver(options, MemoryCluster(options, self.store, self))
         self.reader = OpenedReader(options, self.driver)
         self.note(f"a run begins: {run}")
         self.driver.open()
@@ -428,7 +454,7 @@ class World:
                 end = self.said_end(tp)
                 if not log.begin <= position <= end:
                     raise OffsetOutOfRangeError(tp, position, log.begin, end)
-                for offset in range(position, min(end, wanted.end)):
+                for offset in range(position, min(self.readable_end(tp), wanted.end)):
                     position = offset + 1
                     yield (tp.topic, log.life, tp.partition, offset)
             if position < wanted.end:
@@ -447,11 +473,11 @@ class World:
     # ------------------------------------------------------------------ the promises
 
     def unread(self, start) -> int:
-        """Rows that are there to be planned as things are; 0 while a broker says less than it has."""
+        """Rows that are there to be planned as things are; 0 while a broker says less, or a transaction is open."""
         found = 0
         for tp, log in self.logs.items():
             if tp.topic in self.run_now.topics:
-                if self.said_end(tp) != log.end:
+                if self.readable_end(tp) != log.end:
                     return 0
                 first = self.group_begin(tp, log)
                 found += sum(
@@ -547,6 +573,7 @@ class World:
             most=rng.choice((None, None, 3, 20)),
             now_only=rng.random() < 0.3,
             once=rng.random() < 0.05,
+            committed=rng.random() < 0.3,
         )
 
     def _between_runs(self) -> None:
@@ -650,7 +677,7 @@ class World:
             return
         if isinstance(error, DataLossError) and run.fail and self.has_loss:
             return
-        if isinstance(error, RangeReadError) and self.has_loss:
+        if isinstance(error, RangeReadError) and (self.has_loss or self.has_long_transaction):
             return
         if isinstance(error, NoSuchTopicError) and (not self.checkpoint.offsets or self.allows_loss):
             return
@@ -665,7 +692,7 @@ class World:
         self.note("settling")
         self.leave()
         self.is_settling = True
-        self.now += 100.0
+        self.now += 200.0
         if not self.existing():
             self._create("a", 1)
         self.foreign.clear()
@@ -699,8 +726,25 @@ class OpenedReader(ZkMessagesStreamReader):
         return self._opened
 
 
+class HighWatermarks:
+    """The brokers, as a reader of all messages asks them."""
+
+    def __init__(self, world) -> None:
+        self._world = world
+
+    def latest(self, partitions):
+        """Where logs end, whatever is open."""
+        return {tp: self._world.said_end(tp) for tp in partitions if tp in self._world.logs}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class MemoryCluster(Cluster):
     """A cluster whose brokers listen to nobody."""
+
+    def __init__(self, options, store, world) -> None:
+        super().__init__(options, store, world, world, high_watermarks=HighWatermarks(world))
 
     def check_access(self) -> None:
         """Everybody is let in."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spark_source.messages import (
+    cluster,
     group_claim,
     group_progress,
     reader,
@@ -57,6 +58,10 @@ def knows_no_topic_from_another_of_its_name(patch):
 
 def takes_a_lower_end_for_a_loss_at_once(patch):
     patch(stream_driver, "LOWER_END_S", 0.0)
+
+
+def takes_an_open_transaction_for_a_shorter_log(patch):
+    patch(cluster.Cluster, "undecided", lambda *_: {})
 
 
 def cuts_a_planned_range_to_what_a_broker_says(patch):
@@ -144,6 +149,7 @@ DEFECTS = [
     commits_the_end_of_a_batch_when_it_is_planned,
     knows_no_topic_from_another_of_its_name,
     takes_a_lower_end_for_a_loss_at_once,
+    takes_an_open_transaction_for_a_shorter_log,
     cuts_a_planned_range_to_what_a_broker_says,
     gives_up_at_once_what_lies_beyond_a_lower_end,
     reads_new_partitions_from_0,

@@ -302,10 +302,19 @@ def test_a_reader_of_committed_messages_ends_where_a_transaction_is_open(kafka, 
     for fetcher in ("columnar", "librdkafka"):
         assert topic.offsets(fetcher=fetcher) == {0: [0, 1, 2, 4, 5, 7, 8, 9, 10]}
         assert topic.offsets(fetcher=fetcher, **committed) == {0: [0, 1, 2]}
+    # its members have read all messages, whatever becomes of the transaction
+    topic.commit(0, 9)
+    group = {"group.id": topic.group}
+    assert topic.offsets(**group, **committed) == {}
+    end = {"endingOffsets": topic.at(9), "fetchTimeoutMs": "1"}
+    assert topic.reason(**end, **committed).startswith(
+        f"transactions are still open in {topic.name}/0 before 9 (from 7"
+    )
     undecided.commit_transaction(60)
     for fetcher in ("columnar", "librdkafka"):
         # a mark reaches the log a moment after the producer is told
         eventually(lambda fetcher=fetcher: topic.offsets(fetcher=fetcher, **committed) == {0: [0, 1, 2, 7, 8, 9, 10]})
+    assert topic.offsets(**group, **committed) == {0: [9, 10]}
 
 
 def test_only_the_partitions_that_are_chosen_are_read(flights):

@@ -14,6 +14,7 @@ class Brokers:
 
     def __init__(self):
         self.logs = {}
+        self.open_from = {}
         self.now = 0.0
         self.later = {}
         self.questions = 0
@@ -39,6 +40,16 @@ class Brokers:
 
     def close(self):
         pass
+
+
+class Committed(Brokers):
+    """The same logs as a reader of committed messages sees them. open_from: where a transaction is open."""
+
+    def __init__(self, brokers):
+        self.logs, self.open_from = brokers.logs, brokers.open_from
+
+    def latest(self, partitions):
+        return {tp: min(end, self.open_from.get(tp, end)) for tp, end in super().latest(partitions).items()}
 
 
 class Reachable(Cluster):
@@ -76,6 +87,10 @@ class Scene:
         given = {"zookeeper.connect": "m:1", "topics": topics, "group.id": "g", **options}
         parsed = parse_message_options(given)
         self.store = MemoryStore(self.server)
-        driver = StreamDriver(parsed, Reachable(parsed, self.store, self.brokers, self.brokers))
+        driver = StreamDriver(parsed, self.cluster(parsed, self.store))
         driver.open()
         return driver
+
+    def cluster(self, options, store):
+        by_isolation = Committed(self.brokers) if options.config.isolation_level == "read_committed" else self.brokers
+        return Reachable(options, store, by_isolation, self.brokers, high_watermarks=self.brokers)

@@ -4,11 +4,12 @@ import logging
 
 import pytest
 
+from spark_source.errors import UndecidedError
 from spark_source.messages.batch import find_bounds
 from spark_source.messages.batch_offsets import BatchOffsets
 from spark_source.messages.options import parse_message_options
 from spark_source.messages.positions import to_ranges
-from tests.support.planned_cluster import Reachable, Scene
+from tests.support.planned_cluster import Scene
 from zk_layout.memory_store import MemoryStore
 from zk_layout.model import TopicPartition
 
@@ -30,7 +31,7 @@ def read(scene, known_ends=(), needed_to=(), **options):
     """The range that is read of t/0, what of it is lost, and how long that took."""
     parsed = parse_message_options({"zookeeper.connect": "m:1", "topics": "t", **options})
     store = MemoryStore(scene.server)
-    cluster = Reachable(parsed, store, scene.brokers, scene.brokers)
+    cluster = scene.cluster(parsed, store)
     cluster.open()
     ranges, lost = to_ranges(*find_bounds(parsed, cluster, [A], dict(known_ends), dict(needed_to)))
     return [(each.start, each.end) for each in ranges], list(map(str, lost)), scene.brokers.now
@@ -68,6 +69,34 @@ def test_a_task_does_not_wait_for_what_another_one_reads(scene):
 
 def test_a_query_that_ends_before_the_end_of_the_log_does_not_wait_for_it(scene):
     assert read(scene, {A: 20_500}, endingOffsets='{"t":{"0":300}}') == ([(0, 300)], [], 0.0)
+
+
+COMMITTED = {"isolation.level": "read_committed", "group.id": "g"}
+
+
+def test_a_group_that_stands_behind_an_open_transaction_has_lost_nothing_and_reads_on_behind_it(scene):
+    # its members read all messages, whatever became of their transactions
+    scene.brokers.logs[A] = (0, 20_600)
+    scene.brokers.open_from[A] = 20_400
+    assert read(scene, **COMMITTED) == ([], [], 0.0)
+    del scene.brokers.open_from[A]
+    assert read(scene, **COMMITTED) == ([(20_500, 20_600)], [], 0.0)
+
+
+def test_an_end_behind_an_open_transaction_is_waited_for_and_then_said_to_be_undecided(scene):
+    scene.brokers.logs[A] = (0, 20_600)
+    scene.brokers.open_from[A] = 20_400
+    scene.brokers.later = {20.0: scene.brokers.open_from.clear}
+    options = {**CUT, "isolation.level": "read_committed"}
+    assert read(scene, **options) == ([(100, 20_500)], [], 20.0)
+    scene.brokers.open_from[A] = 20_400
+    for fail in ("true", "false"):
+        with pytest.raises(UndecidedError) as caught:
+            read(scene, failOnDataLoss=fail, **options)
+        assert str(caught.value) == (
+            "transactions are still open in t/0 before 20500 (from 20400 on): "
+            "read again when they have ended, or with read_uncommitted"
+        )
 
 
 def test_the_offsets_of_a_batch_fix_a_read_whatever_they_were_found_with():

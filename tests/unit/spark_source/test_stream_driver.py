@@ -162,6 +162,19 @@ def test_a_log_that_stays_shorter_has_lost_messages_and_goes_on_at_the_lowest_en
         scene.driver().advance(end, None)
 
 
+def test_a_query_that_reads_committed_messages_from_now_on_waits_for_a_transaction_and_has_lost_nothing(scene):
+    scene.topic("t", (0, 100), (0, 10))
+    end = scene.driver().advance(NOT_BEGUN, None)
+    scene.brokers.logs[A] = (0, 120)
+    scene.brokers.open_from[A] = 90
+    driver = scene.driver(**{"isolation.level": "read_committed"})
+    assert driver.advance(end, None) is end
+    assert scene.committed(A) == 100
+    del scene.brokers.open_from[A]
+    assert planned(driver, end, driver.advance(end, None)) == [(A, 100, 120)]
+    assert scene.brokers.now < 1
+
+
 def test_available_now_reads_what_a_broker_did_not_say_at_once_and_nothing_later(scene):
     scene.topic("t", (0, 100))
     end = scene.driver().advance(NOT_BEGUN, None)
