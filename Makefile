@@ -202,7 +202,7 @@ simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SE
 
 mutants: .venv/.dev .venv/.native ## the code broken on purpose: do the simulation and the tests of the message path notice?
 	@$(bin)/python -m tests.simulation.mutants
-	@exec $(bin)/python -m tests.unit.legacy_consumer.wire.mutants
+	@exec $(bin)/python -m tests.unit.legacy_consumer.fetching.columnar.mutants
 
 fuzz: .venv/.dev .venv/.native ## hostile bytes for everything that decodes what others write (MINUTES=10)
 	@exec $(bin)/python -m tests.fuzzing --minutes $(MINUTES)

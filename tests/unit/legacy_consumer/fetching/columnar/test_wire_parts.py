@@ -174,7 +174,7 @@ def loaded_anew():
 
 
 def test_the_decoder_is_that_of_this_package():
-    crate = (Path(__file__).parents[3] / "native" / "Cargo.toml").read_text()
+    crate = (Path(__file__).parents[5] / "native" / "Cargo.toml").read_text()
     assert f'\nversion = "{fetchers.DECODER_VERSION}"\n' in crate
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from legacy_consumer.operations.cli import main
 
-TEXT = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[5] / "docs" / "operations.md").read_text(encoding="utf-8")
 TYPED = sorted(
     {
         line.removeprefix("$ ").removeprefix("legacy-consumer ")

@@ -491,7 +491,7 @@ FACTS = {
     "settled, some partitions held for a reset": {"held": frozenset({TopicPartition("t", 0)})},
     "ZooKeeper refuses the credentials": {"error": AuthenticationError("refused")},
 }
-DEPLOY = (Path(__file__).parents[3] / "docs" / "deploy.md").read_text(encoding="utf-8")
+DEPLOY = (Path(__file__).parents[5] / "docs" / "deploy.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| ([^|]+) \| `(\w+)` \| (200|503) \| (200|503) \|$", DEPLOY, re.MULTILINE)
 
 

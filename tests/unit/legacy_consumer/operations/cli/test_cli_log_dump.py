@@ -20,7 +20,7 @@ from legacy_consumer.operations.cli import main
 
 pytest.importorskip("legacy_consumer_native")
 
-DATA = Path(__file__).parents[2] / "data"
+DATA = Path(__file__).parents[4] / "data"
 RECORD_SETS = DATA / "record_sets" / "2.8.2"
 KAFKA = DATA / "segments" / "dump-log-segments-2.8.2.txt.gz"
 FIELD = re.compile(r"(\w+): (\[.*?\]|\S+)")

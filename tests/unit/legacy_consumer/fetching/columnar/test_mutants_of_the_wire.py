@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.mutation import patched_files
-from tests.unit.legacy_consumer.wire.mutants.__main__ import all_patches
+from tests.unit.legacy_consumer.fetching.columnar.mutants.__main__ import all_patches
 
 
 @pytest.mark.parametrize("patch", all_patches(), ids=lambda patch: patch.stem)

@@ -17,7 +17,7 @@ from legacy_consumer.operations.cli import main as program
 from legacy_consumer.operations.cli.helpers import logs
 from zk_layout.errors import MissingChrootError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[5]
 
 
 def commands_under(command, names=()):

@@ -22,7 +22,7 @@ JUDGES = (
     "../test_positions.py",
     "records/test_records_formats.py",
 )
-ROOM = Path("tests/unit/legacy_consumer/wire")
+ROOM = Path("tests/unit/legacy_consumer/fetching/columnar")
 
 
 def all_patches():

@@ -14,7 +14,7 @@ from legacy_consumer.operations.metrics.catalogue import METRICS, Kind
 from tests.support.promql import PromqlError, names_in
 from tests.support.promtool import needs_promtool
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[5]
 DASHBOARD = json.loads((ROOT / "deploy/observe/dashboard.json").read_text())
 ALERTS = yaml.safe_load((ROOT / "deploy/observe/alerts.yml").read_text())
 FROM_PROMETHEUS = {"instance", "job", "le"}

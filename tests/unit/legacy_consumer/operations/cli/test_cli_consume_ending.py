@@ -165,7 +165,7 @@ def test_one_signal_ends_a_command_whose_reader_stands_still(unbuffered):
         [sys.executable, "-c", BLOCKED],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[5],
         env={"PATH": "", "PYTHONUNBUFFERED": unbuffered},
     ) as process:
         assert process.stderr.readline() == b"writing\n"

@@ -19,7 +19,7 @@ from tests.support.record_encoder import Written, batch, crc32c, message, wrappe
 from tests.support.record_reader import read
 from tests.support.record_sets import FOLDER, decoded, recorded
 
-ROOT = Path(__file__).parents[5]
+ROOT = Path(__file__).parents[6]
 RECORDED = recorded()
 SMALL = [recording for recording in RECORDED if len(recording.data) < 4000]
 LIMIT = 1 << 20
