@@ -15,6 +15,7 @@ from pathlib import Path
 from legacy_consumer import ConsumerConfig, ConsumerConnector, Phase
 from tests.chaos.history import HistoryFile, runs_of
 from tests.chaos.producing import number_of
+from tests.chaos.telling import Telling
 from zk_layout.kazoo_store import KazooStore
 
 COMMIT_EVERY_S = 0.7
@@ -175,6 +176,7 @@ def watch_status(connector, history):
 def main(folder, name, topic, how, *properties):
     history = HistoryFile(Path(folder), name)
     config = ConsumerConfig.load(overrides=dict(pair.split("=", 1) for pair in properties))
+    Telling.wrong = lambda text: history.write("failed", error=text)
     store = KazooStore(config.zk_settings())
     store.add_session_listener(lambda event: history.write("session", kind=event.kind.value, session=event.session_id))
     connector = ConsumerConnector(config, store=store)

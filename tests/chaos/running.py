@@ -11,6 +11,7 @@ from pathlib import Path
 from tests.chaos.checker import Rules, check
 from tests.chaos.faults import OF_LED_GROUPS, OF_THE_JVM, SHORT, drawn, strike_all
 from tests.chaos.history import load_history
+from tests.chaos.telling import Telling
 from tests.chaos.timeline import draw
 from tests.chaos.world import AUDIT_S, FETCHERS, SESSION_TIMEOUT_S, NoFlowError, Plan, World
 
@@ -40,7 +41,7 @@ def run_chaos(
         plan = replace(plan, transactions=transactions)
     # drawn by itself, so that seeds of classic groups are what they were
     leading = random.Random(f"led {seed}")
-    strategies = ("range", "sticky", "cooperative-sticky", "cooperative-sticky")
+    strategies = ("range", "sticky", "cooperative-sticky", f"{Telling.__module__}:{Telling.__name__}")
     if led or (led is None and leading.random() < 0.3):
         plan = replace(plan, led=leading.choice(strategies))
     if plan.transactions or plan.led is not None:

@@ -4,9 +4,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from rebalance.assignors.seam import Cluster, MemberAssignment, Subscription
 from tests.chaos.checker import Rules, check
 from tests.chaos.history import Event, HistoryFile, Tail, load_history, runs_of
 from tests.chaos.producing import number_of, value_of
+from tests.chaos.telling import Telling
 from tests.chaos.timeline import draw
 
 RULES = Rules(audit_s=1.0, session_timeout_s=3.0, settle_s=20.0)
@@ -432,3 +434,21 @@ def test_picture_shows_owners_faults_and_who_was_frozen():
     assert "p1 is frozen" in titles
     assert "partition 0: p1 for 1.60 s" in titles
     assert "partition 0: p2 for 3.10 s" in titles
+
+
+def test_user_data_that_a_member_did_not_tell_are_written_down(monkeypatch):
+    wrong = []
+    monkeypatch.setattr(Telling, "wrong", wrong.append)
+    mine, other = Telling(), Telling()
+    mine.configure({"assignment.telling.by": "p1"})
+    other.configure({"assignment.telling.by": "p2"})
+    told = {name: one.subscription_user_data(("t",)) for name, one in (("g_p1-1", mine), ("g_p2-2", other))}
+    given = mine.assign(Cluster.of_counts({"t": 2}), {name: Subscription(("t",), data) for name, data in told.items()})
+    mine.on_assignment(given["g_p1-1"], 1)
+    assert wrong == []
+    mine.on_assignment(given["g_p2-2"], 1)
+    mine.on_assignment(MemberAssignment(), 2)
+    assert wrong == [
+        "user data of p1: generation 1 brings back what p2 told",
+        "user data of p1: generation 2 brings back b''",
+    ]

@@ -17,6 +17,7 @@ from tests.chaos.history import HistoryFile, Tail
 from tests.chaos.observing import Observer
 from tests.chaos.producing import NumberingProducer
 from tests.chaos.servers import THROUGH_PROXIES, Servers
+from tests.chaos.telling import BY
 from tests.support.jvm_member import JvmMember, JvmPrograms, LineProcess, Subscription, between_looks
 from zk_layout.codecs import decode_partition_state
 from zk_layout.codecs.cluster import decode_controller
@@ -236,6 +237,7 @@ class World:
         }
         if self.plan.led is not None:
             properties |= {"group.coordination": "leader", "partition.assignment.strategy": self.plan.led}
+            properties[BY.name] = name
         if "zookeeper" in through:
             properties["zookeeper.connect"] = self.servers.proxied_ensemble
         if "brokers" in through:
