@@ -12,8 +12,8 @@ from typing import Literal
 from legacy_consumer.errors import ServerStartError
 from legacy_consumer.sandbox.servers.process import ServerProcess, Workspace
 
-Side = Literal["ours", "jvm", "led", "cooperative"]
-"""led: ours, with group.coordination=leader."""
+Side = Literal["ours", "jvm", "led", "cooperative", "librdkafka"]
+"""led: ours, with group.coordination=leader. librdkafka: ours, with fetcher=librdkafka."""
 
 _HERE = Path(__file__).resolve().parent
 JAVA_SOURCES = _HERE / "java"
@@ -82,6 +82,11 @@ class Crew:
         """The first member commits all its offsets `times` times. Returns: the seconds that this took."""
         return float(self._tell(self._processes[:1], f"commit {times}")[0])
 
+    @property
+    def pids(self) -> list[int]:
+        """Of its processes."""
+        return [process.pid for process in self._processes]
+
     def _tell_members(self, verb: str, first: int, count: int) -> None:
         if self._in_one_process:
             self._tell(self._processes, f"{verb} {count}")
@@ -112,6 +117,11 @@ class MembersProcess:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True, bufsize=1
         )
         workspace.guard(self._process.pid)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
 
     def tell(self, line: str) -> None:
         """Have it do something."""

@@ -11,7 +11,7 @@ binding alone takes a third of a second.
 
 from typing import TYPE_CHECKING
 
-from zk_layout.lazy_names import lazy_names
+from legacy_consumer.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from legacy_consumer.config import ClusterConfig, ConsumerConfig

@@ -27,11 +27,6 @@ class Plan:
     release: Mapping[TopicPartition, ConsumerThreadId]
     claim: Mapping[TopicPartition, ConsumerThreadId]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing moves."""
-        return not self.release and not self.claim
-
 
 def make_plan(
     owned: Mapping[TopicPartition, ConsumerThreadId], assigned: Mapping[TopicPartition, ConsumerThreadId]

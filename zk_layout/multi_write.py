@@ -56,32 +56,21 @@ def encode_multi(
     """
     own_acls = own_acls or {}
     parts: list[bytes] = []
-    add, begin, integer = parts.append, _BEGIN.pack, _INT.pack
+    begin, integer = _BEGIN.pack, _INT.pack
     for op in ops:
         path = ((chroot + op.path.rstrip("/")) or "/").encode()
         match op:
             case CheckOp():
-                add(begin(_CHECK, 0, -1, len(path)))
-                add(path)
-                add(integer(op.version))
+                parts += (begin(_CHECK, 0, -1, len(path)), path, integer(op.version))
             case SetOp():
-                add(begin(_SET, 0, -1, len(path)))
-                add(path)
-                add(integer(len(op.data)))
-                add(op.data)
-                add(integer(op.version))
+                parts += (begin(_SET, 0, -1, len(path)), path, integer(len(op.data)), op.data, integer(op.version))
             case DeleteOp():
-                add(begin(_DELETE, 0, -1, len(path)))
-                add(path)
-                add(integer(op.version))
+                parts += (begin(_DELETE, 0, -1, len(path)), path, integer(op.version))
             case CreateOp():
-                add(begin(_CREATE, 0, -1, len(path)))
-                add(path)
-                add(integer(-1 if op.data is None else len(op.data)))
-                add(op.data or b"")
-                add(own_acls.get(op.path) or acls[op.acl])
-                add(integer(int(op.ephemeral)))
-    add(NOTHING)
+                data = integer(-1) if op.data is None else integer(len(op.data)) + op.data
+                acl = own_acls.get(op.path) or acls[op.acl]
+                parts += (begin(_CREATE, 0, -1, len(path)), path, data, acl, integer(op.ephemeral))
+    parts.append(NOTHING)
     return b"".join(parts)
 
 

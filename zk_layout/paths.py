@@ -31,9 +31,17 @@ _NUMBER = "(0|[1-9][0-9]{0,9})"
 _NAME = "([^/]+)"
 _MAX_INT = 2**31 - 1
 
+PATH_CLASSES: list[type[ZnodePath]] = []
+"""Every class below that is a znode's. Where two could have the same path, the more particular one stands first."""
+_CLASSES_BY_SHAPE: defaultdict[tuple[str, int], list[type[ZnodePath]]] = defaultdict(list)
+
+
+def _shape(path: str) -> tuple[str, int]:
+    return path.split("/", 2)[1] if path.startswith("/") else "", path.count("/")
+
 
 class ZnodePath:
-    """Base of all path classes, which add the template and its fields, in the template's order."""
+    """Base of all path classes, which have a template and its fields, in the template's order."""
 
     __slots__ = ()
 
@@ -47,11 +55,14 @@ class ZnodePath:
 
         def __init__(self, *values: str | int) -> None: ...
 
-    def __init_subclass__(cls) -> None:
-        if not hasattr(cls, "template"):
+    def __init_subclass__(cls, template: str = "") -> None:
+        if not template:
             return  # fields that several paths have
-        fields = _FIELD.findall(cls.template)
-        cls._format = _FIELD.sub("%s", cls.template)
+        cls.template = template
+        PATH_CLASSES.append(cls)
+        _CLASSES_BY_SHAPE[_shape(template)].append(cls)
+        fields = _FIELD.findall(template)
+        cls._format = _FIELD.sub("%s", template)
         cls._numeric = tuple(bool(number) for _, number in fields)
         cls._values = attrgetter(*(name for name, _ in fields)) if fields else None
         cls._pattern = None
@@ -113,6 +124,12 @@ class _OfGroupPartition(ZnodePath):
 
 
 @dataclass(frozen=True, slots=True)
+class _OfMember(ZnodePath):
+    group: str
+    consumer_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class _OfTopic(ZnodePath):
     topic: str
 
@@ -123,116 +140,79 @@ class _OfPartition(ZnodePath):
     partition: int
 
 
+@dataclass(frozen=True, slots=True)
+class _OfBroker(ZnodePath):
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class _OfEntity(ZnodePath):
+    entity_type: str
+
+
 # --- the root
 
 
-class RootPath(_FixedPath):
+class RootPath(_FixedPath, template="/"):
     """Parent of everything."""
-
-    __slots__ = ()
-    template: ClassVar[str] = "/"
 
 
 # --- consumers
 
 
-class ConsumersPath(_FixedPath):
+class ConsumersPath(_FixedPath, template="/consumers"):
     """Parent of the groups. Its children are all groups that ever were, not the living ones."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers"
 
-
-class GroupPath(_OfGroup):
+class GroupPath(_OfGroup, template="/consumers/{group}"):
     """Parent of a group's ids, owners and offsets."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}"
 
-
-class ConsumerIdsPath(_OfGroup):
+class ConsumerIdsPath(_OfGroup, template="/consumers/{group}/ids"):
     """Parent of the registrations; every member watches its children."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}/ids"
 
-
-@dataclass(frozen=True, slots=True)
-class ConsumerIdPath(ZnodePath):
+class ConsumerIdPath(_OfMember, template="/consumers/{group}/ids/{consumer_id}"):
     """Ephemeral: a member's registration."""
 
-    template: ClassVar[str] = "/consumers/{group}/ids/{consumer_id}"
 
-    group: str
-    consumer_id: str
-
-
-class OwnersPath(_OfGroup):
+class OwnersPath(_OfGroup, template="/consumers/{group}/owners"):
     """Parent of the topics that the group owned at any time."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}/owners"
 
-
-class TopicOwnersPath(_OfGroupTopic):
+class TopicOwnersPath(_OfGroupTopic, template="/consumers/{group}/owners/{topic}"):
     """Parent of the owner znodes of one topic."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}/owners/{topic}"
 
-
-class OwnerPath(_OfGroupPartition):
+class OwnerPath(_OfGroupPartition, template="/consumers/{group}/owners/{topic}/{partition:d}"):
     """Ephemeral: the consumer thread id that owns the partition, bare text."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}/owners/{topic}/{partition:d}"
 
-
-class OffsetsPath(_OfGroup):
+class OffsetsPath(_OfGroup, template="/consumers/{group}/offsets"):
     """Parent of the topics that the group has committed."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}/offsets"
 
-
-class TopicOffsetsPath(_OfGroupTopic):
+class TopicOffsetsPath(_OfGroupTopic, template="/consumers/{group}/offsets/{topic}"):
     """Parent of the offsets of one topic."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}/offsets/{topic}"
 
-
-class OffsetPath(_OfGroupPartition):
+class OffsetPath(_OfGroupPartition, template="/consumers/{group}/offsets/{topic}/{partition:d}"):
     """Persistent: the next offset to consume, in decimal, bare text."""
-
-    __slots__ = ()
-    template: ClassVar[str] = "/consumers/{group}/offsets/{topic}/{partition:d}"
 
 
 # --- brokers and topics
 
 
-class BrokersPath(_FixedPath):
+class BrokersPath(_FixedPath, template="/brokers"):
     """Parent of ids, topics and seqid."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers"
 
-
-class BrokerIdsPath(_FixedPath):
+class BrokerIdsPath(_FixedPath, template="/brokers/ids"):
     """Parent of the living brokers."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers/ids"
 
-
-@dataclass(frozen=True, slots=True)
-class BrokerIdPath(ZnodePath):
+class BrokerIdPath(_OfBroker, template="/brokers/ids/{broker_id:d}"):
     """Ephemeral: a broker's registration."""
-
-    template: ClassVar[str] = "/brokers/ids/{broker_id:d}"
-
-    broker_id: int
 
 
 def broker_ids(names: Iterable[str]) -> list[int]:
@@ -242,232 +222,106 @@ def broker_ids(names: Iterable[str]) -> list[int]:
     return sorted(one.broker_id for one in found if one is not None)
 
 
-class BrokerSeqIdPath(_FixedPath):
+class BrokerSeqIdPath(_FixedPath, template="/brokers/seqid"):
     """Persistent, 0.9+: empty; generated broker ids come from its data version."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers/seqid"
 
-
-class TopicsPath(_FixedPath):
+class TopicsPath(_FixedPath, template="/brokers/topics"):
     """Parent of the topics; wildcard consumers watch its children."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers/topics"
 
-
-class TopicPath(_OfTopic):
+class TopicPath(_OfTopic, template="/brokers/topics/{topic}"):
     """Persistent: a topic's partitions and their replicas; every subscriber watches its data."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers/topics/{topic}"
 
-
-class PartitionsPath(_OfTopic):
+class PartitionsPath(_OfTopic, template="/brokers/topics/{topic}/partitions"):
     """Parent of the partitions, made by the controller. Which there are stands in TopicPath only."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers/topics/{topic}/partitions"
 
-
-class PartitionPath(_OfPartition):
+class PartitionPath(_OfPartition, template="/brokers/topics/{topic}/partitions/{partition:d}"):
     """Parent of a partition's state."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers/topics/{topic}/partitions/{partition:d}"
 
-
-class PartitionStatePath(_OfPartition):
+class PartitionStatePath(_OfPartition, template="/brokers/topics/{topic}/partitions/{partition:d}/state"):
     """Persistent: leader and in-sync replicas."""
-
-    __slots__ = ()
-    template: ClassVar[str] = "/brokers/topics/{topic}/partitions/{partition:d}/state"
 
 
 # --- controller and cluster
 
 
-class ControllerPath(_FixedPath):
+class ControllerPath(_FixedPath, template="/controller"):
     """Ephemeral: which broker is the controller."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/controller"
 
-
-class ControllerEpochPath(_FixedPath):
+class ControllerEpochPath(_FixedPath, template="/controller_epoch"):
     """Persistent: how often the controller has changed, in decimal."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/controller_epoch"
 
-
-class ClusterPath(_FixedPath):
+class ClusterPath(_FixedPath, template="/cluster"):
     """Parent of id, 0.10.1+."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/cluster"
 
-
-class ClusterIdPath(_FixedPath):
+class ClusterIdPath(_FixedPath, template="/cluster/id"):
     """Persistent, 0.10.1+: the cluster's id."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/cluster/id"
 
-
-class FeaturePath(_FixedPath):
+class FeaturePath(_FixedPath, template="/feature"):
     """Persistent, 2.7+: the finalized features."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/feature"
 
-
-class LatestProducerIdBlockPath(_FixedPath):
+class LatestProducerIdBlockPath(_FixedPath, template="/latest_producer_id_block"):
     """Persistent, 0.11+: the producer ids handed out last; empty before the first."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/latest_producer_id_block"
 
-
-class IsrChangeNotificationPath(_FixedPath):
+class IsrChangeNotificationPath(_FixedPath, template="/isr_change_notification"):
     """Parent of short-lived notes from leaders to the controller, 0.9+."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/isr_change_notification"
 
-
-class LogDirEventNotificationPath(_FixedPath):
+class LogDirEventNotificationPath(_FixedPath, template="/log_dir_event_notification"):
     """Parent of short-lived notes about failed log directories, 1.0+."""
-
-    __slots__ = ()
-    template: ClassVar[str] = "/log_dir_event_notification"
 
 
 # --- admin and config
 
 
-class AdminPath(_FixedPath):
+class AdminPath(_FixedPath, template="/admin"):
     """Parent of what is asked of the controller."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/admin"
 
-
-class DeleteTopicsPath(_FixedPath):
+class DeleteTopicsPath(_FixedPath, template="/admin/delete_topics"):
     """Parent of the topics to delete."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/admin/delete_topics"
 
-
-class DeleteTopicPath(_OfTopic):
+class DeleteTopicPath(_OfTopic, template="/admin/delete_topics/{topic}"):
     """Persistent: the topic is to be deleted; empty. Gone when the controller has done it."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/admin/delete_topics/{topic}"
 
-
-class ReassignPartitionsPath(_FixedPath):
+class ReassignPartitionsPath(_FixedPath, template="/admin/reassign_partitions"):
     """Persistent: the replicas that partitions are to get, 0.8 to 2.8. Gone when the controller has done it."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/admin/reassign_partitions"
 
-
-class PreferredReplicaElectionPath(_FixedPath):
+class PreferredReplicaElectionPath(_FixedPath, template="/admin/preferred_replica_election"):
     """Persistent: the partitions whose preferred replicas are to lead. Gone when the controller has done it."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/admin/preferred_replica_election"
 
-
-class ConfigPath(_FixedPath):
+class ConfigPath(_FixedPath, template="/config"):
     """Parent of the kinds of configuration."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/config"
 
-
-class ConfigChangesPath(_FixedPath):
+class ConfigChangesPath(_FixedPath, template="/config/changes"):
     """Parent of the notes that tell brokers what was changed."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/config/changes"
 
-
-class TopicConfigsPath(_FixedPath):
+class TopicConfigsPath(_FixedPath, template="/config/topics"):
     """Parent of the topics' configurations."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/config/topics"
 
-
-class TopicConfigPath(_OfTopic):
+class TopicConfigPath(_OfTopic, template="/config/topics/{topic}"):
     """Persistent: the settings that a topic overrides."""
 
-    __slots__ = ()
-    template: ClassVar[str] = "/config/topics/{topic}"
 
-
-@dataclass(frozen=True, slots=True)
-class EntityConfigsPath(ZnodePath):
+class EntityConfigsPath(_OfEntity, template="/config/{entity_type}"):
     """Parent of another kind's configurations: clients (0.9+), users, brokers (0.10.1+), ips (2.8+)."""
-
-    template: ClassVar[str] = "/config/{entity_type}"
-
-    entity_type: str
-
-
-PATH_CLASSES: tuple[type[ZnodePath], ...] = (
-    RootPath,
-    ConsumersPath,
-    GroupPath,
-    ConsumerIdsPath,
-    ConsumerIdPath,
-    OwnersPath,
-    TopicOwnersPath,
-    OwnerPath,
-    OffsetsPath,
-    TopicOffsetsPath,
-    OffsetPath,
-    BrokersPath,
-    BrokerIdsPath,
-    BrokerIdPath,
-    BrokerSeqIdPath,
-    TopicsPath,
-    TopicPath,
-    PartitionsPath,
-    PartitionPath,
-    PartitionStatePath,
-    ControllerPath,
-    ControllerEpochPath,
-    ClusterPath,
-    ClusterIdPath,
-    FeaturePath,
-    LatestProducerIdBlockPath,
-    IsrChangeNotificationPath,
-    LogDirEventNotificationPath,
-    AdminPath,
-    DeleteTopicsPath,
-    DeleteTopicPath,
-    ReassignPartitionsPath,
-    PreferredReplicaElectionPath,
-    ConfigPath,
-    ConfigChangesPath,
-    TopicConfigsPath,
-    TopicConfigPath,
-    EntityConfigsPath,
-)
-"""Every class above. Where two could have the same path, the more particular one stands first."""
-
-
-def _shape(path: str) -> tuple[str, int]:
-    return path.split("/", 2)[1] if path.startswith("/") else "", path.count("/")
-
-
-_CLASSES_BY_SHAPE: dict[tuple[str, int], list[type[ZnodePath]]] = defaultdict(list)
-for _path_class in PATH_CLASSES:
-    _CLASSES_BY_SHAPE[_shape(_path_class.template)].append(_path_class)
 
 
 def acl_models(path: str) -> tuple[str, ...]:

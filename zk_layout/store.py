@@ -144,7 +144,11 @@ Watcher: TypeAlias = Callable[[WatchEvent], None]
 SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
+# Operations are not frozen, though nobody changes one: a commit makes a thousand, and a frozen one takes six times as
+# long to make.
+
+
+@dataclass(slots=True)
 class CreateOp:
     """Part of a multi: create a znode whose parent exists."""
 
@@ -154,7 +158,7 @@ class CreateOp:
     acl: Acl | AclEntries = Acl.SECURE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SetOp:
     """Part of a multi: write data; version -1 = whatever it is."""
 
@@ -163,7 +167,7 @@ class SetOp:
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DeleteOp:
     """Part of a multi: delete; version -1 = whatever it is."""
 
@@ -171,7 +175,7 @@ class DeleteOp:
     version: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CheckOp:
     """Part of a multi: go on only if the znode exists and has the version (-1 = any)."""
 

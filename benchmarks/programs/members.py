@@ -18,6 +18,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "ours": {},
     "led": {"group_coordination": "leader"},
     "cooperative": {"group_coordination": "leader", "partition_assignment_strategy": "cooperative-sticky"},
+    "librdkafka": {"fetcher": "librdkafka"},
 }
 
 

@@ -50,7 +50,7 @@ class ZooKeeperOffsetStore:
     def __init__(self, store: ZkStore, group: str) -> None:
         self._store = store
         self._group = group
-        self._topics: dict[str, tuple[str, str]] = {}
+        self._folders = _Folders(group)
         self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
         self._written: dict[TopicPartition, tuple[int, int]] = {}
         """{partition: version and transaction} of the last commit that was answered.
@@ -297,7 +297,9 @@ class ZooKeeperOffsetStore:
         if not order:
             return
         # an exact sum would cost as much as the request itself
-        longest = max(order, key=lambda tp: len(self._path(tp)))
+        longest = TopicPartition(
+            max({tp.topic for tp in order}, key=lambda name: len(name.encode())), max(tp.partition for tp in order)
+        )
         cost = multi_size(CreateOp(self._path(longest), _LONGEST_OFFSET))
         cost += sum(map(multi_size, self._fence(longest, guard)))
         fitting = max(1, (self._store.max_multi_bytes - sum(map(multi_size, guard))) // cost)
@@ -305,17 +307,21 @@ class ZooKeeperOffsetStore:
             yield {tp: commits[tp] for tp in order[start : start + fitting]}
 
     def _path(self, tp: TopicPartition) -> str:
-        return f"{self._folders(tp.topic)[0]}/{tp.partition}"
+        return f"{self._folders[tp.topic][0]}/{tp.partition}"
 
     def _owner_path(self, tp: TopicPartition) -> str:
-        return f"{self._folders(tp.topic)[1]}/{tp.partition}"
+        return f"{self._folders[tp.topic][1]}/{tp.partition}"
 
-    def _folders(self, topic: str) -> tuple[str, str]:
-        """Where the topic's offsets and its owners are: a commit asks for hundreds of paths in the same two."""
-        found = self._topics.get(topic)
-        if found is None:
-            found = (TopicOffsetsPath(self._group, topic).path, TopicOwnersPath(self._group, topic).path)
-            self._topics[topic] = found
+
+class _Folders(dict[str, tuple[str, str]]):
+    """{topic: where its offsets and its owners are}: a commit asks for hundreds of paths in the same two."""
+
+    def __init__(self, group: str) -> None:
+        super().__init__()
+        self._group = group
+
+    def __missing__(self, topic: str) -> tuple[str, str]:
+        found = self[topic] = (TopicOffsetsPath(self._group, topic).path, TopicOwnersPath(self._group, topic).path)
         return found
 
 

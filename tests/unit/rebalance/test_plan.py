@@ -28,10 +28,9 @@ def test_a_partition_that_changes_streams_is_released_and_claimed():
     assert (plan.keep, plan.release, plan.claim) == ({}, {a(0): C0}, {a(0): C1})
 
 
-def test_nothing_to_do_is_an_empty_plan():
-    assert make_plan({a(0): C0}, {a(0): C0}).is_empty
-    assert not make_plan({a(0): C0}, {}).is_empty
-    assert not make_plan({}, {a(0): C0}).is_empty
+def test_nothing_to_do_moves_nothing():
+    plan = make_plan({a(0): C0}, {a(0): C0})
+    assert (plan.keep, plan.release, plan.claim) == ({a(0): C0}, {}, {})
 
 
 @given(SHARES, SHARES)

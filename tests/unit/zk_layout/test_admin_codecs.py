@@ -2,19 +2,16 @@
 
 import pytest
 
-from zk_layout import (
-    MalformedZnodeError,
-    PreferredElection,
-    PreferredReplicaElectionPath,
-    Reassignment,
-    ReassignPartitionsPath,
-    TopicPartition,
+from zk_layout.codecs import (
     decode_preferred_election,
     decode_reassignment,
     decode_znode,
     encode_preferred_election,
     encode_reassignment,
 )
+from zk_layout.errors import MalformedZnodeError
+from zk_layout.model import PreferredElection, Reassignment, TopicPartition
+from zk_layout.paths import PreferredReplicaElectionPath, ReassignPartitionsPath
 
 REASSIGN, ELECT = ReassignPartitionsPath().path, PreferredReplicaElectionPath().path
 T0 = TopicPartition("t", 0)

@@ -31,6 +31,7 @@ that the broker keeps none.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -109,17 +110,17 @@ def encode_fetch(
     forgotten: Collection[TopicPartition] = (),
 ) -> bytes:
     """The body of a request; partitions of a topic are put together, in the order that its first one has."""
-    writer = Writer()
-    writer.int32(_NO_REPLICA)
-    writer.int32(limits.max_wait_ms)
-    writer.int32(limits.min_bytes)
+    form, head = ">iii", [_NO_REPLICA, limits.max_wait_ms, limits.min_bytes]
     if version >= FIRST_WITH_TOTAL_LIMIT:
-        writer.int32(limits.max_bytes)
+        form += "i"
+        head.append(limits.max_bytes)
     if version >= 4:
-        writer.int8(1 if limits.read_committed else 0)
+        form += "b"
+        head.append(limits.read_committed)
     if version >= FIRST_WITH_SESSIONS:
-        writer.int32(session.session_id)
-        writer.int32(session.epoch)
+        form += "ii"
+        head += (session.session_id, session.epoch)
+    writer = Writer(struct.pack(form, *head))
     topics = _by_topic(partitions)
     writer.int32(len(topics))
     for topic, numbers in topics.items():

@@ -9,11 +9,13 @@ are not used. `size` counts what follows it.
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
 
 from legacy_consumer.errors import MalformedResponseError
-from legacy_consumer.fetching.columnar.protocol.primitives import Writer
 
+_HEAD = struct.Struct(">ihhih")
+"""Of a request, up to the length of the client id."""
 SIZE_BYTES = 4
 HEAD_BYTES = 8
 """Size and correlation id of a response."""
@@ -39,13 +41,9 @@ class Api(IntEnum):
 
 def frame_request(api: Api, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
     """A whole request, size included."""
-    writer = Writer()
-    writer.int16(api)
-    writer.int16(version)
-    writer.int32(correlation_id)
-    writer.nullable_string(client_id)
-    head = writer.done()
-    return (len(head) + len(body)).to_bytes(SIZE_BYTES, "big") + head + body
+    client = client_id.encode()
+    size = _HEAD.size - SIZE_BYTES + len(client) + len(body)
+    return _HEAD.pack(size, api, version, correlation_id, len(client)) + client + body
 
 
 def check_head(head: bytes | bytearray | memoryview, correlation_id: int, largest_bytes: int, what: str) -> int:

@@ -109,12 +109,12 @@ class Reader:
 
 
 class Writer:
-    """Builds the body of one request."""
+    """Builds the body of one request, behind these bytes."""
 
     __slots__ = ("_parts",)
 
-    def __init__(self) -> None:
-        self._parts = bytearray()
+    def __init__(self, head: bytes = b"") -> None:
+        self._parts = bytearray(head)
 
     def int8(self, number: int) -> None:
         """One byte."""

@@ -1,0 +1,85 @@
+"""What a member at rest costs: python -m benchmarks.resting [--seconds N] [--side columnar|librdkafka|jvm]
+
+A member with one stream and the default settings, in a process of its own, owns 40 partitions of one real broker to
+which nobody writes. Once it has settled, the processor time of all its threads is read twice, so many seconds apart,
+and how often they were woken; and how many requests ZooKeeper had meanwhile, heartbeats not counted. Processor time
+hardly depends on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.comparison import Effort
+from benchmarks.grouping import GroupScene, GroupStage
+from benchmarks.processes import Side
+
+RESULTS = Path(__file__).resolve().parent / "results" / "resting.json"
+
+_PARTITIONS = 40
+_SIDES: Mapping[str, Side] = {"columnar": "ours", "librdkafka": "librdkafka", "jvm": "jvm"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """busy_percent: share of a core. wake_ups_a_second: of all threads together. asked: requests at ZooKeeper."""
+
+    side: str
+    seconds: float
+    busy_percent: float
+    wake_ups_a_second: float
+    asked: int
+
+
+def _used(pid: int) -> tuple[int, int]:
+    """Nanoseconds of processor time of all threads, and how often one of them gave the processor up by itself."""
+    nanoseconds = waits = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        status = dict(line.split(":", 1) for line in (thread / "status").read_text(encoding="utf-8").splitlines())
+        nanoseconds += int((thread / "schedstat").read_text(encoding="ascii").split()[0])
+        waits += int(status["voluntary_ctxt_switches"])
+    return nanoseconds, waits
+
+
+def measure(stage: GroupStage, side: str, seconds: float) -> Rest:
+    """Let a member join, let it rest, and look twice."""
+    group, crew = stage.new_group(_SIDES[side], 1)
+    crew.join(0, 1)
+    asked = stage.observer.wait_until_settled(group, 1).requests
+    (pid,) = crew.pids
+    (used, waits), began = _used(pid), time.monotonic()
+    time.sleep(seconds)
+    (used_then, waits_then), took = _used(pid), time.monotonic() - began
+    rest = Rest(
+        side=side,
+        seconds=round(took, 1),
+        busy_percent=round((used_then - used) / 1e7 / took, 3),
+        wake_ups_a_second=round((waits_then - waits) / took, 1),
+        asked=stage.observer.requests().since(asked),
+    )
+    crew.leave(0, 1)
+    return rest
+
+
+def main() -> None:
+    """Measure, print, and write results/resting.json."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.resting", description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0, help="default %(default)g")
+    parser.add_argument("--side", choices=_SIDES, action="append", help="default: all")
+    options = parser.parse_args()
+    rests = []
+    with GroupScene(_PARTITIONS).open(Effort(1, quick=False)) as stage:
+        for side in options.side or _SIDES:
+            rests.append(measure(stage, side, options.seconds))
+            print(json.dumps(asdict(rests[-1])), flush=True)
+    if not options.side:
+        RESULTS.write_text(json.dumps([asdict(rest) for rest in rests], indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
