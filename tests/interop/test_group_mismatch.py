@@ -20,11 +20,13 @@ class NoLogs:
         return {}
 
 
-def owner_czxids(group):
-    store = group.cluster.store
-    return {
-        tp: store.exists(f"/consumers/{group.name}/owners/{tp.topic}/{tp.partition}").czxid for tp in group.partitions
-    }
+def strangers_that_wrote(group, members):
+    """Return the changes below the group's znode by sessions that never registered one of these members."""
+    root = f"{group.cluster.chroot}/consumers/{group.name}"
+    changes = [change for znode in group.cluster.history.below(root).values() for change in znode]
+    ids = {f"{root}/ids/{group.name}_{member}" for member in members}
+    registered = {change.session for change in changes if change.path in ids and change.data is not None}
+    return [change for change in changes if change.session not in registered]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +54,6 @@ def test_a_group_that_divides_otherwise_is_not_joined_and_not_disturbed(new_grou
     for member in ("a", "b", "c"):
         group.start(version, member, everything)
     group.settle("all join", version)
-    before = owner_czxids(group)
     overrides = {
         **group.properties,
         "consumer.id": "me",
@@ -65,7 +66,9 @@ def test_a_group_that_divides_otherwise_is_not_joined_and_not_disturbed(new_grou
         connector.create_message_streams({f"{name}-t": 1})
     assert f"set partition.assignment.strategy={advice}" in str(raised.value)
     assert sorted(group.snapshot().members) == [f"{name}_{member}" for member in ("a", "b", "c")]
-    assert owner_czxids(group) == before, "nobody has rebalanced"
+    # members of the JVM rebalance when they like; what counts is that only they wrote
+    assert strangers_that_wrote(group, ("a", "b", "c")) == []
+    assert strangers_that_wrote(group, ("a", "b")), "a member that is not named is seen"
     found = describe_group(group.cluster.store, NoLogs(), name)
     assert found.divides_by == raised.value.shown
     assert {member.kind for member in found.members} == {"Kafka 0.8.1+"}
