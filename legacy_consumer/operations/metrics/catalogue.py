@@ -65,7 +65,7 @@ SETTLED_AT = _member("settled_timestamp_seconds", Kind.GAUGE, "when the member w
 LEASED = _member(
     "leased",
     Kind.GAUGE,
-    "1 while ZooKeeper answered lately enough for the member to hand messages out; at 0 it owns nothing for sure",
+    "1 while ZooKeeper's last answer is recent enough to hand out messages; at 0 the member may own nothing",
 )
 OWNED = _member(
     "owned_partitions",
@@ -74,11 +74,13 @@ OWNED = _member(
     "topic",
     absent=f"{_UNLEASED}; of topics of which it owns none",
 )
-HELD = _member("held_partitions", Kind.GAUGE, "those of them held while an operator resets offsets under the group")
+HELD = _member(
+    "held_partitions", Kind.GAUGE, "owned partitions that are held while an operator resets the group's offsets"
+)
 IN_HAND = _member(
     "in_hand_seconds",
     Kind.GAUGE,
-    "how long the user's code has had the messages in hand without coming back, as far as scrapes tell; 0 if none are",
+    "how long the user's code has had messages in hand without asking for more, as seen by scrapes; 0 if none",
 )
 UNASKED = _member(
     "unasked_seconds",
@@ -103,13 +105,13 @@ CONFLICTS = _member(
 SESSION_EVENTS = _member(
     "session_events_total",
     Kind.COUNTER,
-    "what became of the ZooKeeper session: event connected, suspended, expired or auth_failed",
+    "events of the ZooKeeper session: connected, suspended, expired or auth_failed",
     "event",
 )
 CONSUMED_OFFSET = _member(
     "consumed_offset",
     Kind.GAUGE,
-    "the next offset after all that was consumed",
+    "the offset after the last consumed message",
     "topic",
     "partition",
     absent=f"{_UNLEASED}; while no position is known",
@@ -133,7 +135,7 @@ LOG_END_OFFSET = _member(
 LAG = _member(
     "lag",
     Kind.GAUGE,
-    "messages not consumed yet, log end and consumed offset of one moment",
+    "messages not consumed yet; log end and consumed offset are of the same moment",
     "topic",
     "partition",
     absent=f"{_UNLEASED}; where log end or consumed offset is not known, or the offset lies beyond the end",
@@ -141,7 +143,7 @@ LAG = _member(
 LAG_AGE = _member(
     "lag_age_seconds",
     Kind.GAUGE,
-    "how long ago that moment is",
+    "age of the moment of member_lag",
     absent=f"{_UNLEASED}; while it owns nothing; where brokers were asked and have not answered for 13 seconds",
 )
 CONSUMED = _member(
@@ -164,7 +166,7 @@ FOREIGN_COMMITS = _member(
 )
 FETCH_ERRORS = _member("fetch_errors_total", Kind.COUNTER, "errors that streams raised instead of a batch")
 UNEXPECTED_ERRORS = _member(
-    "unexpected_errors_total", Kind.COUNTER, "auto commits and audits that ended in an error nobody foresaw"
+    "unexpected_errors_total", Kind.COUNTER, "auto commits and audits that ended in an unforeseen error"
 )
 LISTENER_ERRORS = _member("listener_errors_total", Kind.COUNTER, "exceptions of the rebalance listener")
 
@@ -229,7 +231,9 @@ MEMBER_METRICS: tuple[Metric, ...] = (
 """Of each member of this project, at its own port."""
 
 GROUP_MEMBERS = _group("members", "registered members, the unreadable ones included")
-GROUP_UNREADABLE = _group("unreadable_members", "registrations that nobody can read: JVM members fail over them")
+GROUP_UNREADABLE = _group(
+    "unreadable_members", "unreadable registrations: JVM members cannot rebalance while there is one"
+)
 GROUP_MEMBER_BROKERS = _group(
     "member_brokers",
     "brokers that lead what the member owns, so to how many it has to be connected, as BROKERS of `groups describe`",
@@ -239,13 +243,13 @@ GROUP_PARTITIONS = _group(
     "partitions",
     "partitions that the group consumes: of topics that exist and that its members, if it has any, subscribe to",
 )
-GROUP_UNOWNED = _group("unowned_partitions", "those of them that no registered member owns")
+GROUP_UNOWNED = _group("unowned_partitions", "consumed partitions without a registered owner")
 GROUP_LAG = _group(
     "lag", "messages not committed yet in all of them", absent=f"{_FORBIDDEN}; if one of their lags is not known"
 )
 GROUP_VERDICT = _group("verdict", "1 with the group's verdict: ok, unknown, warning or error", "verdict", absent=_FIRST)
 GROUP_VERDICTS = _group(
-    "verdict_partitions", "partitions by verdict", "verdict", absent=f"{_FORBIDDEN}; for verdicts that none has"
+    "verdict_partitions", "partitions with each verdict", "verdict", absent=f"{_FORBIDDEN}; for verdicts that none has"
 )
 _LEADERLESS = f"{_FORBIDDEN}; if no member has group.coordination=leader"
 GROUP_COORDINATION = _group(

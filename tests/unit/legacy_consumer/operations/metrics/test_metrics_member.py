@@ -482,7 +482,7 @@ STATES = {
     "made, streams not yet created": Vitals(False, 0.0, False),
     "settled, the user's code does not ask for messages": replace(ALIVE, unasked_s=3600.0),
     "connection to ZooKeeper lost": Vitals(True, 0.0, False, leased=True),
-    "no word from ZooKeeper for nearly a session timeout": Vitals(True, 0.0, True, leased=False),
+    "no answer from ZooKeeper for nearly a session timeout": Vitals(True, 0.0, True, leased=False),
     "one step takes longer than two minutes": Vitals(True, 121.0, True, leased=True),
     "the coordinator's thread is dead": Vitals(False, 0.0, True),
     "left": Vitals(False, 0.0, False),
