@@ -3,8 +3,9 @@
 A filter is what any member of the group registered, so anybody who reaches ZooKeeper chooses it. re tries one way after
 another and holds the interpreter lock meanwhile. For `(x+x+)+y` the number of ways doubles with each letter: all
 threads of the process stand still, heartbeats included. re stays for expressions in which no repetition holds what
-could match in two ways. All others become a small program here, which tries the ways in the order of re and none of
-them twice: a place in the program that was reached at a place in the name has led to nothing the first time already.
+could match in two ways, and names that a broker takes: anybody can make a topic of any name in ZooKeeper. For all
+others the expression becomes a small program here, which tries the ways in the order of re and none of them twice: a
+place in the program that was reached at a place in the name has led to nothing the first time already.
 
 Members must agree on which topics match, so the bound is a number of steps and not a time: a name that takes more does
 not match, for every member alike. Members of the JVM never come back from such a filter.
@@ -31,6 +32,7 @@ MOST_STEPS = 300_000
 """For one name: about a quarter of a second. The longest name takes 3,000 for (x+x+)+y."""
 _MOST_INSTRUCTIONS = 20_000
 _LONGEST_NAME = 249
+"""Of a topic that brokers take."""
 _MOST_LOOSE = 3
 """So many repetitions beside each other re may try: at most the third power of 249 ways."""
 _SPACE = frozenset(string.whitespace)
@@ -56,20 +58,22 @@ class BoundedPattern:
         self._text = text
         tree = _parser.parse(text, re.ASCII)
         self._quick = re.compile(text, re.ASCII)
-        self._program: _Program | None = None if _is_harmless(tree) else _compiled(tree)
+        self._is_harmless = _is_harmless(tree)
+        self._program: _Program | None = None if self._is_harmless else _compiled(tree)
         self._verdict = lru_cache(maxsize=4096)(self._find)
 
     def match(self, name: str) -> bool:
         """Whether the whole name matches."""
-        if self._program is None:
+        if self._is_harmless and len(name) <= _LONGEST_NAME:
             return self._quick.match(name) is not None
         return self._verdict(name)
 
     def _find(self, name: str) -> bool:
-        assert self._program is not None
         try:
+            if self._program is None:
+                self._program = _compiled(_parser.parse(self._text, re.ASCII))
             return _Search(name).end(self._program, 0, ()) is not None
-        except _TooManyStepsError:
+        except (_TooManyStepsError, OverflowError):
             logger.warning("the filter %.200r takes too long for %.249s, which counts as no match", self._text, name)
             return False
 

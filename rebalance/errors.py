@@ -114,7 +114,7 @@ class UnsupportedRegexError(RebalanceError):
         self.reason = reason
 
     def __str__(self) -> str:
-        return f"topic filter {self.regex!r}: {self.reason}"
+        return f"topic filter {self.regex[:200]!r}: {self.reason}"
 
 
 class UnexpectedError(RebalanceError):

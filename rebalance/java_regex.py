@@ -32,6 +32,8 @@ from rebalance import java_chars as chars
 from rebalance.bounded_regex import BoundedPattern
 from rebalance.errors import UnsupportedRegexError
 
+LONGEST = 64 * 1024
+"""Of a filter: one of a thousand topics is shorter, and to compile one takes a second for each 60,000 characters."""
 _MAX_DEPTH = 50
 _MAX_REPEAT = 2**31 - 1
 _DIGITS = frozenset("0123456789")
@@ -54,18 +56,30 @@ _ANCHOR_ESCAPES = {"A": r"\A", "G": r"\A", "b": r"\b", "B": r"\B", "z": r"\Z", "
 _ANCHORS = {"^": r"\A", "$": r"\Z"}
 
 
-# anybody may register a filter that takes up to half a second for each topic (bounded_regex): what it said is kept
-@lru_cache(maxsize=1024)
 def compile_java_regex(regex: str) -> BoundedPattern:
     """The pattern whose match() accepts a topic name where Java's String.matches(regex) does.
 
     Raises: UnsupportedRegexError.
     """
-    text = f"(?:{translate_java_regex(regex)})\\Z"
+    compiled = _compiled(regex)
+    if isinstance(compiled, str):
+        raise UnsupportedRegexError(regex, compiled)
+    return compiled
+
+
+# anybody may register a filter that takes up to half a second for each topic (bounded_regex), or seconds until it is
+# refused: what was found is kept
+@lru_cache(maxsize=1024)
+def _compiled(regex: str) -> BoundedPattern | str:
+    """The pattern, or why there is none."""
+    if len(regex) > LONGEST:
+        return f"it is longer than {LONGEST} characters"
     try:
-        return BoundedPattern(text)
+        return BoundedPattern(f"(?:{translate_java_regex(regex)})\\Z")
+    except UnsupportedRegexError as error:
+        return error.reason
     except (re.error, OverflowError, RecursionError) as error:
-        raise UnsupportedRegexError(regex, f"Python cannot express it: {error}") from error
+        return f"Python cannot express it: {error}"
 
 
 def translate_java_regex(regex: str) -> str:

@@ -40,10 +40,12 @@ from legacy_consumer.operations.admin.offset_files import read_offsets
 from rebalance.assignors.sticky_user_data import UnreadableUserDataError, decode_sticky
 from rebalance.assignors.sticky_user_data import decode_generation as decode_sticky_generation
 from rebalance.errors import UnsupportedRegexError
-from rebalance.java_regex import compile_java_regex
 from rebalance.led.records import decode_generation, decode_joining, decode_round, decode_share, decode_subscription
+from rebalance.member_kinds import registration_kind
+from rebalance.subscription import subscribed_topics
 from zk_layout.codecs.znode import DECODERS
 from zk_layout.errors import MalformedZnodeError, ZooKeeperError
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.multi_read import decode_multi_read
 from zk_layout.multi_write import decode_multi
 from zk_layout.store import Stat, Znode
@@ -112,8 +114,10 @@ _LINES = (
 )  # fmt: skip
 _REGEX_PARTS = (
     "a", "x+", "(x+x+)+y", "(a|aa)+$", ".*", "[a-z&&[^b]]", "\\p{L}", "(?i)", "(?<n>", ")", "[", "]", "{2,}", "\\Q",
-    "\\E", "|", "\\", "(?=", "*+", "\u0661", "^", "$", "\\b", "(((((", "{99999}",
+    "\\E", "|", "\\", "(?=", "*+", "\u0661", "^", "$", "\\b", "(((((", "{99999}", "'", '"', ",", "[a-z]*",
 )  # fmt: skip
+_TOPICS = ("x" * 60, "a" * 60 + "b", "topic", "", "a" * 4000)
+"""Anybody makes a topic of any name in ZooKeeper."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,16 @@ class Target:
 
 def hostile_json(chance: random.Random) -> bytes:
     """A document that once was sound, with odd values, bytes and depths in it."""
-    return hostile_version_of(chance.choice(_DOCUMENTS), chance)
+    return _with_a_run(hostile_version_of(chance.choice(_DOCUMENTS), chance), chance)
+
+
+def _with_a_run(data: bytes, chance: random.Random) -> bytes:
+    """Now and then with a piece of it repeated so often that a decoder shows which takes the square of the size."""
+    if chance.random() > 0.01 or not data:
+        return data
+    at = chance.randrange(len(data))
+    piece = data[at : at + chance.choice((1, 1, 2, 5, 20))]
+    return data[:at] + piece * (100_000 // len(piece)) + data[at:]
 
 
 def hostile_version_of(document: object, chance: random.Random) -> bytes:
@@ -208,18 +221,17 @@ def hostile_lines(chance: random.Random) -> bytes:
             )
         lines.append(line)
     data = chance.choice(("\n", "\r\n", "\r", "\u2028")).join(lines).encode("utf-8", "surrogatepass")
-    return chance.choice((b"", b"\xef\xbb\xbf", b"\xff\xfe")) + data
+    return _with_a_run(chance.choice((b"", b"\xef\xbb\xbf", b"\xff\xfe")) + data, chance)
 
 
 def hostile_regex(chance: random.Random) -> bytes:
     """A wildcard as a registration may hold it."""
-    return "".join(chance.choice(_REGEX_PARTS) for _ in range(chance.randrange(1, 8))).encode()
+    return _with_a_run("".join(chance.choice(_REGEX_PARTS) for _ in range(chance.randrange(1, 8))).encode(), chance)
 
 
 def _match(data: bytes) -> None:
-    pattern = compile_java_regex(data.decode())
-    for topic in ("x" * 60, "a" * 60 + "b", "topic", ""):
-        pattern.match(topic)
+    registration = ConsumerRegistration(SubscriptionPattern.WHITE_LIST, ((data.decode("utf-8", "replace"), 1),), 0)
+    subscribed_topics(registration, _TOPICS)
 
 
 def _with_version(decode: Callable[[int, bytes], object]) -> Callable[[bytes], object]:
@@ -257,6 +269,7 @@ TARGETS: Mapping[str, Target] = {
     "migration record": Target(
         hostile_json, lambda data: decode_record("g", Znode(data, _STAT)), (DamagedRecordError,)
     ),
+    "kind of a member": Target(hostile_json, lambda data: registration_kind("g_h-1-a", data), ()),
     "sticky user data": Target(hostile_response, decode_sticky, (UnreadableUserDataError,)),
     "sticky generation": Target(hostile_response, decode_sticky_generation, (UnreadableUserDataError,)),
     "reply to reads": Target(hostile_reply, decode_multi_read, (ZooKeeperError,)),
@@ -281,6 +294,10 @@ KEPT: tuple[tuple[str, bytes], ...] = (
     ("reset request", b'{"version":1e999}'),
     ("wildcard", b"(x+x+)+y"),
     ("wildcard", b"(a|aa)+$"),
+    # re took the third power of a topic's name, which anybody makes of any length
+    ("wildcard", b"[a-z]*[a-z]*[a-z]*1"),
+    ("wildcard", b"x" + b"'" * 200_000 + b"x"),
+    ("wildcard", b".*a" * 50_000),
     # a path that ends before it begins: the reply was read for ever
     ("reply to a multi", bytes.fromhex("0000000100fffffffffffffff3")),
     ("offset file", "/consumers/g:h/offsets/t/0:5\u2028".encode()),

@@ -6,7 +6,9 @@ import pytest
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.fetcher import EARLIEST
 from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
+from legacy_consumer.fetching.topic_names import NO_SUCH_NAME
 from tests.support.fetching import fetch
 from tests.support.native_fetchers import NATIVE, NativeFetchers
 from tests.support.scripted_broker import ScriptedBroker
@@ -51,6 +53,7 @@ def fetchers(request, broker):
         auto_offset_reset="smallest",
     )
     made = request.param(config, store)
+    made.store = store
     yield made
     made.close()
     store.close()
@@ -66,6 +69,21 @@ def test_messages_that_come_beside_a_position_outside_the_log_move_their_own_pos
         assert got.positions == {OTHER: COUNT, OUTSIDE: COUNT}
         assert {OUTSIDE: 0} in got.moves
         assert (got.offsets(OTHER), got.offsets(OUTSIDE)) == (list(range(COUNT)), list(range(COUNT)))
+
+
+@pytest.mark.parametrize("length", [513, 40_000], ids=lambda length: f"{length} characters")
+@pytest.mark.parametrize("position", [0, EARLIEST], ids=["offset", "earliest"])
+def test_a_topic_of_a_name_that_no_broker_takes_keeps_no_other_waiting(fetchers, length, position, caplog):
+    """Anybody makes one in ZooKeeper, and a wildcard takes it. librdkafka ended the process over the shorter one."""
+    nameless = TopicPartition("x" * length, 0)
+    state = json.dumps({"leader": 0, "leader_epoch": 0, "isr": [0], "controller_epoch": 1, "version": 1}).encode()
+    fetchers.store.create(f"/brokers/topics/{nameless.topic}/partitions/0/state", state, make_parents=True)
+    fetchers.store.set_data(f"/brokers/topics/{nameless.topic}", b'{"version":1,"partitions":{"0":[0]}}')
+    fetcher = fetchers.fetcher()
+    fetcher.assign({nameless: position, OTHER: position})
+    assert len(fetch(fetcher, COUNT).offsets(OTHER)) == COUNT
+    assert eventually(lambda: fetcher.poll(100, 0.05) is None and NO_SUCH_NAME in caplog.text)
+    assert list(fetchers.log_offsets().latest([nameless, OTHER])) == [OTHER]
 
 
 @pytest.mark.parametrize("fetchers", [LibrdkafkaFetchers], indirect=True)

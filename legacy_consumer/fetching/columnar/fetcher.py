@@ -1,9 +1,9 @@
 """Fetcher over connections of its own: which partitions, from where on, and what is handed out of what brokers send.
 
-The core (wire.core) decides: what to ask which broker for, and what follows from what it answers. This drives it on the
-polling thread, with the sockets, the clock, the log and the decoder that the core does not know: of a response that is
-whole, the heads of its batches say where its partitions go on, the next request is sent, and only then is the response
-decoded and handed out. Threads of their own, for as long as they are needed, connect, and look for leaders and
+The core (columnar.core) decides: what to ask which broker for, and what follows from what it answers. This drives it on
+the polling thread, with the sockets, the clock, the log and the decoder that the core does not know: of a response that
+is whole, the heads of its batches say where its partitions go on, the next request is sent, and only then is the
+response decoded and handed out. Threads of their own, for as long as they are needed, connect, and look for leaders and
 positions, so that no partition waits for another one's trouble.
 
 Other threads leave their changes under a lock, and the next poll applies them before anything else.

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import BrokersUnavailableError, KafkaError, MissingListenerError
@@ -25,6 +25,7 @@ from legacy_consumer.fetching.columnar.protocol.metadata import (
     decode_metadata,
     encode_metadata,
 )
+from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from zk_layout.codecs import decode_broker, decode_partition_state
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, ZooKeeperError
 from zk_layout.model import Broker, TopicPartition
@@ -126,13 +127,14 @@ class LeaderReader:
         Raises: BrokersUnavailableError without any broker, MissingListenerError if none has our listener;
         ZooKeeperError if ZooKeeper cannot be asked, and no broker either.
         """
-        wanted = list(partitions)
+        wanted = [tp for tp in partitions if has_a_possible_name(tp.topic)]
+        impossible = {tp: NO_SUCH_NAME for tp in partitions if not has_a_possible_name(tp.topic)}
         try:
             leaders = self._find(wanted)
+            self._topics |= {tp.topic for tp in leaders.addresses}
         except ZooKeeperError as error:
-            return self._ask_brokers(wanted, error)
-        self._topics |= {tp.topic for tp in leaders.addresses}
-        return leaders
+            leaders = self._ask_brokers(wanted, error)
+        return replace(leaders, missing={**leaders.missing, **impossible}) if impossible else leaders
 
     def _find(self, partitions: list[TopicPartition]) -> Leaders:
         ids, self._ids = self._ids, ()

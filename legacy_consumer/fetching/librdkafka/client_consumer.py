@@ -6,7 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import confluent_kafka
 
+from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.librdkafka.client import Client, RdMessage, Settings, open_handle
+from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from zk_layout.model import TopicPartition
 
 _FEW_PARTITIONS = 16
@@ -35,7 +37,10 @@ class ConsumerHandle(Client):
         return self._assigned.keys()
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Begin to fetch these, or begin again."""
+        """Begin to fetch these, or begin again. Raises: FetchError for a topic of a name that no broker takes."""
+        for tp in positions:
+            if not has_a_possible_name(tp.topic):
+                raise FetchError(tp, NO_SUCH_NAME)  # librdkafka would end the process
         self.unassign(positions)
         if positions:
             self._consumer.incremental_assign(

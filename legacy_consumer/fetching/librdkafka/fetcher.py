@@ -17,6 +17,7 @@ from legacy_consumer.fetching.librdkafka.batch import LibrdkafkaBatch
 from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.fetching.librdkafka.client_faults import Fault, FaultKind, has_faults, take_faults
 from legacy_consumer.fetching.positions import PositionFinder, Search, StandingStill
+from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from zk_layout.errors import ConnectionLostError, ConnectTimeoutError, SessionExpiredError
 from zk_layout.model import TopicPartition
 
@@ -216,7 +217,9 @@ class LibrdkafkaFetcher:
         self._finder.forget(changes.keys())
         self._standing_still.forget(changes.keys())
         handle.unassign(changes.keys())
-        starting = {tp: position for tp, position in changes.items() if position is not None}
+        starting = {
+            tp: position for tp, position in changes.items() if position is not None and has_a_possible_name(tp.topic)
+        }
         for tp in changes:
             self._lives.pop(tp, None)
         for tp in starting:
@@ -225,6 +228,9 @@ class LibrdkafkaFetcher:
         handle.assign({tp: position for tp, position in starting.items() if position >= 0})
         self._search({tp: position for tp, position in starting.items() if position < 0})
         self._have_mended(changes.keys())
+        for tp, position in changes.items():
+            if position is not None and tp not in starting:
+                self._complain(tp, NO_SUCH_NAME)
 
     def _search(self, positions: Mapping[TopicPartition, int]) -> None:
         if positions:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from legacy_consumer.errors import BrokersUnavailableError, KafkaError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka.client_queries import QueryHandle
+from legacy_consumer.fetching.topic_names import has_a_possible_name
 from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,8 @@ class LibrdkafkaLogOffsets:
             handle.close()
 
     def _ask(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | KafkaError]:
-        existing = self._existing(times.keys()) if times else ()
+        possible = [tp for tp in times if has_a_possible_name(tp.topic)]
+        existing = self._existing(possible) if possible else ()
         wanted = {tp: time_ms for tp, time_ms in times.items() if tp in existing}
         answers: dict[TopicPartition, int | KafkaError] = {
             tp: BrokersUnavailableError(f"{tp}: there is no such partition") for tp in times if tp not in wanted

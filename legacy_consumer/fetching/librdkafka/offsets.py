@@ -17,6 +17,7 @@ from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.librdkafka.brokers import read_brokers
 from legacy_consumer.fetching.librdkafka.client_offsets import OffsetsHandle
 from legacy_consumer.fetching.librdkafka.settings import group_offsets_settings
+from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from legacy_consumer.offsets import KafkaOffset
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
@@ -38,21 +39,26 @@ class LibrdkafkaGroupOffsets:
 
     def read(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, KafkaOffset]:
         """What is committed. Raises: BrokersUnavailableError, MissingListenerError, ConfigError."""
+        possible = [tp for tp in partitions if has_a_possible_name(tp.topic)]
         with self._lock:
             handle = self._opened()
             try:
-                found = handle.committed(partitions, timeout_s)
+                found = handle.committed(possible, timeout_s)
             except BrokersUnavailableError:
                 self._failures += 1
                 if self._failures >= _PATIENCE:
                     self._abandon()
                 raise
             self._failures = 0
-        return {tp: KafkaOffset(offset, metadata) for tp, (offset, metadata) in found.items()}
+        nothing = {tp: (None, "") for tp in partitions if not has_a_possible_name(tp.topic)}
+        return {tp: KafkaOffset(offset, metadata) for tp, (offset, metadata) in {**found, **nothing}.items()}
 
     def write(self, offsets: Mapping[TopicPartition, KafkaOffset], timeout_s: float) -> str | None:
         """Commit; None, or why some were refused. Raises: BrokersUnavailableError without an answer."""
         wanted = {tp: (o.offset, o.metadata) for tp, o in offsets.items() if o.offset is not None}
+        impossible = next((tp for tp in wanted if not has_a_possible_name(tp.topic)), None)
+        if impossible is not None:
+            return f"{impossible.topic[:40]}...: {NO_SUCH_NAME}"
         deadline = time.monotonic() + timeout_s
         with self._lock:
             self._outlive_abandoned(deadline)

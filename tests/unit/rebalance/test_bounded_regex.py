@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rebalance import bounded_regex
+from rebalance import bounded_regex, java_regex
 from rebalance.bounded_regex import BoundedPattern
 from rebalance.errors import UnsupportedRegexError
-from rebalance.java_regex import compile_java_regex
+from rebalance.java_regex import LONGEST as LONGEST_FILTER
+from rebalance.java_regex import compile_java_regex, translate_java_regex
 from rebalance.machine import Phase
 from tests.support.group_members import GROUP, Group
 
@@ -58,6 +59,33 @@ def test_a_filter_in_use_is_left_to_re(monkeypatch):
         compile_java_regex(regex).match("prod-eu-orders-17")
 
 
+@pytest.mark.parametrize(
+    ("regex", "name", "expected"),
+    [
+        (".*", "a" * 20_000, True),
+        ("a.*b", "a" * 20_000 + "b", True),
+        ("a.*b", "a" * 20_000, False),
+        ("[a-z]*[a-z]*[a-z]*1", "a" * 20_000, False),
+        (".*", "a" * 1_000_000, False),
+    ],
+)
+def test_a_name_that_no_broker_takes_is_judged_in_a_bounded_number_of_steps(regex, name, expected):
+    """Anybody makes such a topic in ZooKeeper, and re took days for the fourth."""
+    began = time.thread_time()
+    assert compile_java_regex(regex).match(name) is expected
+    assert time.thread_time() - began < 5
+
+
+def test_a_filter_that_nobody_writes_is_refused_and_compiled_once(monkeypatch):
+    with pytest.raises(UnsupportedRegexError, match=f"longer than {LONGEST_FILTER} characters") as refused:
+        compile_java_regex("a" * (LONGEST_FILTER + 1))
+    assert len(str(refused.value)) < 400
+    for _ in range(2):  # the second time without a look at it
+        with pytest.raises(UnsupportedRegexError, match="unmatched"):
+            compile_java_regex("refused once)")
+        monkeypatch.setattr(java_regex, "translate_java_regex", None)
+
+
 def test_a_member_whose_filter_would_never_end_holds_up_nobody():
     group = Group({"t": 2, "x" * 200: 1})
     member = group.join("a", {"t": 1})
@@ -91,9 +119,9 @@ def test_the_verdict_is_that_of_re(regex, name):
         compile_java_regex(regex)
     except UnsupportedRegexError:
         return
-    pattern = compile_java_regex.__wrapped__(regex)
+    pattern = BoundedPattern(f"(?:{translate_java_regex(regex)})\\Z")
     expected = pattern._quick.match(name) is not None
-    pattern._program = bounded_regex._compiled(bounded_regex._parser.parse(pattern._text, re.ASCII))
+    pattern._is_harmless = False
     assert pattern.match(name) is expected
 
 

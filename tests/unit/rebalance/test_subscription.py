@@ -34,6 +34,8 @@ def registration(pattern: SubscriptionPattern, *subscription: tuple[str, int]) -
         ("a\tb", "a\tb"),
         ("\u00a0a", "\u00a0a"),
         ('a"\u0085', "a\u0085"),
+        ("a'\u2028'", "a'\u2028"),
+        ("''\u2029", "\u2029"),
         ("a{1,3}", "a{1|3}"),
         ("", ""),
     ],

@@ -17,11 +17,13 @@ class Handle:
 
     def __init__(self, answers=True):
         self.answers = answers
+        self.committed_of = []
         self.may_close = threading.Event()
         self.closed = threading.Event()
 
     def committed(self, partitions, timeout_s):
         self._answer()
+        self.committed_of.append(list(partitions))
         return dict.fromkeys(partitions, (7, "note"))
 
     def commit(self, offsets, timeout_s):
@@ -102,3 +104,12 @@ def test_after_closing_no_question_opens_anything(rig):
     assert handles.opened[0].closed.is_set()
     with pytest.raises(BrokersUnavailableError, match="were closed"):
         offsets.read([P0], 1.0)
+
+
+def test_a_topic_of_a_name_that_no_broker_takes_has_no_offset_there_and_is_not_asked_for(rig):
+    """Its name does not fit into a request, and would spoil the answer for the others."""
+    nameless = TopicPartition("x" * 40_000, 0)
+    handles, offsets = rig(True)
+    assert offsets.read([nameless, P0], 1.0) == {P0: KafkaOffset(7, "note"), nameless: KafkaOffset(None, "")}
+    assert "longer than 255 bytes" in offsets.write({nameless: KafkaOffset(5, "")}, 1.0)
+    assert handles.opened[0].committed_of == [[P0]]
