@@ -120,6 +120,7 @@ class RealOperatorsWorld(OperatorsWorld):
         self.kafka = {group: _Kept(self, group) for group in GROUPS}
         self.newer = _Newer(self)
         self.members = {}
+        self.ghosts = []
         self.consumed, self.consumed_by_newer = {}, {}
         self._clean()
         self.topic("t", 2)

@@ -89,6 +89,7 @@ class Operators:
         self.commits = {}
         self.held = {}
         self.made_anew = set()
+        self.had_company = False
         self.phase = None
         self.rewound = set()
         self.arc = [act for act in ARC if rng.random() < 0.8]
@@ -207,10 +208,13 @@ class Operators:
             "forget",
             "ask",
             "rewind",
+            "ghost",
         ]
         match rng.choice(acts):
             case "ask":
                 world.ask_for_reset(group, rng.choice(ASKED))
+            case "ghost":
+                world.ghost_owns(group, tp)
             case "join":
                 world.member_comes(group)
             case "leave":
@@ -280,11 +284,11 @@ class Operators:
         assert world.created == [], "looking creates no topic"
         before, offsets = world.numbers(), self._counting()
         self.phase = self._phase(words[2]) if words[0] == "migrate" else None
-        self.commits, self.held, self.made_anew = {}, {}, set()
+        self.commits, self.held, self.made_anew, self.had_company = {}, {}, set(), False
         there = set(world.members)
         positions = self._positions()
         if fate is None:
-            fate = self.rng.choice(["", "killed", "made anew", "somebody works", "somebody works"])
+            fate = self.rng.choice(["", "killed", "made anew", "somebody works", "somebody works", "another operator"])
         files = set(world.folder.iterdir())
         done = self._run_through(words, fate)
         after = world.numbers()
@@ -313,12 +317,15 @@ class Operators:
             self._command(words)
             return None
         # a member that went has left partitions to a rolling migration, which goes on with them
-        if not self.commits and not self.made_anew and there == set(world.members):
+        if self._was_alone() and there == set(world.members):
             self._again(words, done, after)
         backups = set(world.folder.iterdir()) - files
-        if not self.commits and not self.made_anew and words[0] != "migrate" and len(backups) == 1 and done.code == 0:
+        if self._was_alone() and words[0] != "migrate" and len(backups) == 1 and done.code == 0:
             self._put_back(backups.pop(), words, offsets, plan)
         return done
+
+    def _was_alone(self):
+        return not self.commits and not self.made_anew and not self.had_company
 
     def _check_commits(self, words, place, number):
         """A commit to ZooKeeper after the plan stands: it is no command's to write over."""
@@ -408,6 +415,8 @@ class Operators:
             if fate == "made anew" and not self.made_anew and self.rng.random() < 0.5:
                 self.made_anew.add(self.rng.choice(PARTITIONS).topic)
                 self._make_anew(*self.made_anew)
+            if fate == "another operator" and not self.had_company and self.rng.random() < 0.5:
+                self._operator_between(words[3] if words[1] == "copy" else words[2])
             if fate == "somebody works" and self.rng.random() < 0.8:
                 group = words[3] if words[1] == "copy" else words[2]
                 for act in self.rng.choice(("c", "c", "cw", "cwg", "w", "g")):
@@ -425,6 +434,19 @@ class Operators:
             return None
         finally:
             world.before_write = world.after_write = lambda: None
+
+    def _operator_between(self, group):
+        """Another operator's whole command between two writes of this one; what it changed is as good as a commit."""
+        world = self.world
+        mine = self.phase, self.commits, self.held, self.made_anew, self.writes
+        self.told.append("another operator, meanwhile:")
+        hooks, before = (world.before_write, world.after_write), world.numbers()
+        world.before_write = world.after_write = lambda: None
+        self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice((group, *GROUPS))), "")
+        self.phase, self.commits, self.held, self.made_anew, self.writes = mine
+        self.had_company = True
+        world.before_write, world.after_write = hooks
+        self.commits |= {place: (n, self.writes) for place, n in world.numbers().items() if n != before[place]}
 
     def _meanwhile(self, act, group):
         """A member comes, works or goes inside a command. While it is there nobody else may write its offsets."""

@@ -16,7 +16,7 @@ from legacy_consumer.operations.cli.helpers import options as cli_options
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import GuardedStore, MemoryCluster
 from zk_layout.model import TopicPartition
-from zk_layout.paths import OffsetPath
+from zk_layout.paths import OffsetPath, OwnerPath
 
 GROUPS = ("g", "h")
 PARTITIONS = (TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0))
@@ -74,6 +74,7 @@ class OperatorsWorld(MemoryCluster):
         self.kafka = {group: FakeGroupOffsets() for group in GROUPS}
         self.newer = dict.fromkeys(GROUPS, ())
         self.members = {}
+        self.ghosts = []
         self.other_operator = self.new_store()
         self.consumed, self.consumed_by_newer = {}, {}
         self.store.set_data("/brokers/ids/0", BROKER.encode())
@@ -146,7 +147,17 @@ class OperatorsWorld(MemoryCluster):
         """Nobody may begin behind this: what lies before was consumed, or is deleted."""
         return max(self.consumed[group, tp], self.consumed_by_newer.get((group, tp), 0), self.logs[tp][0])
 
+    def ghost_owns(self, group, tp):
+        """An owner that no session holds; somebody deletes it before a member comes."""
+        path = OwnerPath(group, *tp).path
+        if group not in self.members and self.store.exists(path) is None:
+            self.put(path, f"{group}_ghost-0")
+            self.ghosts.append(path)
+
     def member_comes(self, group):
+        for path in self.ghosts:
+            if self.store.exists(path) is not None and path.startswith(f"/consumers/{group}/"):
+                self.store.delete(path)
         if group not in self.members and not self.newer[group]:
             self.members[group] = self.join(group, f"{group}_m", '{"t":1,"u":1}', *PARTITIONS)
 

@@ -166,7 +166,7 @@ def _decide(
         return move(Action.WAIT, f"{one.owner} commits it itself once it is set to offsets.storage=kafka")
     if to_kafka and target.offset is not None and not one.is_marked:
         behind = f"Kafka is {wanted - target.offset} behind, and no step or member of legacy-consumer wrote its offset"
-        if record is not None and record.phase is Phase.FINISHED:
+        if record is not None and record.phase is Phase.FINISHED and not one.is_moved:
             return move(Action.KEEP, f"{behind}: a newer consumer goes on from there")
         if is_applied:
             back = shell_command(group, "migrate", "rollback")
