@@ -12,8 +12,15 @@ from collections.abc import Iterator, Sequence
 
 from legacy_consumer.operations.admin.errors import TopicMadeAnewError
 from legacy_consumer.operations.admin.member_fence import ids_back_op, no_members_ops
+from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.offset_plans import OffsetPlan
-from legacy_consumer.operations.admin.offset_writes import changes_in_multi, op_of, stands, write_plan
+from legacy_consumer.operations.admin.offset_writes import (
+    changes_in_multi,
+    op_of,
+    stands,
+    write_plan,
+    zxids_seen,
+)
 from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
 from zk_layout.errors import ConnectionLostError, MultiFailedError
 from zk_layout.paths import ConsumerIdsPath, ConsumersPath, GroupPath, OffsetsPath, TopicOffsetsPath, TopicPath
@@ -89,6 +96,9 @@ def _write_together(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool)
             if own is not None:
                 ids_back.append(ids_back_op(group))
     creations = {topic: created for plan in plans for topic, created in plan.creations.items()}
+    seen = {path: zxid for plan in plans for path, zxid in zxids_seen(plan.group, changes_in_multi(plan)).items()}
+    if written_since(store, seen):
+        return False
     try:
         checks = topic_checks(store, plans[0].group, creations, creations.keys())
         store.multi([*ops, *(op for plan in plans for op in _ops(plan)), *ids_back, *checks])

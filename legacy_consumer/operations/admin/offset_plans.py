@@ -24,7 +24,7 @@ class Standing:
 
     offset: None if none is committed that counts. version: of the offset znode, None if there is none. owner: as in
     its znode. problem: why the znode cannot be read, and unreadable what it holds then. outlived: what was committed
-    for an earlier topic of that name.
+    for an earlier topic of that name. zxid: of the last write of the offset znode.
     """
 
     offset: int | None = None
@@ -33,6 +33,7 @@ class Standing:
     problem: str | None = None
     outlived: int | None = None
     unreadable: bytes | None = None
+    zxid: int | None = None
 
     @property
     def elsewhere(self) -> int | None:
@@ -102,7 +103,13 @@ class OffsetPlan:
 def standing_of(row: GroupPartition) -> Standing:
     """How the partition of a row stands."""
     return Standing(
-        row.committed, row.offset_version, row.owner, row.written.problem, row.judge().outlived, row.unreadable
+        row.committed,
+        row.offset_version,
+        row.owner,
+        row.written.problem,
+        row.judge().outlived,
+        row.unreadable,
+        row.written.zxid,
     )
 
 

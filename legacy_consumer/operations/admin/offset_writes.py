@@ -1,9 +1,9 @@
 """Carries a plan of offsets out: one multi, which fails as a whole if anybody wrote meanwhile.
 
 Offsets go in as a commit does: each at the version that was seen when the plan was made. So a commit that comes in
-between is noticed, and so is a topic that was made anew (topic_fence), and nothing is written. Only a plan that is
-larger than a request of ZooKeeper may be (some thousand partitions) is cut; then what was written before a failure is
-said.
+between is noticed, and so is an offset (offset_fence) or a topic (topic_fence) that was made anew: nothing is written.
+Only a plan that is larger than a request of ZooKeeper may be (some thousand partitions) is cut; then what was written
+before a failure is said.
 
 That the group has no members is checked in the same multi (member_fence). With force they may live; then it is looked
 at just before and just after, and whoever came in between is told.
@@ -25,6 +25,7 @@ from legacy_consumer.operations.admin.errors import (
 )
 from legacy_consumer.operations.admin.group_acls import make_group
 from legacy_consumer.operations.admin.member_fence import FENCE_FAILURES, ids_back_op, no_members_ops, read_ids
+from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.offset_plans import OffsetChange, OffsetPlan
 from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
 from zk_layout.codecs import encode_offset
@@ -119,9 +120,10 @@ def _write_chunks(
     for changes, ops in chunks:
         try:
             if ops:
+                _refuse_rewritten(store, plan, changes)
                 checks = topic_checks(store, plan.group, plan.creations, {change.partition.topic for change in changes})
                 _carry_out(store, plan.group, [*ops, *checks], force=force)
-        except (ActiveGroupError, GroupDeletedError, TopicMadeAnewError) as error:
+        except (ActiveGroupError, GroupDeletedError, OffsetsChangedError, TopicMadeAnewError) as error:
             if done:
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
             raise
@@ -141,6 +143,19 @@ def _write_chunks(
         check_written(store, plan.group, plan.creations, written)
         done += [change.partition for change in changes if change.changes]
         on_progress(len(done))
+
+
+def _refuse_rewritten(store: ZkStore, plan: OffsetPlan, changes: Sequence[OffsetChange]) -> None:
+    """Raises: OffsetsChangedError if an offset is not the one that the plan saw; ZooKeeperError."""
+    since = written_since(store, zxids_seen(plan.group, changes))
+    for change in changes:
+        if OffsetPath(plan.group, *change.partition).path in since:
+            raise OffsetsChangedError(plan.group, change.partition)
+
+
+def zxids_seen(group: str, changes: Sequence[OffsetChange]) -> dict[str, int | None]:
+    """As written_since takes it."""
+    return {OffsetPath(group, *change.partition).path: change.before.zxid for change in changes}
 
 
 def _carry_out(store: ZkStore, group: str, ops: Sequence[Op], *, force: bool) -> None:

@@ -1,7 +1,7 @@
 """The way back: what Kafka's consumers have committed goes to ZooKeeper, where it is ahead. Nothing in Kafka changes.
 
-Each offset znode is written at the version that the plan saw, all of a request or none of it, so whatever somebody
-else writes meanwhile stands. A topic that was made anew since stops it.
+Each offset znode is written as the plan saw it, all of a request or none of it, so whatever somebody else writes
+meanwhile stands. A topic that was made anew since stops it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from legacy_consumer.operations.admin.migration.apply import Outcome, begin_step
 from legacy_consumer.operations.admin.migration.picture import Sides
 from legacy_consumer.operations.admin.migration.plan import Action, Direction, MigrationPlan
 from legacy_consumer.operations.admin.migration.record import Phase
+from legacy_consumer.operations.admin.offset_fence import written_since
 from legacy_consumer.operations.admin.topic_fence import check_written, topic_checks
+from zk_layout.paths import OffsetPath
 
 _CHUNK = 1000
 
@@ -46,6 +48,11 @@ def roll_back_migration(
         for start in range(0, len(order), _CHUNK):
             _refuse_joined(sides, plan)
             chunk = {tp: commits[tp] for tp in order[start : start + _CHUNK]}
+            paths = {tp: OffsetPath(sides.group, *tp).path for tp in chunk}
+            since = written_since(sides.store, {path: seen[tp].transaction or None for tp, path in paths.items()})
+            passed = [tp for tp in chunk if paths[tp] in since]
+            outcome.passed += passed
+            chunk = {tp: commit for tp, commit in chunk.items() if tp not in passed}
             topic_checks(sides.store, sides.group, plan.look.creations, {tp.topic for tp in chunk})
             result = offsets.commit(chunk, consumer_id=None, session_id=None, unfenced=True)
             written = {tp: chunk[tp].offset for tp in result.committed}
@@ -53,7 +60,7 @@ def roll_back_migration(
             outcome.written.update(written)
             outcome.passed += sorted(result.foreign)
             result.raise_errors()
-            on_progress(len(chunk))
+            on_progress(len(chunk) + len(passed))
         end_step(sides, record, outcome)
     return outcome
 

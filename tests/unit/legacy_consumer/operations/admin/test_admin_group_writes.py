@@ -101,6 +101,18 @@ def given_before(store, plans, error):
     return given, str(caught.value)
 
 
+def test_an_offset_that_was_deleted_and_made_again_since_the_plans_stands_and_ends_them(world):
+    for group in same_offset(3):
+        world.commit(group, 5)
+    plans = world.plans(same_offset(3))
+    world.store.delete("/consumers/g001/offsets/t/0")
+    world.commit("g001", 7)
+    given, said = given_before(world.store, plans, OffsetsChangedError)
+    assert given == ["g000"]
+    assert "somebody else wrote the offset of t/0 of group 'g001'" in said
+    assert world.offsets("g000", "g001", "g002") == [b"9", b"7", b"5"]
+
+
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("most_bytes", [1_000_000, 3000])
 def test_together_or_one_by_one_the_same_is_written(seed, most_bytes):

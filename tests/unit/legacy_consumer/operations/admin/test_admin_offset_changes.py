@@ -211,6 +211,18 @@ def test_a_commit_in_between_of_what_the_plan_leaves_as_it_is_is_noticed(store):
     assert store.exists("/consumers/g/offsets/t/1") is None
 
 
+@pytest.mark.parametrize("wanted", [10, 15], ids=["changed", "left as it is"])
+def test_an_offset_that_was_deleted_and_made_again_in_between_is_noticed(store, wanted):
+    """Its version is the same again."""
+    plan = plan_of(store, {T0: wanted, T1: 7})
+    store.delete("/consumers/g/offsets/t/0")
+    put(store, "/consumers/g/offsets/t/0", b"16")
+    with pytest.raises(OffsetsChangedError, match="nothing was written: somebody else wrote the offset of t/0"):
+        write_plan(store, plan)
+    assert offset_of(store, 0) == b"16"
+    assert store.exists("/consumers/g/offsets/t/1") is None
+
+
 def test_a_first_commit_in_between_is_noticed_too(store):
     plan = plan_of(store, {T0: 10, T1: 7})
     put(store, "/consumers/g/offsets/t/1", b"3")

@@ -282,6 +282,20 @@ def test_an_offset_that_somebody_writes_during_a_rollback_stands(world):
     assert (outcome.passed, world.in_zookeeper()) == ([TPS[0]], [12, 60, 30])
 
 
+def test_an_offset_that_somebody_deletes_and_writes_again_before_a_rollback_stands(world):
+    world.apply()
+    world.put_in_kafka(50, 60)
+    plan = world.plan(Direction.TO_ZOOKEEPER)
+    path = "/consumers/g/offsets/t/0"
+    version = world.store.get_data(path).stat.version
+    world.store.delete(path)
+    world.store.create(path, b"12")
+    for _ in range(version):
+        world.set(0, 12)
+    outcome = roll_back_migration(world.sides, plan, world.backup())
+    assert (outcome.passed, world.in_zookeeper()) == ([TPS[0]], [12, 60, 30])
+
+
 def test_of_two_operators_at_once_the_second_is_told(world):
     plan = world.plan()
     write_record(world.store, "g", None, Phase.APPLYING, at_ms=1)
