@@ -195,8 +195,8 @@ class StreamDriver:
         return replace(topics, partitions=wanted, names=names)
 
     def _begins(self, start: StreamOffsets, standing: Standing) -> Offsets:
-        """Where new partitions begin: at first where startingOffsets says; those of a topic that was added later where
-        the group stands, if it does. Those that are missing begin where their log does.
+        """Where new partitions begin: at first where startingOffsets says; those that the options or a filter added
+        later where the group stands, if it does. Those that are missing begin where their log does.
         """
         spec = self._options.starting
         fresh = sorted(standing.fresh)
@@ -204,7 +204,9 @@ class StreamDriver:
             logs = self._cluster.logs(fresh)
             return resolve("startingOffsets", spec, fresh, logs, self._cluster.stand(spec, fresh))
         known = {tp.topic for tp in start.offsets}
-        added = [tp for tp in fresh if tp.topic not in known]
+        are_named = bool(self._options.topics.partitions)
+        # of a topic that is read anyway others are taken for new ones, whose offsets are this query's own
+        added = [tp for tp in fresh if are_named or tp.topic not in known]
         if not added or spec.kind is not OffsetKind.COMMITTED:
             return {}
         return dict(self._cluster.stand(spec, added).committed)

@@ -84,8 +84,8 @@ class Scene:
         return int(self.operator.get_data(path).data) if self.operator.exists(path) else None
 
     def driver(self, topics="t", **options):
-        given = {"zookeeper.connect": "m:1", "topics": topics, "group.id": "g", **options}
-        parsed = parse_message_options(given)
+        chosen = {} if topics is None else {"topics": topics}
+        parsed = parse_message_options({"zookeeper.connect": "m:1", "group.id": "g", **chosen, **options})
         self.store = MemoryStore(self.server)
         driver = StreamDriver(parsed, self.cluster(parsed, self.store))
         driver.open()

@@ -82,6 +82,14 @@ def test_a_partition_that_is_added_begins_where_its_log_does_whatever_the_group_
     assert planned(driver, first, driver.advance(first, None)) == [(B, 0, 8)]
 
 
+def test_a_partition_that_the_options_name_later_begins_where_the_group_stands(scene):
+    scene.topic("t", (0, 10), (0, 8), (3, 8))
+    first = scene.driver(None, partitions='{"t": [0]}').advance(NOT_BEGUN, None)
+    scene.commit(B, 4)  # by whoever has read it until now
+    driver = scene.driver(None, partitions='{"t": [0, 1, 2]}')
+    assert planned(driver, first, driver.advance(first, None)) == [(B, 4, 8), (TopicPartition("t", 2), 3, 8)]
+
+
 def test_a_topic_made_anew_while_the_query_is_stopped_is_read_from_its_begin_and_not_committed_before(scene):
     scene.topic("t", (0, 1000))
     end = scene.driver().advance(NOT_BEGUN, None)
