@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from rebalance.dialects import DIALECTS
+
 
 class Kind(Enum):
     """How a value is written."""
@@ -99,8 +101,8 @@ _GROUP = (
     ),
     _word(
         "partition.assignment.dialect",
-        "1.0",
-        ("0.8.2", "0.10.2", "1.0"),
+        DIALECTS[-1],
+        DIALECTS,
         "whose round robin: 0.8.2 (to 0.10.1), 0.10.2 (to 0.11) or 1.0 (and later); must fit the other members",
     ),
     _word(

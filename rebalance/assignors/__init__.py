@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from rebalance.assignors.range import range_assign
-from rebalance.assignors.roundrobin import DIALECTS, Dialect, roundrobin_assign
+from rebalance.assignors.roundrobin import roundrobin_assign
+from rebalance.dialects import DIALECTS, Dialect
 from rebalance.snapshot import Assignment, GroupSnapshot
 
 __all__ = ["ASSIGNORS", "DIALECTS", "ClassicAssignor", "Dialect", "range_assign", "roundrobin_assign"]

@@ -21,16 +21,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from itertools import cycle
-from typing import Literal, TypeAlias, get_args
 
 from rebalance.assignors.java_hash import extend_hash, to_signed
 from rebalance.assignors.threads import Threads, in_java_order, partitions_of, threads_per_topic
+from rebalance.dialects import Dialect
 from rebalance.errors import AssignmentRefusedError
 from rebalance.snapshot import Assignment, GroupSnapshot
 from zk_layout.model import ConsumerThreadId, TopicPartition
-
-Dialect: TypeAlias = Literal["0.8.2", "0.10.2", "1.0"]
-DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 # {dialect: (before the topic, between, after the partition)}
 _PARTITION_TEXT: Mapping[Dialect, tuple[str, str, str]] = {

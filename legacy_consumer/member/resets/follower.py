@@ -115,7 +115,7 @@ class ResetFollower:
     def start(self) -> None:
         """Look for requests from now on."""
         self._store.add_session_listener(self._on_session)
-        self._post(Errand(self.look))
+        self._post(Errand(self._look_for_news))
 
     def close(self) -> None:
         """Look no more; twice is harmless."""
@@ -202,9 +202,14 @@ class ResetFollower:
         # a watch that was lost with its connection is set again when that is back
         self._unseen = True
         if event.kind is not WatchKind.LOST:
-            self._post(Errand(self.look))
+            self._post(Errand(self._look_for_news))
 
     # What is done about them, on the coordinator's thread.
+
+    def _look_for_news(self) -> None:
+        """Partitions that began meanwhile may have looked already."""
+        if self._unseen:
+            self.look()
 
     def look(self) -> None:
         """Do what the request that stands there asks for. Errors are logged, and it is looked at again."""

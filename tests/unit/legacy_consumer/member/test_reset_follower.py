@@ -219,6 +219,15 @@ def test_a_request_is_seen_before_anything_that_is_claimed_is_committed():
     assert world.delivery.adopted == dict.fromkeys(TPS, 9)
 
 
+def test_a_request_that_partitions_met_as_they_began_is_not_asked_for_again():
+    world = World()
+    world.operator.create(REQUEST, encode_request(Request("r", RequestState.PREPARE, frozenset(TPS))), ephemeral=True)
+    asked = world.zookeeper.requests["exists"]
+    world.begin(TPS)
+    assert world.follower.held == set(TPS)
+    assert world.zookeeper.requests["exists"] == asked + 1
+
+
 def test_a_request_that_no_session_stands_for_holds_nothing(caplog):
     world = World()
     world.begin(TPS)
