@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
 
 from rebalance.assignors.java_hash import java_sorted
 from rebalance.group_warnings import member_warnings
@@ -24,7 +24,7 @@ from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_reason
 from zk_layout.codecs import decode_registration, decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError
-from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicPath, TopicsPath
 from zk_layout.store import Children, WatchEvent, ZkStore
 
@@ -36,7 +36,29 @@ _LIVES_ONCE = re.compile(r".+-\d{13}-[0-9a-f]{1,8}|.+[0-9a-f]{8}(-[0-9a-f]{4}){3
 
 _CHANGES_WRAP = 1 << 32
 
-_Subscription: TypeAlias = tuple[SubscriptionPattern, tuple[tuple[str, int], ...]]
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """What an id znode held when it was read.
+
+    registration: None if it cannot be read, or nobody could divide by it, for this reason. holder: the session that it
+    belongs to. is_overwritten: it was written again since it was created; its own client may do so, or anybody.
+    """
+
+    data: bytes | None
+    kind: MemberKind
+    registration: ConsumerRegistration | None
+    reason: str | None
+    holder: int
+    is_overwritten: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Topic:
+    """partitions: none if it does not exist. created: the zxid of its znode, None without one."""
+
+    partitions: tuple[int, ...]
+    created: int | None
 
 
 class GroupReader:
@@ -59,40 +81,19 @@ class GroupReader:
         self._exclude_internal_topics = exclude_internal_topics
         self._on_change = on_change
         self._ids_path = ConsumerIdsPath(group).path
-        self._registrations: dict[str, ConsumerRegistration] = {}
-        self._subscriptions: dict[_Subscription, int] = {}
-        """How many members have each: there are few, however many members."""
-        self._unreadable: dict[str, str] = {}
-        self._kinds: dict[str, MemberKind] = {}
-        self._data: dict[str, bytes | None] = {}
-        self._holders: dict[str, int] = {}
         self._warned: dict[str, str] = {}
-        self._overwritten: set[str] = set()
-        """Members whose registration was written again since it was created: their own client may do so, or anybody."""
-        self._ids: tuple[str, ...] | None = None
-        self._listed: Children | None = None
-        self._cluster_topics: tuple[str, ...] | None = None
-        self._partitions: dict[str, tuple[int, ...]] = {}
-        self._created: dict[str, int] = {}
-        self._snapshot: GroupSnapshot | None = None
         self.lists_read = 0
         """How often the list of members was read."""
+        self.forget()
 
     def forget(self) -> None:
         """Read everything again next time: watches may have been missed."""
-        self._registrations = {}
-        self._subscriptions = {}
-        self._unreadable = {}
-        self._kinds = {}
-        self._data = {}
-        self._holders = {}
-        self._overwritten = set()
-        self._ids = None
-        self._listed = None
-        self._cluster_topics = None
-        self._partitions = {}
-        self._created = {}
-        self._snapshot = None
+        self._members: dict[str, _Member] = {}
+        self._ids: tuple[str, ...] | None = None
+        self._listed: Children | None = None
+        self._cluster_topics: tuple[str, ...] | None = None
+        self._topics: dict[str, _Topic] = {}
+        self._snapshot: GroupSnapshot | None = None
 
     def forget_members(self, name: str | None = None) -> None:
         """Read the list of members again next time, and this one's registration: it may be another one by now."""
@@ -114,8 +115,7 @@ class GroupReader:
         if parent == self._ids_path:
             self.forget_members(topic)
             return f"registration of {topic} changed"
-        self._partitions.pop(topic, None)
-        self._created.pop(topic, None)
+        self._topics.pop(topic, None)
         return f"topic {topic} changed"
 
     def read(self) -> GroupSnapshot:
@@ -127,33 +127,37 @@ class GroupReader:
             self._read_members()
             topics = self._read_topics()
             self._read_partitions(topics)
-            self._snapshot = GroupSnapshot(
-                group=self._group,
-                members={consumer_id: self._registrations[consumer_id] for consumer_id in self._readable()},
-                # without those that do not exist, which no topic filter may match
-                partitions={topic: self._partitions[topic] for topic in sorted(topics) if self._partitions[topic]},
-                unreadable=dict(self._unreadable),
-                exclude_internal_topics=self._exclude_internal_topics,
-                kinds=dict(self._kinds),
-                created={topic: self._created[topic] for topic in sorted(topics) if topic in self._created},
-            )
+            self._snapshot = self._frozen(sorted(topics))
             self._warn(self._snapshot)
         return self._snapshot
 
+    def _frozen(self, topics: Sequence[str]) -> GroupSnapshot:
+        known = {topic: self._topics[topic] for topic in topics}
+        readable = {name: one.registration for name, one in self._members.items() if one.registration is not None}
+        return GroupSnapshot(
+            group=self._group,
+            members={name: readable[name] for name in java_sorted(readable)},
+            # without those that do not exist, which no topic filter may match
+            partitions={topic: one.partitions for topic, one in known.items() if one.partitions},
+            unreadable={name: one.reason for name, one in self._members.items() if one.reason is not None},
+            exclude_internal_topics=self._exclude_internal_topics,
+            kinds={name: one.kind for name, one in self._members.items()},
+            created={topic: one.created for topic, one in known.items() if one.created is not None},
+        )
+
     def holder_of(self, name: str) -> int:
         """The session that a member's id znode belonged to when it was read; 0 if there was none."""
-        return self._holders.get(name, 0)
+        member = self._members.get(name)
+        return 0 if member is None else member.holder
 
     def has_read(self, name: str) -> bool:
         """Whether the list showed this member, readable or not."""
-        return name in self._kinds
+        return name in self._members
 
     def data_of(self, name: str) -> bytes | None:
         """What a member's id znode held when it was read."""
-        return self._data.get(name)
-
-    def _readable(self) -> list[str]:
-        return java_sorted(self._registrations)
+        member = self._members.get(name)
+        return None if member is None else member.data
 
     def _read_members(self) -> None:
         if self._ids is not None:
@@ -165,15 +169,15 @@ class GroupReader:
             listed = None
         self.lists_read += 1
         ids = () if listed is None else listed.names
-        for gone in self._kinds.keys() - set(ids):
+        for gone in self._members.keys() - set(ids):
             self._forget_member(gone)
         nobody_came_back = _shows_all_changes(self._listed, listed)
         self._read_registrations(
-            [name for name in ids if name not in self._kinds or not (nobody_came_back or _LIVES_ONCE.fullmatch(name))]
+            [name for name in ids if name not in self._members or not (nobody_came_back or _LIVES_ONCE.fullmatch(name))]
         )
         if self._on_change is not None:
             # again, so that nothing changes between the read and the watch; they are few, or nothing works anyway
-            changing = self._unreadable.keys() | self._overwritten
+            changing = {name for name, one in self._members.items() if one.reason is not None or one.is_overwritten}
             self._read_registrations([name for name in ids if name in changing], self._on_change)
         self._ids = ids
         self._listed = listed
@@ -181,46 +185,23 @@ class GroupReader:
     def _read_registrations(self, names: list[str], watcher: Callable[[WatchEvent], None] | None = None) -> None:
         paths = [ConsumerIdPath(self._group, name).path for name in names]
         for name, path, znode in zip(names, paths, self._store.get_data_many(paths, watcher), strict=True):
+            before = self._members.get(name)
             if znode is None:
                 # left between the list and the read: the watch on the list fires
                 self._forget_member(name)
+                continue
+            if before is not None and before.data == znode.data:
+                registration, reason, kind = before.registration, before.reason, before.kind
             else:
-                self._note_registration(name, path, znode.data)
-                self._holders[name] = znode.stat.ephemeral_owner
-                if znode.stat.version > 0:
-                    self._overwritten.add(name)
-
-    def _note_registration(self, name: str, path: str, data: bytes | None) -> None:
-        if name in self._kinds and self._data[name] == data:
-            return
-        registration, reason, kind = _understand(name, path, data)
-        if reason is None or self._unreadable.get(name) != reason:
-            self._forget_member(name)
-        self._data[name] = data
-        self._kinds[name] = kind
-        if registration is not None:
-            self._forget_subscription(name)
-            self._registrations[name] = registration
-            subscription = (registration.pattern, registration.subscription)
-            self._subscriptions[subscription] = self._subscriptions.get(subscription, 0) + 1
-        if reason is not None:
-            # a JVM member fails every rebalance of the group here
-            self._unreadable[name] = reason
+                registration, reason, kind = _understand(name, path, znode.data)
+                if reason is None or before is None or before.reason != reason:
+                    self._warned.pop(name, None)
+            holder, is_overwritten = znode.stat.ephemeral_owner, znode.stat.version > 0
+            self._members[name] = _Member(znode.data, kind, registration, reason, holder, is_overwritten)
 
     def _forget_member(self, name: str) -> None:
-        self._forget_subscription(name)
-        for known in (self._unreadable, self._kinds, self._data, self._holders, self._warned):
-            known.pop(name, None)
-        self._overwritten.discard(name)
-
-    def _forget_subscription(self, name: str) -> None:
-        registration = self._registrations.pop(name, None)
-        if registration is None:
-            return
-        subscription = (registration.pattern, registration.subscription)
-        self._subscriptions[subscription] -= 1
-        if not self._subscriptions[subscription]:
-            del self._subscriptions[subscription]
+        self._members.pop(name, None)
+        self._warned.pop(name, None)
 
     def _warn(self, group: GroupSnapshot) -> None:
         """Say of each member once what is odd about it."""
@@ -241,7 +222,9 @@ class GroupReader:
         """The topics that some member subscribes to; a topic filter sees all topics of the cluster."""
         named: set[str] = set()
         wildcards: list[ConsumerRegistration] = []
-        for pattern, subscription in self._subscriptions:
+        # there are few, however many members
+        known = [one.registration for one in self._members.values() if one.registration is not None]
+        for pattern, subscription in {(one.pattern, one.subscription) for one in known}:
             registration = ConsumerRegistration(pattern, subscription, 0)
             if is_wildcard(registration):
                 wildcards.append(registration)
@@ -271,19 +254,19 @@ class GroupReader:
             return ()
 
     def _read_partitions(self, topics: set[str]) -> None:
-        unread = sorted(topics - self._partitions.keys())
+        unread = sorted(topics - self._topics.keys())
         paths = [TopicPath(topic).path for topic in unread]
         for topic, path, znode in zip(unread, paths, self._store.get_data_many(paths, self._on_change), strict=True):
             if znode is None:
                 # a topic that does not exist has no partitions; the watch fires when it is created
-                self._partitions[topic] = ()
+                self._topics[topic] = _Topic((), None)
                 continue
-            self._created[topic] = znode.stat.czxid
             try:
-                self._partitions[topic] = _partition_numbers(path, znode.data)
+                partitions = tuple(decode_topic(path, znode.data).partitions)
             except MalformedZnodeError as error:
                 logger.warning("group %s: topic %s counts as empty: %s", self._group, topic, error)
-                self._partitions[topic] = ()
+                partitions = ()
+            self._topics[topic] = _Topic(partitions, znode.stat.czxid)
 
 
 def _shows_all_changes(before: Children | None, now: Children | None) -> bool:
@@ -302,11 +285,6 @@ def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegis
         return None, str(error), kind
     reason = unreadable_reason(registration)
     return (registration if reason is None else None), reason, kind
-
-
-def _partition_numbers(path: str, data: bytes | None) -> tuple[int, ...]:
-    """The partitions of a topic. Raises: MalformedZnodeError."""
-    return tuple(decode_topic(path, data).partitions)
 
 
 def read_owners(
