@@ -221,8 +221,8 @@ class Coordinator:
             self._busy_since = self._clock.monotonic()
             try:
                 wait_s = self.turn()
-            except Exception:
-                # a defect must not leave a member that is registered and thinks no more
+            except BaseException:
+                # a defect must not leave a member that is registered and thinks no more; nor user code that exits
                 logger.exception("%s: goes on after a defect", self._name)
                 wait_s = 1.0
             self._busy_since = None
@@ -315,8 +315,8 @@ class Coordinator:
             level = logging.DEBUG if str(error) == str(self._state.obstacle) else logging.WARNING
             logger.log(level, "%s: %s failed: %s", self._name, self._state.phase.value, error)
             return Failed(error)
-        except Exception as error:
-            # a defect must not leave a member that is registered and thinks no more
+        except BaseException as error:
+            # a defect must not leave a member that is registered and thinks no more; nor user code that exits
             logger.exception("%s: %s failed", self._name, self._state.phase.value)
             return Failed(RebalanceError(f"{type(error).__name__}: {error}"))
 

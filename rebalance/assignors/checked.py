@@ -44,9 +44,10 @@ def divide_group(
             )
     try:
         assignment = _checked(assignor.name, assignor.assign(cluster.in_order(), asked), cluster, asked)
-    except AssignorFailedError:
+    except (AssignorFailedError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
+        # also one that exits or is cancelled: it would end the thread of the member that leads, and so halt the group
         reason = " ".join(f"it raised {type(error).__name__}: {error}".split())
         raise AssignorFailedError(assignor.name, reason) from error
     return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)

@@ -249,7 +249,7 @@ class LedMember:
             level = logging.WARNING if isinstance(error, RebalanceError) else logging.INFO
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
             self._look_anew(_AGAIN_MS)
-        except Exception:
+        except BaseException:
             self._look_anew(_AGAIN_MS)
             raise
 

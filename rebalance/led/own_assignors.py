@@ -39,7 +39,7 @@ class OwnAssignors:
                 continue
             try:
                 assignor.on_assignment(given, generation)
-            except Exception as error:
+            except BaseException as error:
                 self.complaint = AssignorFailedError(strategy, _raised("on_assignment", error))
                 logger.exception("%s: has its share all the same: %s", self._consumer_id, self.complaint)
 
@@ -47,7 +47,7 @@ class OwnAssignors:
 def _user_data(assignor: Assignor, topics: Sequence[str]) -> bytes:
     try:
         data: object = assignor.subscription_user_data(topics)
-    except Exception as error:
+    except BaseException as error:
         raise AssignorFailedError(assignor.name, _raised("subscription_user_data", error)) from error
     if not isinstance(data, bytes):
         what = f"its subscription_user_data returned {type(data).__name__} and not bytes"
@@ -58,5 +58,5 @@ def _user_data(assignor: Assignor, topics: Sequence[str]) -> bytes:
     return data
 
 
-def _raised(method: str, error: Exception) -> str:
+def _raised(method: str, error: BaseException) -> str:
     return " ".join(f"its {method} raised {type(error).__name__}: {error}".split())

@@ -12,6 +12,7 @@ import pytest
 from legacy_consumer import ConsumerConnector, ConsumerTimeoutError, MessageStreamsExistError, Phase, Whitelist
 from legacy_consumer.errors import BrokerRefusedError, ConsumerClosedError, MissingListenerError, OffsetError
 from rebalance.errors import AssignmentRefusedError
+from rebalance.mailbox import Errand
 from tests.support.fake_kafka import FakeFetchers
 from tests.support.member_cluster import MemberCluster
 from tests.support.waiting import eventually
@@ -323,6 +324,23 @@ def test_a_listener_sees_what_really_comes_and_goes_and_may_fail(cluster):
     assert first.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 5)
     assert len(told[1][1]) == 2
     assert told[1][0] == "release"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), SystemExit(3), KeyboardInterrupt()])
+def test_nothing_that_is_raised_on_the_coordinators_thread_ends_it(cluster, error):
+    first = cluster.connector()
+    first.create_message_streams({"t": 1})
+    raised = threading.Event()
+
+    def fails():
+        raised.set()
+        raise error
+
+    first._membership._post(Errand(fails))
+    assert raised.wait(5)
+    cluster.connector().create_message_streams({"t": 1})
+    assert first.wait_until(lambda status: len(status.owned) == 2 and status.phase is Phase.STABLE, 5)
+    assert first.vitals.runs
 
 
 def test_a_group_the_strategy_refuses_is_an_error_and_leaves_nobody_half_joined(cluster):

@@ -3,8 +3,10 @@
 Each costs nobody else a share, and says so once.
 """
 
+import asyncio
 import logging
 import re
+import sys
 
 import pytest
 
@@ -20,6 +22,7 @@ from zk_layout.model import TopicPartition
 RAISES = "its subscription_user_data raised ZeroDivisionError: no luck"
 FAULTS = {
     "raises": RAISES,
+    "exits": "its subscription_user_data raised SystemExit: no luck",
     "none": "its subscription_user_data returned NoneType and not bytes",
     "text": "its subscription_user_data returned str and not bytes",
     "huge": "its subscription_user_data returned 1048577 bytes, 1048576 are allowed",
@@ -41,6 +44,8 @@ class Faulty(Assignor):
         fault = FAULTY.get("user data")
         if fault == "raises":
             raise ZeroDivisionError("no luck")
+        if fault == "exits":
+            sys.exit("no luck")
         return TOLD.get(fault, b"")
 
     def assign(self, cluster, subscriptions):
@@ -49,6 +54,10 @@ class Faulty(Assignor):
         match FAULTY.get("assign"):
             case "raises":
                 raise ZeroDivisionError("no luck")
+            case "exits":
+                sys.exit("no luck")
+            case "is cancelled":
+                raise asyncio.CancelledError("no luck")
             case "twice":
                 shares[members[0]] = cluster.partitions("t")
             case "to nobody":
@@ -66,8 +75,11 @@ class Faulty(Assignor):
         return given(shares)
 
     def on_assignment(self, assignment, generation):
-        if FAULTY.get("on_assignment"):
-            raise ZeroDivisionError("no luck")
+        match FAULTY.get("on_assignment"):
+            case "raises":
+                raise ZeroDivisionError("no luck")
+            case "exits":
+                sys.exit("no luck")
 
 
 STRATEGY = f"{__name__}:Faulty"
@@ -133,6 +145,8 @@ def test_a_member_whose_assignor_fails_later_leaves_its_share_to_the_others_and_
     ("fault", "says"),
     {
         "raises": "it raised ZeroDivisionError: no luck",
+        "exits": "it raised SystemExit: no luck",
+        "is cancelled": "it raised CancelledError: no luck",
         "twice": "it gives t/1 to ",
         "to nobody": "it gives t/0 and 3 more to no member",
         "does not exist": "it gives t/99 to member .* which does not exist",
@@ -154,11 +168,12 @@ def test_a_leaders_assignor_that_fails_costs_nobody_a_share(cluster, caplog, fau
     assert re.search(says, caplog.text)
 
 
-def test_a_member_has_its_share_also_if_its_assignor_fails_when_it_hears_of_it(cluster, caplog):
-    FAULTY["on_assignment"] = "raises"
+@pytest.mark.parametrize(("fault", "error"), [("raises", "ZeroDivisionError"), ("exits", "SystemExit")])
+def test_a_member_has_its_share_also_if_its_assignor_fails_when_it_hears_of_it(cluster, caplog, fault, error):
+    FAULTY["on_assignment"] = fault
     first, _ = cluster.join(consumer_id="m0")
     cluster.await_shares([6], first)
-    assert str(first.status.error) == "assignor faulty failed: its on_assignment raised ZeroDivisionError: no luck"
+    assert str(first.status.error) == f"assignor faulty failed: its on_assignment raised {error}: no luck"
     assert first.status.phase is Phase.STABLE
     assert len(errors(caplog)) == 1
     FAULTY.clear()
