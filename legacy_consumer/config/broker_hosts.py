@@ -11,14 +11,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from zk_layout.errors import ConfigError
-from zk_layout.model import Broker
+from zk_layout.model import Broker, Endpoint
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 3
+_MOST_SAID = 100
+"""Warnings of one object: anybody registers thousands of brokers, each with thousands of listeners."""
 _ONE = re.compile(r"(\.?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
 
 
@@ -28,7 +31,7 @@ class BrokerHosts:
     def __init__(self, text: str | None) -> None:
         """Raises: ConfigError."""
         self._pinned: list[tuple[str, int | None]] = []
-        self._said: set[tuple[int, str, int]] = set()
+        self._said: set[tuple[int, str]] = set()
         for one in (text or "").lower().split(",") if text is not None else ():
             match = _ONE.fullmatch(one.strip())
             if match is None or not 0 < int(match[2] or 1) < 65536:
@@ -44,17 +47,22 @@ class BrokerHosts:
         )
 
     def keep(self, brokers: Iterable[Broker]) -> list[Broker]:
-        """The brokers, without the listeners that are elsewhere; the log names these, each once."""
+        """The brokers, without the listeners that are elsewhere; the log names some of these, each broker once."""
         return [
-            replace(broker, endpoints=tuple(one for one in broker.endpoints if self._keeps(broker, one.host, one.port)))
+            replace(broker, endpoints=kept) if len(kept := self._kept(broker)) < len(broker.endpoints) else broker
             for broker in brokers
         ]
 
-    def _keeps(self, broker: Broker, host: str, port: int) -> bool:
-        kept = self.has(host or "localhost", port)
-        if not kept and (broker.broker_id, host, port) not in self._said:
-            self._said.add((broker.broker_id, host, port))
-            logger.warning(
-                "broker %d is not spoken with at %s:%d: broker.hosts does not name it", broker.broker_id, host, port
-            )
+    def _kept(self, broker: Broker) -> tuple[Endpoint, ...]:
+        kept = tuple(one for one in broker.endpoints if self.has(one.host or "localhost", one.port))
+        if len(kept) < len(broker.endpoints):
+            elsewhere = [f"{one.host}:{one.port}" for one in broker.endpoints if one not in kept]
+            self._say(broker.broker_id, elsewhere)
         return kept
+
+    def _say(self, broker_id: int, elsewhere: Sequence[str]) -> None:
+        some = ", ".join(elsewhere[:_SHOWN])
+        if (broker_id, some) not in self._said and len(self._said) < _MOST_SAID:
+            self._said.add((broker_id, some))
+            more = f" and {len(elsewhere) - _SHOWN} more" if len(elsewhere) > _SHOWN else ""
+            logger.warning("broker %d is not spoken with at %s%s: broker.hosts does not name it", broker_id, some, more)

@@ -35,6 +35,9 @@ _BROKER_OF_0_7 = re.compile(rb"[^:{\"]*:[^:{\"]*:[0-9]+")
 """`127.0.0.1-1315436360737:127.0.0.1:9092` = creator id, host, port."""
 _PLAINTEXT = "PLAINTEXT"
 _MAX_PORT = 65535
+_LONGEST_HOST = 255
+_SHOWN = 300
+"""Characters of what is wrong: anybody writes here as much as a znode takes."""
 
 
 def decode_broker(path: str, data: bytes | None) -> Broker:
@@ -71,7 +74,10 @@ def _only_endpoint(document: JsonObject) -> tuple[Endpoint, ...]:
     port = document.integer("port")
     if not -1 <= port <= _MAX_PORT:
         raise document.malformed("port", "a port")
-    return (Endpoint(_PLAINTEXT, _PLAINTEXT, document.text("host"), port),)
+    host = document.text("host")
+    if len(host) > _LONGEST_HOST:
+        raise document.malformed("host", "a host's name")
+    return (Endpoint(_PLAINTEXT, _PLAINTEXT, host, port),)
 
 
 def _endpoints(document: JsonObject) -> tuple[Endpoint, ...]:
@@ -86,13 +92,13 @@ def _endpoint(document: JsonObject, text: str, protocols: Mapping[str, str] | No
     """Take `LISTENER://host:port` apart; the host may be empty or `[ipv6]`."""
     found = _ENDPOINT.fullmatch(text)
     port = parse_int(found[3].encode()) if found else None
-    if found is None or port is None or not -1 <= port <= _MAX_PORT:
-        raise document.malformed("endpoints", f"a list of LISTENER://host:port, it has {text!a}")
+    if found is None or port is None or not -1 <= port <= _MAX_PORT or len(found[2]) > _LONGEST_HOST:
+        raise document.malformed("endpoints", f"a list of LISTENER://host:port, it has {text[:_SHOWN]!a}")
     listener_name = found[1].upper()
     if protocols is None:
         return Endpoint(listener_name, listener_name, found[2], port)
     if listener_name not in protocols:
-        lacking = f"complete, it lacks {listener_name!a}"
+        lacking = f"complete, it lacks {listener_name[:_SHOWN]!a}"
         raise document.malformed("listener_security_protocol_map", lacking)
     return Endpoint(listener_name, protocols[listener_name], found[2], port)
 

@@ -119,11 +119,19 @@ class Connection:
         """
         self._be_readable_with(1)
 
-    def ask(self, api: Api, body: bytes, timeout_s: float, *, version: int | None = None) -> memoryview:
+    def ask(
+        self,
+        api: Api,
+        body: bytes,
+        timeout_s: float,
+        *,
+        version: int | None = None,
+        largest_bytes: int = SMALL_ANSWER_BYTES,
+    ) -> memoryview:
         """Send a request and wait for its response."""
         deadline = time.monotonic() + timeout_s
         spoken = self.versions.of(api) if version is None else version
-        self.send_in(spoken, api, body, largest_bytes=SMALL_ANSWER_BYTES, timeout_s=timeout_s)
+        self.send_in(spoken, api, body, largest_bytes=largest_bytes, timeout_s=timeout_s)
         while (answer := self.receive()) is None:
             self._wait(select.POLLIN, deadline, f"no answer to {api.name}")
         return answer

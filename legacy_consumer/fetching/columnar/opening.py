@@ -31,7 +31,10 @@ from legacy_consumer.fetching.columnar.security import SaslLogin, Security
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_SASL_MESSAGE = 64 * 1024
+_LARGEST_ANSWER = 64 * 1024
+"""Of a broker that nobody knows yet."""
+_LONGEST_REASON = 200
+"""Characters of what such a broker says that reach an error, which is logged with each attempt."""
 
 
 def open_connection(
@@ -57,8 +60,7 @@ def open_connection(
         connection = Connection(address, sock, client_id)
         versions = versions_by_registration(address.registration_version)
         if versions is None:
-            frame = connection.ask(Api.API_VERSIONS, b"", _left(deadline), version=VERSION)
-            versions = decode_api_versions(frame)
+            versions = decode_api_versions(_ask(connection, Api.API_VERSIONS, b"", deadline, version=VERSION))
         connection.versions = versions
         if security.sasl is not None:
             _log_in(connection, security.sasl, deadline)
@@ -69,6 +71,10 @@ def open_connection(
         # whatever else a broker makes of it is that broker's trouble alone
         raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: {error}") from error
     return connection
+
+
+def _ask(connection: Connection, api: Api, body: bytes, deadline: float, *, version: int | None = None) -> memoryview:
+    return connection.ask(api, body, _left(deadline), version=version, largest_bytes=_LARGEST_ANSWER)
 
 
 def _left(deadline: float) -> float:
@@ -126,13 +132,13 @@ def _secure(sock: socket.socket, address: BrokerAddress, security: Security, dea
 def _log_in(connection: Connection, login: SaslLogin, deadline: float) -> None:
     version = connection.versions.of(Api.SASL_HANDSHAKE)
     answer = decode_handshake(
-        connection.ask(Api.SASL_HANDSHAKE, encode_handshake(login.mechanism), _left(deadline), version=version)
+        _ask(connection, Api.SASL_HANDSHAKE, encode_handshake(login.mechanism), deadline, version=version)
     )
     where = str(connection.address)
     if answer.error == 33:
+        offered = ", ".join(answer.mechanisms)[:_LONGEST_REASON]
         raise BrokerRefusedError(
-            where,
-            f"they do not have sasl.mechanism={login.mechanism}; supported mechanisms: {', '.join(answer.mechanisms)}",
+            where, f"they do not have sasl.mechanism={login.mechanism}; supported mechanisms: {offered}"
         )
     if answer.error != error_codes.NONE:
         raise BrokerRefusedError(where, f"SASL handshake: {error_codes.error_name(answer.error)}")
@@ -147,9 +153,7 @@ def _log_in(connection: Connection, login: SaslLogin, deadline: float) -> None:
         challenge = exchange.say(scram.first())
         scram.verify(exchange.say(scram.final(challenge)))
     except (ValueError, MalformedResponseError) as error:
-        raise BrokerRefusedError(where, f"{login.mechanism} authentication failed, see the credentials: {error}") from (
-            error
-        )
+        raise exchange.refused(str(error)) from error
 
 
 class _Exchange:
@@ -164,27 +168,31 @@ class _Exchange:
     def say(self, message: bytes) -> bytes:
         """The answer to a message. Raises: BrokerRefusedError."""
         connection = self._connection
-        left = _left(self._deadline)
         if self._wrapped:
-            answer = decode_authenticate(connection.ask(Api.SASL_AUTHENTICATE, encode_authenticate(message), left))
+            answer = decode_authenticate(
+                _ask(connection, Api.SASL_AUTHENTICATE, encode_authenticate(message), self._deadline)
+            )
             if answer.error != error_codes.NONE:
                 reason = answer.reason or error_codes.error_name(answer.error)
-                raise self._refused(reason)
+                raise self.refused(reason)
             return answer.message
+        left = _left(self._deadline)
         connection.send_bytes(len(message).to_bytes(4, "big") + message, left)
         try:
             size = int.from_bytes(connection.read_bytes(4, left), "big", signed=True)
-            if not 0 <= size <= _LARGEST_SASL_MESSAGE:
+            if not 0 <= size <= _LARGEST_ANSWER:
                 raise MalformedResponseError("SASL", f"a message of {size} bytes")
             return connection.read_bytes(size, left)
         except BrokersUnavailableError as error:
             # brokers before 1.0 say no by hanging up
             reason = f"{error.reason}; before Kafka 1.0 that is the answer to credentials that are not known"
-            raise self._refused(reason) from error
+            raise self.refused(reason) from error
 
-    def _refused(self, reason: str) -> BrokerRefusedError:
+    def refused(self, reason: str) -> BrokerRefusedError:
+        """The error that says so."""
         return BrokerRefusedError(
-            str(self._connection.address), f"{self._mechanism} authentication failed, see the credentials: {reason}"
+            str(self._connection.address),
+            f"{self._mechanism} authentication failed, see the credentials: {reason[:_LONGEST_REASON]}",
         )
 
 

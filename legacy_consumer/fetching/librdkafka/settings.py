@@ -17,6 +17,9 @@ _QUEUE_BUDGET_KBYTES = 65536
 """All streams together buffer so much, and each broker's fetch in flight on top."""
 _FETCH_MAX_BYTES = 8 * 1024 * 1024
 _LARGEST_RESPONSE_BYTES = 2**31 - 1
+_MOST_SERVERS = 100
+"""librdkafka starts a thread for each, and learns the other brokers from the first that answers. Anybody registers
+thousands of brokers, and 20,000 threads bring the machine down."""
 _FETCH_SIZES = {
     "fetch.max.bytes",
     "fetch.message.max.bytes",
@@ -28,7 +31,7 @@ _FETCH_SIZES = {
 
 
 def bootstrap_servers(brokers: Collection[Broker], security_protocol: str) -> str:
-    """The addresses of the listeners that speak the protocol, in the order of broker ids.
+    """The addresses of the listeners that speak the protocol, in the order of broker ids; of many brokers the first.
 
     Raises: BrokersUnavailableError without any broker, MissingListenerError if none has such a listener.
     """
@@ -39,7 +42,7 @@ def bootstrap_servers(brokers: Collection[Broker], security_protocol: str) -> st
     if not found:
         offered = {endpoint.security_protocol for broker in brokers for endpoint in broker.endpoints}
         raise MissingListenerError(security_protocol, tuple(sorted(offered)))
-    return ",".join(found)
+    return ",".join(found[:_MOST_SERVERS])
 
 
 def protocol_settings(brokers: Collection[Broker]) -> SettingsDict:

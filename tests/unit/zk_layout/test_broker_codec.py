@@ -103,6 +103,8 @@ def test_a_version_yet_unknown_is_read_as_the_last_known():
         (b'{"version":1,"port":9092}', "host is missing"),
         (b'{"version":1,"host":null,"port":9092}', "host is not a string"),
         (b'{"version":1,"host":"h1","port":65536}', "port is not a port"),
+        (b'{"version":1,"host":"%s","port":9092}' % (b"h" * 256), "host is not a host's name"),
+        (b'{"version":2,"endpoints":["PLAINTEXT://%s:1"]}' % (b"h" * 256), "LISTENER://host:port"),
         (b'{"version":1,"host":"h1","port":"9092"}', "port is not an integer"),
         (b'{"version":2,"host":"h1","port":9092}', "endpoints is missing"),
         (b'{"version":2,"endpoints":"PLAINTEXT://h1:9092"}', "endpoints is not a list of strings"),
@@ -117,6 +119,7 @@ def test_other_data_is_malformed(data, about):
     with pytest.raises(MalformedZnodeError) as caught:
         decode_broker(PATH, data)
     assert about in caught.value.reason
+    assert len(caught.value.reason) < 500
     assert (caught.value.path, caught.value.data) == (PATH, data)
 
 

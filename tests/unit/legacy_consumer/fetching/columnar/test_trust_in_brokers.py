@@ -3,12 +3,19 @@
 import base64
 import json
 import logging
+import socket
 import ssl
+import struct
+import threading
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.errors import (
+    BrokerRefusedError,
     BrokersUnavailableError,
     CorruptRecordsError,
     FetchError,
@@ -19,7 +26,7 @@ from legacy_consumer.fetching.columnar.leaders import LeaderReader
 from legacy_consumer.fetching.columnar.opening import open_connection
 from legacy_consumer.fetching.columnar.records import decode_records
 from legacy_consumer.fetching.columnar.scram import ScramClient
-from legacy_consumer.fetching.columnar.security import Security, security_of
+from legacy_consumer.fetching.columnar.security import SaslLogin, Security, security_of
 from legacy_consumer.fetching.librdkafka.settings import client_settings
 from tests.support.record_encoder import Written, messages, wrapper
 from zk_layout.codecs import decode_broker
@@ -135,8 +142,6 @@ def test_only_brokers_at_pinned_addresses_are_spoken_with(store, pinned, spoken_
     brokers = [decode_broker(f"/brokers/ids/{number}", registration(host)) for number, host in hosts.items()]
 
     def by_wire():
-        from legacy_consumer.config.broker_hosts import BrokerHosts
-
         reader = LeaderReader(store, "PLAINTEXT", lambda _: None, timeout_s=1, hosts=BrokerHosts(given.broker_hosts))
         return set(reader.brokers())
 
@@ -149,10 +154,71 @@ def test_only_brokers_at_pinned_addresses_are_spoken_with(store, pinned, spoken_
     assert bool(left_out) == (spoken_with != set(hosts) and bool(spoken_with))
 
 
+def test_thousands_of_brokers_are_as_many_threads_of_librdkafka_as_a_large_cluster_has_and_few_warnings(caplog):
+    """Anybody registers them; librdkafka starts a thread for each server that it is told."""
+    many = [decode_broker(f"/brokers/ids/{number}", registration("h", number + 1)) for number in range(2000)]
+    assert len(client_settings(config(), many)["bootstrap.servers"].split(",")) == 100
+    endpoints = tuple(replace(many[0].endpoints[0], port=port) for port in range(1, 20_000))
+    hosts = BrokerHosts("elsewhere.example.com")
+    for _ in range(2):
+        hosts.keep([replace(many[0], endpoints=endpoints), *many[1:]])
+    assert len(caplog.records) == 100
+    assert "at h:1, h:2, h:3 and 19996 more: broker.hosts does not name it" in caplog.text
+
+
 @pytest.mark.parametrize("pinned", ["", "a b", "host:0", "host:70000", "http://host", "a,,b"])
 def test_addresses_that_cannot_be_are_an_error_before_anything_is_asked(pinned):
     with pytest.raises(ConfigError, match=r"broker\.hosts"):
         config(broker_hosts=pinned)
+
+
+VERSIONS = struct.pack(">hi", 0, 2) + struct.pack(">hhhhhh", 17, 0, 1, 36, 0, 0)
+SAYS = "no" * 15_000
+
+
+def text(said):
+    return struct.pack(">h", len(said)) + said.encode()
+
+
+def served(server, bodies):
+    """Answer the requests of one client with these; one that is a number is a size, and nothing behind it."""
+    client, _ = server.accept()
+    with client, client.makefile("rb") as requests:
+        for body in bodies:
+            size = int.from_bytes(requests.read(4), "big")
+            correlation_id = requests.read(size)[4:8]
+            if isinstance(body, int):
+                client.sendall(body.to_bytes(4, "big") + correlation_id)
+            else:
+                client.sendall((len(body) + 4).to_bytes(4, "big") + correlation_id + body)
+        requests.read(1)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "error", "said"),
+    [
+        ([65_537], BrokersUnavailableError, "is more than the 65536 bytes"),
+        ([VERSIONS, 65_537], BrokersUnavailableError, "is more than the 65536 bytes"),
+        ([VERSIONS, struct.pack(">hi", 33, 2) + 2 * text(SAYS)], BrokerRefusedError, "supported mechanisms: nono"),
+        ([VERSIONS, struct.pack(">hi", 0, 0), struct.pack(">h", 58) + text(SAYS)], BrokerRefusedError, "failed"),
+        (
+            [VERSIONS, struct.pack(">hi", 0, 0), struct.pack(">hhi", 0, -1, len(SAYS) + 2) + f"e={SAYS}".encode()],
+            BrokerRefusedError,
+            "failed",
+        ),
+    ],
+)
+def test_what_a_broker_says_before_it_is_known_is_bounded_and_so_is_the_error_that_tells_it(bodies, error, said):
+    login = SaslLogin("SCRAM-SHA-256", "u", "p")
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        serving = threading.Thread(target=served, args=(server, bodies))
+        serving.start()
+        address = BrokerAddress(0, "127.0.0.1", server.getsockname()[1], 4)
+        security = Security("SASL_PLAINTEXT", None, login)
+        with pytest.raises(error, match=said) as told:
+            open_connection(address, security, client_id="c", timeout_s=10, receive_buffer_bytes=-1)
+        serving.join(10)
+    assert len(str(told.value)) < 500
 
 
 @pytest.mark.parametrize("host", ["kafka..lan", "a" * 64 + ".lan", "a\0b"])
