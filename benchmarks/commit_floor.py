@@ -1,8 +1,8 @@
-"""The least time that a commit of 500 offsets can take: python -m benchmarks.commit_floor [--rounds N]
+"""The shortest possible time of a commit of 500 offsets: python -m benchmarks.commit_floor [--rounds N]
 
-A socket and one request of bytes that were made beforehand, sent again and again: the same checks and writes as in a
-commit of ours, with nothing encoded, nothing decoded and no threads. What is left is ZooKeeper's time, the disk's
-included. By turns with commits of ours and of a JVM member, on the same server as `commit_vs_jvm`.
+It sends one prepared request over a socket repeatedly: the same checks and writes as in our commit, without encoding,
+decoding or threads. The result is ZooKeeper's own time, including the disk. Its rounds alternate with commits of ours
+and of a JVM member, on the same server as `commit_vs_jvm`.
 """
 
 from __future__ import annotations

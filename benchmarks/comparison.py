@@ -1,7 +1,7 @@
-"""What a benchmark is: two contenders on one stage, and the figure of theirs that is compared.
+"""The parts of a benchmark: two contenders on one stage, and the figure that is compared.
 
-A stage is what stands while contenders are measured: servers, a filled topic. Contenders are records that compare equal
-when they do the same work, so that one measurement serves every comparison that wants it in the same round.
+A stage is the environment of the measurements: servers, a filled topic. Contenders are records that compare equal when
+they do the same work, so one measurement serves every comparison of a round that needs it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 Better = Literal["higher", "lower"]
 Figures = Mapping[str, float]
-"""What one measurement of a contender brought: {figure: value}."""
+"""The result of one measurement of a contender: {figure: value}."""
 
 CPU_US = "cpu_us_per_message"
 """A figure that is shown beside the one that is compared."""
@@ -27,16 +27,16 @@ S_co = TypeVar("S_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much to do. A quick run tells whether it works; only a full one gives figures to quote.
+    """The amount of work. A quick run shows that it works; only a full run gives figures to quote.
 
-    repeats: rounds, when they were asked for.
+    repeats: the number of rounds, if the caller set it.
     """
 
     repeats: int | None
     quick: bool
 
     def rounds(self, usual: int) -> int:
-        """How many rounds a scene gets that usually has so many."""
+        """Return how many rounds a scene gets that usually has so many."""
         return self.repeats or (min(usual, _QUICK_ROUNDS) if self.quick else usual)
 
     def choose(self, full: int, quick: int) -> int:
@@ -57,7 +57,7 @@ class Scene(Protocol[S_co]):
 
     @property
     def rounds(self) -> int:
-        """How often each contender is measured, unless asked for otherwise."""
+        """The default number of measurements of each contender."""
         ...
 
     def open(self, effort: Effort) -> AbstractContextManager[S_co]:
@@ -112,7 +112,7 @@ class Result:
 
 
 def summarise(comparison: Comparison[S], rounds: Sequence[tuple[Figures, Figures]]) -> Result:
-    """The result of what (ours, peer) brought in each round."""
+    """Return the result of all rounds, each (ours, peer)."""
     name = comparison.figure
     pairs = [(ours[name], peer[name]) for ours, peer in rounds]
     ratios = [ours / peer for ours, peer in pairs]

@@ -1,21 +1,20 @@
-"""How fast messages of a topic are consumed: by us, by librdkafka alone, and by Kafka's own consumers.
+"""Compares the speed of consuming a topic: ours, librdkafka alone, and Kafka's own consumers.
 
 One 1.1.1 broker, one topic of four partitions, messages of 100 bytes without a key, not compressed; one consumer with
-one stream reads all partitions from their begin. Each measurement is a process of its own. All of them do the same
-work, that of Kafka's ConsumerPerformance: count the messages and add up the lengths of their values.
+one stream reads all partitions from their start. Each measurement is a process of its own. All of them do the same work
+as Kafka's ConsumerPerformance: count the messages and add up the lengths of their values.
 
 What a figure includes, messages a second:
 - ours: from the first batch or message at the user to the last. Joining the group is not in it.
-- raw: the same, of a loop over confluent_kafka's consume() with the settings that our fetcher gives to librdkafka.
-- socket: the same requests as our columnar fetcher sends, the responses received and not looked at but for the heads
-  of their batches, which say what to ask for next. The floor of compressed messages decompresses the batches as well,
-  and does not check their sums.
+- raw: the same for a loop over confluent_kafka's consume() with the settings that our fetcher gives to librdkafka.
+- socket: sends the same requests as our columnar fetcher, and reads only the headers of the batches in the responses,
+which contain the next offsets. For compressed messages it also decompresses the batches, without checksums.
 - scala: nMsg.sec of kafka.tools.ConsumerPerformance with --zookeeper and one thread. The tool starts its clock
-  after it joined and slept a second, in which its fetcher filled the queue: neither is in the figure. That of 0.8
-  computes its rate otherwise, so there it is made of the times and the count that it prints.
+  after it joined and slept a second, in which its fetcher filled the queue: neither is in the figure. The tool of 0.8
+  computes its rate differently, so there the figure is computed from the times and the count that it prints.
 - jvm_new: fetch.nMsg.sec of the same tool with the newer Java consumer. It is without the time for joining the group,
   but with that of looking up positions and of the first fetch, a few hundredths of a second.
-The JVMs compile while they run, in the figure as in life; over so many messages that weighs little.
+The JVMs compile while they run, and the figure includes that; it matters little over this many messages.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _TRIES = 3
 
 
 class ConsumingStage:
-    """A broker with a filled topic, a little more in it than is read: nobody has to wait for the end of the log."""
+    """A broker with a topic that holds a few more messages than are read, so no reader waits for the end of the log."""
 
     def __init__(self, kafka: EmbeddedKafka, workspace: Workspace, messages: int) -> None:
         self.kafka = kafka
@@ -78,7 +77,7 @@ class ConsumingStage:
 
 @dataclass(frozen=True, slots=True)
 class ConsumingScene:
-    """One broker and one topic of so many partitions, with so many messages of so many bytes."""
+    """One broker and one topic: the number of partitions, of messages, and of bytes in a message."""
 
     messages: int = 24_000_000
     quick_messages: int = 1_000_000
@@ -165,7 +164,7 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """Our requests, and responses that nobody decodes. decompress: but which are decompressed, batch by batch."""
+    """Our requests; the responses are not decoded. decompress: the batches of the responses are decompressed."""
 
     decompress: bool = False
 

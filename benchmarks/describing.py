@@ -8,14 +8,14 @@ compared is the time for one group:
 - describe_vs_kafka_tool: `groups describe --all-groups` over the number of groups, beside `--describe --group G`.
 - describe_one_vs_kafka_tool: one group each. Mostly what it takes to start.
 - list_vs_kafka_tool: `groups list` beside `--list`. The same.
-- list_again_vs_kafka_tool: the same once more in a process that has just done it, on either side: what is left when
-  everything has started and is loaded.
+- list_again_vs_kafka_tool: the same a second time in the same process, on either side: the time without start and
+loading.
 
-The compiled code of Python modules is there before, as pip leaves it when it installs: without it each start would
-compile them all again.
+The compiled code of Python modules exists beforehand, as after an installation by pip: without it each start would
+compile all modules again.
 
-No member runs: owner znodes are there, but not of a session. Offsets are in ZooKeeper; Kafka's tool first asks the
-broker for the group's offsets in Kafka, and so it is in its figures.
+No member runs: owner znodes exist, but belong to no session. Offsets are in ZooKeeper; Kafka's tool first asks the
+broker for the group's offsets in Kafka, and its figures include that.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Work = Literal["describe all", "describe one", "list"]
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What stands in ZooKeeper, and the broker behind it."""
+    """The ZooKeeper with the groups, and its broker."""
 
     kafka: EmbeddedKafka
     groups: int
@@ -73,7 +73,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class TreeScene:
-    """So many groups, each with an offset and an owner for each partition of one topic."""
+    """A number of groups, each with an offset and an owner for each partition of one topic."""
 
     groups: int
     rounds: int = 5

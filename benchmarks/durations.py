@@ -1,4 +1,4 @@
-"""How long benchmarks take, from how long they took: said before a run begins."""
+"""Estimates the time of a run from the times of earlier runs."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Durations:
             self._seconds = json.loads(path.read_text(encoding="utf-8"))
 
     def note(self, scene: Scene[Any], contender: Contender[Any] | None, seconds: float) -> None:
-        """One measurement took so long; contender None: starting the servers and all else."""
+        """Note the seconds of one measurement; contender None: the start of the servers and the rest."""
         key = _SETTING_UP if contender is None else str(contender)
         known = self._seconds.setdefault(str(scene), {})
         known[key] = min(round(seconds, 1), known.get(key, seconds))
 
     def seconds(self, comparisons: Iterable[Comparison[Any]], effort: Effort) -> tuple[float, list[str]]:
-        """How long these take in all, without what was never measured, which is named."""
+        """Return how long these take in all, without what was never measured, which is named."""
         total = 0.0
         unknown = []
         for scene, own in scenes_of(comparisons).items():
@@ -57,7 +57,7 @@ class Durations:
         return total, unknown
 
     def announcement(self, comparisons: list[Comparison[Any]], effort: Effort) -> str:
-        """How long the run takes, as one line."""
+        """Return how long the run takes, as one line."""
         if effort.quick:
             return f"{len(comparisons)} benchmarks with little work each; they take about three minutes"
         seconds, unknown = self.seconds(comparisons, effort)

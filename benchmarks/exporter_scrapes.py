@@ -1,13 +1,13 @@
 """The exporter at 100,000 partitions that all move: python -m benchmarks.exporter_scrapes [--groups N] [--seconds N]
 
-No comparison, for there is no peer that reads groups in ZooKeeper; so it stands beside the table. 1,000 groups of 100
-partitions, a member registered in each, and another process that commits every partition again and again. The exporter
-is the command, in a process of its own. It is scraped twice a second, by turns as Prometheus does, packed, and as plain
+There is no peer that reads groups in ZooKeeper, so this is no comparison and not in the table. 1,000 groups of 100
+partitions, a member registered in each, and another process that commits every partition repeatedly. The exporter is
+the command, in a process of its own. It is scraped twice a second, alternately packed, as Prometheus does, and as plain
 text:
 
 - at full speed: no limit to the reads, and the next refresh begins a tenth of a second after the last one, so that
   nearly every scrape meets a refresh;
-- as it comes: 20,000 reads a second, which a refresh must keep.
+- with the default limit: 20,000 reads a second.
 
 For each: how long scrapes took, what a refresh read and cost, and the memory of the process.
 """
@@ -50,7 +50,7 @@ _TICKS_PER_S = 100  # of /proc/PID/stat
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How the exporter is run."""
+    """The options of the exporter."""
 
     name: str
     arguments: tuple[str, ...]
@@ -64,7 +64,8 @@ _MODES = (
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen of one run. scrapes: {packed or plain: seconds each}. All else is over the time of the scrapes."""
+    """The observations of one run. scrapes: {packed or plain: seconds each}. The rest covers the time of the
+    scrapes."""
 
     scrapes: dict[str, list[float]] = field(default_factory=lambda: {"gzip": [], "plain": []})
     page_bytes: dict[str, int] = field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""How long a process takes from its start to its first message: it joins a group of one, and reads from the begin.
+"""Measures the time of a process from its start to its first message: it joins a group of one and reads from the start.
 
-Ours prints the first message of a stream; Kafka's console consumer of 1.1.1 does so as it comes, over its Scala
-consumer on ZooKeeper. The clock of the benchmark starts with the process, and stops when the message stands in what the
-process wrote. In the cold row the process has a home of its own without any file, as right after installing: what a
-fetcher would have to compile or to keep at its first use is in it.
+Ours prints the first message of a stream; so does Kafka's console consumer of 1.1.1, over its Scala consumer on
+ZooKeeper. The clock of the benchmark starts with the process, and stops when the message is in the output of the
+process. In the cold row the process has an empty home directory, as right after the installation: the figure includes
+everything that a fetcher compiles or stores at its first use.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""How long a group of N members on one topic of P partitions takes to change, ours and one of Kafka's Scala consumers.
+"""Measures the changes of a group of N members on one topic of P partitions: ours, and Kafka's Scala consumers.
 
 Each member has a process of its own, as members are deployed: ours in Python, the JVM's with a small heap, over
-kafka.javaapi.consumer.ConsumerConnector. (A group may also have all members of a side in one process: one row does, and
-the picture of growth, for which a machine would have to hold a hundred JVMs.) The processes are started before a clock
-runs and stay for the whole stage, and what a group of a size does first there is not measured: the JVM compiles
-meanwhile.
+kafka.javaapi.consumer.ConsumerConnector. (A group may also have all members of a side in one process. One row does so,
+and the picture of growth, which would otherwise need a hundred JVMs.) The processes start before the clock runs and
+stay for the whole stage. The first change of a group of each size is not measured, since the JVM compiles meanwhile.
 Members have the default settings of their side and one stream each, read by a thread. The group is new and the topic
-empty, but the directory for its offsets is there: each partition's first position is written when it is given up, as a
-group at work has to write how far it came. Changes begin two seconds after the one before has settled.
-(A JVM member that finds a partition not yet given up backs off for two seconds: many of its figures are that.)
-Both sides change in the same way:
+empty, but the directory for its offsets is there: each partition's first position is written at its release, as in a
+working group. Changes begin two seconds after the one before has settled. (A JVM member that finds a partition not yet
+given up backs off for two seconds: many of its figures are that.) Both sides change in the same way:
 
     N members start together -> settled -> one more joins -> settled -> it leaves -> settled -> all leave
 
@@ -17,9 +15,9 @@ What a figure includes, seconds, all by the clock of the ZooKeeper server (see o
 - start: from the first registration to the last owner znode of the settled group.
 - join: from the joiner's registration to the last owner znode. It connected to ZooKeeper before: not in the figure.
 - leave: from when the leaver was told to leave to the last owner znode of the others.
-- requests of start, join and leave: all that the server received from before the change until nothing has changed for
-  two seconds, heartbeats not counted.
-- commits: of offsets for all partitions by one member that owns them, each time other ones than before.
+- requests of start, join and leave: all requests from before the change until nothing has changed for two seconds,
+heartbeats not counted.
+- commits: a member commits offsets of all partitions that it owns, new ones each time.
 """
 
 from __future__ import annotations
@@ -104,7 +102,7 @@ class GroupStage:
 
 @dataclass(frozen=True, slots=True)
 class GroupScene:
-    """One 1.1.1 broker, an empty topic of so many partitions, and a ZooKeeper of this version."""
+    """One 1.1.1 broker, an empty topic with this number of partitions, and a ZooKeeper of this version."""
 
     partitions: int
     zookeeper_version: str = "3.9"
@@ -189,7 +187,7 @@ class Commits:
         return f"{self.side}, commits"
 
     def measure(self, stage: GroupStage) -> Figures:
-        """Commits a second; those before, which warm up, are not counted."""
+        """Return commits per second; the commits of the warm-up are not counted."""
         group, crew = stage.new_group(self.side, 1)
         crew.join(0, 1)
         stage.observer.wait_until_settled(group, 1)
@@ -245,4 +243,4 @@ LED_SIZES = (Size(4, 500), Size(16, 500))
 """Groups that a member leads, dividing by range or by cooperative-sticky, beside a classic one of ours."""
 
 IN_ONE_PROCESS = Size(50, 500, in_one_process=True)
-"""For users who run many members as threads of one process. The row is reported; the code is not tuned for it."""
+"""For programs with many members as threads of one process. The row is reported; the code is not tuned for it."""

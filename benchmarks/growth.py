@@ -1,8 +1,8 @@
-"""How the cost of a change grows with partitions and members: python -m benchmarks.growth [--partitions N ...]
+"""Measures the cost of a change over partitions and members: python -m benchmarks.growth [--partitions N ...]
 
-Each point is a group that starts, is joined by one and left by one, as in grouping.py, all members of a side
-in one process. The points are written to
-results/growth.json, where those of earlier runs stay, drawn as docs/growth.svg, and put into docs/benchmarks.md.
+Each point is a group that starts, then one member joins and one leaves, as in grouping.py, with all members of a side
+in one process. The points are written to results/growth.json beside the points of earlier runs, drawn as
+docs/growth.svg, and put into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Point:
 
     @property
     def key(self) -> tuple[int, int, str]:
-        """What is measured; also the order of the table."""
+        """The measured quantities, in the order of the table."""
         return self.partitions, self.members, self.side
 
 

@@ -20,7 +20,7 @@ _MEMBERS, _PARTITIONS = 16, 500
 
 
 class Measured(Protocol):
-    """What is drawn."""
+    """The drawn quantities."""
 
     @property
     def side(self) -> str: ...

@@ -1,11 +1,11 @@
-"""How long the partitions of a member that is killed stand still: python -m benchmarks.kill [--rounds N]
+"""Measures for how long the partitions of a killed member stop: python -m benchmarks.kill [--rounds N]
 
 Members are processes of their own on one real broker and one ZooKeeper; a producer writes to every partition all the
-time. One member after another is killed (SIGKILL), and a new one takes its place. Of each kill:
+time. The benchmark kills one member after another (SIGKILL) and starts a new one each time. Times of each kill:
 
-- expired: from the kill until the server has ended the member's session, which is when its id znode is gone. The
-  server counts the session timeout from the last it heard, up to a third of the timeout before the kill, and rounds up
-  to its next tick (250 ms here, 2 s by default): that is ZooKeeper's part, no client can shorten it.
+- expired: from the kill until the server has expired the member's session and deleted its id znode. The server counts
+the session timeout from the last heartbeat, up to a third of the timeout before the kill, and rounds up to its next
+tick (250 ms here, 2 s by default). That is ZooKeeper's part; no client can shorten it.
 - claimed: from then until the last of its partitions has a new owner znode.
 - flowing: from then until the first message of the last of its partitions is in another member's hands.
 - in all: from the kill until then.
@@ -60,18 +60,18 @@ class Kill:
 
 
 class DeliveryLog:
-    """What a member says that it was handed out, read as it is written."""
+    """The messages that a member reports, read while it writes them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read_up_to = 0
 
     def skip(self) -> None:
-        """What it was handed out before does not matter."""
+        """Ignore all messages reported before."""
         self._read_up_to = self._path.stat().st_size
 
     def news(self) -> list[tuple[float, int]]:
-        """(when, partition) of what it was handed out since it was asked last."""
+        """Return (when, partition) of the messages reported since the last call."""
         with self._path.open("rb") as log:
             log.seek(self._read_up_to)
             # the last line may be half written
@@ -192,7 +192,7 @@ def _records(ended: threading.Event) -> Iterator[Record]:
 
 
 def measure(rounds: int, session_timeout_ms: int, say: Callable[[str], None]) -> list[Kill]:
-    """Kill so many members, one after another."""
+    """Kill this number of members, one after another."""
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(properties=_DURABLE))
         kafka = stack.enter_context(EmbeddedKafka(zookeeper=zookeeper))

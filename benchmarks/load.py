@@ -1,4 +1,4 @@
-"""How busy the machine was with other things while a scene was measured: what makes a row noisy."""
+"""Measures how busy the machine was with other work during a scene, since that makes a row noisy."""
 
 from __future__ import annotations
 

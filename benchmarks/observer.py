@@ -1,10 +1,10 @@
-"""Watches a group from outside: when it has settled, and what that cost ZooKeeper.
+"""Watches a group from outside: when it has settled, and how many requests that took.
 
-Nothing is asked of the members. Every owner znode carries the server's time of its creation, and so does every
-registration: a group has settled when the last of its owner znodes was made that still stands once each partition has
-the owner that it should have and nothing has changed for two seconds. So it does not matter how often one looks. To
-disturb nobody it lists owners ten times a second, which also tells how many came and went, and reads them when they
-come to rest. Times are in ms, the resolution of ZooKeeper's.
+The observer does not talk to the members. Every owner znode and every registration carries the server's time of its
+creation. A group counts as settled when each partition has the right owner and nothing has changed for two seconds; the
+time is the creation of its newest owner znode. So the observer's own pace does not matter. To keep the load low it
+lists owners ten times a second, which also counts their changes, and reads them once they are stable. Times are in ms,
+the resolution of ZooKeeper.
 
 Requests are counted by the server (zk_packets_received of mntr) less what the observer itself sent (cons). Heartbeats
 are not among them: of each session the server tells how many packets it sent (recved) and the number of its last
@@ -39,13 +39,14 @@ class NotSettledError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """How many packets the server has had but for the observer's, and how many of them were a session's heartbeats."""
+    """Packets that the server received, without the observer's own, and how many of them were heartbeats of a
+    session."""
 
     received: int
     heartbeats: dict[str, int]
 
     def since(self, before: Requests) -> int:
-        """How many requests came since then. Sessions that have ended meanwhile count with their heartbeats."""
+        """Return how many requests came since then. Sessions that have ended meanwhile count with their heartbeats."""
         heartbeats = sum(count - before.heartbeats.get(session, 0) for session, count in self.heartbeats.items())
         return self.received - before.received - heartbeats
 
@@ -104,7 +105,7 @@ class Observer:
         return stat.ctime_ms
 
     def requests(self) -> Requests:
-        """How many requests the server has received until now, and how many of them were heartbeats."""
+        """Return how many requests the server has received until now, and how many of them were heartbeats."""
         found = _RECEIVED.search(self._ask("mntr"))
         connections = self._ask("cons")
         own = re.search(rf"\brecved=(\d+),.*\bsid={self._own_session},", connections)
@@ -120,7 +121,8 @@ class Observer:
         return four_letter_word(self._port, word)
 
     def wait_until_settled(self, group: str, members: int) -> Settled:
-        """Wait until the group of so many has been right and still for a while. Raises: NotSettledError."""
+        """Wait until the group has this many members and has been right and still for a while. Raises:
+        NotSettledError."""
         deadline = time.monotonic() + _TIMEOUT_S
         still_since = time.monotonic()
         self._listed = None

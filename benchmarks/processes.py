@@ -53,7 +53,7 @@ def output_of(process: ServerProcess) -> str:
 class Crew:
     """The members of one side, numbered from 0: each in a process of its own, or all in one.
 
-    new_process: makes the one whose first member has this number.
+    new_process: makes the process whose first member has this number.
     """
 
     def __init__(self, new_process: Callable[[int], MembersProcess], *, in_one_process: bool) -> None:

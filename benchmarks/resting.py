@@ -1,9 +1,9 @@
-"""What a member at rest costs: python -m benchmarks.resting [--seconds N] [--side columnar|librdkafka|jvm]
+"""Measures the cost of an idle member: python -m benchmarks.resting [--seconds N] [--side columnar|librdkafka|jvm]
 
-A member with one stream and the default settings, in a process of its own, owns 40 partitions of one real broker to
-which nobody writes. Once it has settled, the processor time of all its threads is read twice, so many seconds apart,
-and how often they were woken; and how many requests ZooKeeper had meanwhile, heartbeats not counted. Processor time
-hardly depends on what else the machine does.
+A member with one stream and the default settings, in a process of its own, owns 40 partitions of one real broker
+without a producer. Once it has settled, the benchmark reads the processor time and the wake-ups of all its threads
+twice, N seconds apart, and the number of ZooKeeper requests meanwhile, heartbeats not counted. Processor time hardly
+depends on other work of the machine.
 """
 
 from __future__ import annotations

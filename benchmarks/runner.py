@@ -1,6 +1,6 @@
 """Runs comparisons: stage after stage, on each stage the contenders in turn, round after round.
 
-Taking turns is what makes a ratio worth something on a machine that is not quiet: both sides see the same weather.
+Both sides take turns, so a ratio is meaningful on a busy machine too: the load is the same for both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _run_scene(
     with scene.open(effort) as stage:
         _say(f"{scene}: {len(contenders)} contenders, {repeats} rounds")
         for number in range(repeats):
-            # every other round backwards, so that nobody always runs behind the same one
+            # every other round backwards, so that no contender always runs after the same other one
             order = contenders if number % 2 == 0 else contenders[::-1]
             figures: dict[Contender[Any], Figures] = {}
             for contender in order:

@@ -1,10 +1,9 @@
-"""How fast Spark reads: messages against its own Kafka connector, offsets against kazoo alone.
+"""Compares the reading speed in Spark: messages with its own Kafka connector, offsets with kazoo alone.
 
-Messages: 8 million of 100 bytes in four partitions of a 1.1.1 broker, so that what a query costs before its first row
-does not decide; local[2]. Each measurement is a Spark of its own that reads the topic once to warm up, then again, and
-counts, adds up the lengths of values and takes the greatest offset (and, not pruned, timestamp). Spark's connector
-knows by itself which columns a query wants; for ours it is the schema that prunes. The figure is messages a second of
-the second read.
+Messages: 8 million of 100 bytes in four partitions of a 1.1.1 broker, so that the start of a query matters little;
+local[2]. Each measurement is a Spark of its own that reads the topic once to warm up, then again, and counts, adds up
+the lengths of values and takes the greatest offset (and, not pruned, timestamp). Spark's connector knows by itself
+which columns a query wants; for ours it is the schema that prunes. The figure is messages a second of the second read.
 
 Offsets: 1,000 groups with 100 offset znodes each. Ours: a Spark that has read them once lists the groups and sums
 up their offsets. The peer: two processes of kazoo, each of which lists half of the groups, their topics and partitions,
@@ -89,7 +88,7 @@ class OffsetsStage:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsScene:
-    """So many groups with so many offsets each, in a ZooKeeper of this version."""
+    """A number of groups with a number of offsets each, in a ZooKeeper of this version."""
 
     groups: int = 1000
     quick_groups: int = 100

@@ -2,8 +2,8 @@
 
     python3 deploy/compose.py up [--consumers N] | demo | down
 
-Waits for what the group shows and never for a time to pass. Needs a Docker engine, Compose v2 or docker-compose, and
-Python alone, nothing of this project's environment.
+It waits for states of the group, never for a fixed time. It needs a Docker engine, Compose v2 or docker-compose, and
+Python, but not this project's environment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOK_S = 1.0
 
 
 class ComposeError(Exception):
-    """What a person is told in one line."""
+    """An error that is printed as one line."""
 
 
 def compose_command() -> list[str]:
@@ -69,7 +69,7 @@ class Cluster:
         print(f"{time.monotonic() - self._began:6.1f} s  {text}", flush=True)
 
     def check_port(self) -> None:
-        """Raises: ComposeError if somebody else listens where the exporter is to be published."""
+        """Check the exporter's port. Raises: ComposeError if another process listens there."""
         port = os.environ.get("EXPORTER_PORT", "9308")
         if not port.isdigit() or self.ask("ps", "-q", "exporter").strip():
             return  # Compose says what is wrong with it; or the port is our own already
@@ -99,7 +99,7 @@ class Cluster:
         return self.ask("ps", "-q", "consumer").split()
 
     def group(self) -> Mapping[str, Any]:
-        """What `groups describe --json` says; empty while it cannot."""
+        """Return the output of `groups describe --json`; empty while the command fails."""
         text = self.ask(
             "exec", "-T", "exporter",
             "legacy-consumer", "groups", "describe", GROUP, "--zookeeper", ZOOKEEPER, "--json",
@@ -135,7 +135,7 @@ def committed(group: Mapping[str, Any]) -> int:
 
 
 def is_shared_by(members: int) -> Callable[[Mapping[str, Any]], bool]:
-    """So many members are there, and each of the partitions belongs to one of them."""
+    """Return whether the group has this many members and each partition belongs to one of them."""
 
     def check(group: Mapping[str, Any]) -> bool:
         owned = sum(1 for row in rows(group) if row["owner"] and row["owner_is_member"])

@@ -1,10 +1,10 @@
-"""An assignor of one's own: each member reads from few brokers.
+"""A custom assignor: each member reads from few brokers.
 
     python examples/assign_by_leader.py
 
 Range and round-robin give every member partitions of many brokers, so that 60 members on 50 brokers keep up to 3,000
-connections. This one lays all partitions in a row, those of one leader side by side, and cuts the row into even runs:
-all members together have at most as many connections as there are brokers and members.
+connections. This one sorts all partitions by their leader and cuts the list into even runs: all members together have
+at most as many connections as there are brokers plus members.
 
 To use it: `partition.assignment.strategy=assign_by_leader:ByLeader`, with this file where Python finds modules, or
 `legacy-consumer assign --coordination kafka --strategy assign_by_leader:ByLeader` to try it on cases.
@@ -33,7 +33,7 @@ from zk_layout.model import TopicPartition
 
 
 class ByLeader(Assignor):
-    """Even runs of the partitions in the order of their leaders; those without a leader come last."""
+    """Even runs of the partitions in the order of their leaders; partitions without a leader come last."""
 
     name = "by-leader"
 
@@ -63,7 +63,7 @@ def _leader(cluster: Cluster, partition: TopicPartition) -> tuple[bool, int]:
 
 
 def connections(cluster: Cluster, assignment: GroupAssignment) -> dict[str, int]:
-    """How many brokers each member reads from."""
+    """Return how many brokers each member reads from."""
     return {
         member: len({cluster.place(partition).leader for partition in share.partitions})
         for member, share in assignment.items()

@@ -1,13 +1,13 @@
-"""An assignor of one's own: partitions whose consumers keep state, with warm copies on other members.
+"""A custom assignor for consumers with state: warm copies of the state are on other members.
 
     python examples/assign_with_state.py
 
 Partition n of all topics is one task: topics that are keyed and partitioned alike are joined on one member. A task is
-active on one member, and on `stateful.standby.replicas` others a copy of its state is kept. When a member goes, a
-member with a copy takes its tasks over; what stays, stays where its state is.
+active on one member, and `stateful.standby.replicas` other members keep a copy of its state. When a member leaves, a
+member with a copy takes over its tasks; all other tasks stay where their state is.
 
-Each member tells which tasks it has state of, as its user data. The leader tells each member in the assignment's user
-data which copies to keep: `standby_tasks` is what the member's own code looks at.
+The user data of each member lists the tasks of which it has state. In the assignment's user data the leader lists the
+copies that each member should keep; the member's own code reads them from `standby_tasks`.
 
 To use it: `partition.assignment.strategy=assign_with_state:Stateful`, with this file where Python finds modules.
 """
@@ -53,7 +53,7 @@ class Stateful(Assignor):
         self.standby_tasks: Tasks = ()
 
     def configure(self, properties: Mapping[str, PropertyValue]) -> None:
-        """How many copies to keep."""
+        """Return how many copies to keep."""
         self._replicas = int(properties[REPLICAS.name] or 0)
 
     def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
@@ -92,7 +92,7 @@ class Stateful(Assignor):
 def _divide_tasks(
     numbers: range, members: Sequence[str], had: Mapping[str, tuple[Tasks, Tasks]]
 ) -> dict[str, list[int]]:
-    """Where a task was active, else where a copy is and room for it, else anywhere."""
+    """Return the member that had the task, else one with a copy and room for it, else any."""
     owners: dict[int, str] = {}
     for member in members:
         owners.update(dict.fromkeys(had[member][0], member))

@@ -1,4 +1,4 @@
-"""Totals by key in sqlite, each message counted exactly once, whatever dies in between.
+"""Keeps totals by key in sqlite; each message counts exactly once, even if processes are killed.
 
     python examples/exactly_once_sqlite.py --zookeeper localhost:2181 --group accounts --topic payments totals.db
 
@@ -6,12 +6,12 @@ The database holds the totals and, for each partition, the next offset to read. 
 transaction, and a partition starts where the database says (starting_offsets). So a process that is killed between two
 batches, or in the middle of one, has counted a message with its offset or not at all.
 
-A member that has lost a partition may still be working on messages of it (it stood still, say), while the next owner
-has begun. The transaction leaves out what is counted already, so it does not matter which of the two is quicker.
+A member that has lost a partition may still work on messages of it (it stood still, for example) while the next owner
+has begun. The transaction leaves out messages that are already counted, so the order of the two does not matter.
 
-The group's offsets in ZooKeeper are committed as ever, for operators to see the lag. Nothing depends on them.
+The member also commits the group's offsets to ZooKeeper, so that operators see the lag. Nothing depends on them.
 
-A message's key names what is added up, its value is a whole number. Run as many of these at a time as the topic has
+A message's key names the total, its value is a whole number to add. Run as many of these at a time as the topic has
 partitions, on one machine: the database is a file.
 """
 
@@ -81,7 +81,7 @@ class Totals:
     # What the connector calls.
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-        """Where the database stands; a partition that it does not know begins at 0, whatever the group committed."""
+        """Return the database's offsets; an unknown partition begins at 0, even if the group has a committed offset."""
         with self._lock:
             return {tp: self._next(tp) or 0 for tp in partitions}
 

@@ -1,20 +1,19 @@
-"""Filter, join and group by in one loop over two topics, with the result in sqlite; each message counts exactly once.
+"""Filters, joins and groups two topics in one loop, with the result in sqlite; each message counts exactly once.
 
     python examples/join_in_one_loop.py --zookeeper localhost:2181 --group revenue orders payments revenue.db
 
 Orders and payments have the order's number as their key, and both topics have as many partitions, so an order and its
 payment stand in partitions of the same number. The assignor `range` gives partitions of the same number to one member,
-and a filter that chooses both topics brings them through one stream. So all that an order is joined with comes to the
-loop that has the order, and no two members ever look for the same order.
+and a filter that chooses both topics brings them through one stream. So an order and its payment always reach the same
+loop, and no two members handle the same order.
 
-What waits for its other half, the totals and the offsets change in one transaction, and a partition starts where the
-database says. So a member that takes partitions over, after a rebalance or a kill, goes on with the halves that the
-former one left.
+The waiting halves, the totals and the offsets change in one transaction, and a partition starts at the database's
+offset. So a member that takes over partitions, after a rebalance or a kill, continues with the waiting halves of the
+previous owner.
 
-An order's value is JSON as {"city": "Ulm", "amount": 12}, a payment's as {"accepted": true}. The result is how many
-orders were paid in each city, and how much they were worth. Orders that nobody pays wait for ever: a service would
-delete them after some days. Run as many of these at a time as the topics have partitions, on one machine: the database
-is a file.
+An order's value is JSON as {"city": "Ulm", "amount": 12}, a payment's as {"accepted": true}. The result is the number
+and the value of the paid orders in each city. Unpaid orders wait without end: a service would delete them after some
+days. Run as many of these at a time as the topics have partitions, on one machine: the database is a file.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class Revenue:
     # What the connector calls.
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
-        """Where the database stands; a partition that it does not know begins at 0, whatever the group committed."""
+        """Return the database's offsets; an unknown partition begins at 0, even if the group has a committed offset."""
         with self._lock:
             return {tp: self._next(tp) or 0 for tp in partitions}
 

@@ -1,17 +1,17 @@
-"""Loads topics into Parquet files, batch after batch, and keeps in each file how far it reaches: no message twice.
+"""Loads topics into Parquet files, batch after batch; each file records its last offset, so no message comes twice.
 
     python examples/load_with_offsets.py --zookeeper localhost:2181/kafka --topics flights --into table
     python examples/load_with_offsets.py --into table --show
 
-There is no checkpoint and no group: the offsets lie beside the output, in the same file. Each task reads one partition
+There is no checkpoint and no group: the offsets are in the output files. Each task reads one partition
 and writes one file, under another name until it is whole. One link() gives the file its name, the offset at which it
 begins, and fails if there is such a file already; the offset at which it ends stands inside. The next run begins where
 the last file of each partition ends. So
 
 - a task that fails leaves nothing, and its repetition writes the same file;
 - of two attempts, or two runs at once, that begin at the same offset, one file counts and the other is dropped;
-- a driver that is killed leaves whole files, and unfinished ones whose names begin with _ and which nobody reads; the
-  next run begins behind each whole one.
+- a driver that is killed leaves complete files, and unfinished files whose names begin with _, which no reader reads;
+the next run begins behind each complete file.
 
 The folder must be seen by driver and executors alike, with link(): a local disk, NFS. On an object store the same is
 done with a write that fails if the object is there.
@@ -98,7 +98,7 @@ def load(
 def writer(
     table: Path, starting: Offsets, ending: Offsets
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What each task does with its rows, all of one partition."""
+    """Write the rows of one task, all of one partition."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first = next((batch for batch in batches if batch.num_rows), None)
@@ -133,7 +133,7 @@ def writer(
 
 
 def reached(table: Path) -> Offsets:
-    """Where the last file of each partition ends."""
+    """Return where the last file of each partition ends."""
     found: Offsets = {}
     for folder in sorted(table.glob("topic=*/partition=*")):
         files = sorted(folder.glob("*.parquet"))

@@ -87,7 +87,7 @@ def produce(kafka: EmbeddedKafka, records: Iterable[tuple[bytes, bytes]]) -> Non
 
 
 def consume(kafka: EmbeddedKafka, delays: Delays, *, at_least: int) -> int:
-    """A member of the group consumes until it has so many flights, commits and leaves; how many it had."""
+    """Run a member until it has this many flights, then commit and leave; return the number of flights."""
     config = ConsumerConfig.load(
         zookeeper_connect=kafka.zookeeper_connect,
         group_id=GROUP,
@@ -189,7 +189,7 @@ def add_flight(delays: Delays, value: bytes) -> None:
 
 
 def delays_of(records: Iterable[tuple[bytes, bytes]]) -> Delays:
-    """What must come out."""
+    """Return the expected result."""
     delays: Delays = defaultdict(Counter)
     for _, value in records:
         add_flight(delays, value)

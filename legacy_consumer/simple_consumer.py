@@ -183,7 +183,7 @@ class SimpleConsumer:
         return found
 
     def offsets_before(self, tp: TopicPartition, time_ms: int, max_offsets: int = 1) -> list[int]:
-        """Where to begin to read what came from a time on: all messages before this offset are older.
+        """Return where to begin to read what came from a time on: all messages before this offset are older.
 
         time_ms: ms since 1970, EARLIEST (where the log begins) or LATEST (where it ends).
         max_offsets: with more than one, up to so many, newest first, as the old API answered: the begins of segments

@@ -72,7 +72,7 @@ class Mailbox:
             return [*fired]
 
     def has_watch(self) -> bool:
-        """Whether a watch event waits, first or behind something else."""
+        """Return whether a watch event waits, first or behind something else."""
         with self._lock:
             return any(isinstance(mail, WatchEvent) for mail in self._inbox)
 
@@ -93,7 +93,7 @@ class Mailbox:
         return alarm
 
     def idle_s(self) -> float:
-        """How long until an alarm rings, if nothing is posted."""
+        """Return how long until an alarm rings, if nothing is posted."""
         return max(0.0, min(self._alarms.values(), default=float("inf")) - self._clock.monotonic())
 
     def wait(self, timeout_s: float) -> None:

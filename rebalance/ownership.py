@@ -233,7 +233,7 @@ class Ownership:
         return None
 
     def _is_mine(self, tp: TopicPartition, on_free: Callable[[], None]) -> bool:
-        """Whether my session holds what is in the way; False if it is gone.
+        """Return whether my session holds what is in the way; False if it is gone.
 
         Raises: PartitionOwnedError if it is another's, which is watched then.
         """
@@ -248,7 +248,7 @@ class Ownership:
         raise PartitionOwnedError({tp: owner})
 
     def _adopt(self, todo: Mapping[TopicPartition, ConsumerThreadId]) -> dict[TopicPartition, ConsumerThreadId]:
-        """Which of these are mine already."""
+        """Return which of these are mine already."""
         mine = self._mine_among(todo)
         adopted = {tp: todo[tp] for tp, text in mine.items() if text == str(todo[tp])}
         # mine, but another stream's: make room for the right text

@@ -64,7 +64,7 @@ class TopicFilter:
         compile_java_regex(self.regex)
 
     def allows(self, topic: str, *, exclude_internal_topics: bool = True) -> bool:
-        """Whether the topic is chosen."""
+        """Return whether the topic is chosen."""
         if exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
         return compile_java_regex(self.regex).match(topic) == _is_white(self.pattern)
@@ -85,12 +85,12 @@ class Blacklist(TopicFilter):
 
 
 def is_wildcard(registration: ConsumerRegistration) -> bool:
-    """Whether the registration chooses topics by a regular expression."""
+    """Return whether the registration chooses topics by a regular expression."""
     return registration.pattern is not SubscriptionPattern.STATIC and bool(registration.subscription)
 
 
 def unreadable_reason(registration: ConsumerRegistration) -> str | None:
-    """Why a registration that decoded well can still not be evaluated, or None.
+    """Return why a registration that decoded well can still not be evaluated, or None.
 
     Whoever builds a GroupSnapshot asks this of every member and lists those with a reason as unreadable: a
     member of the JVM fails each of its rebalances on a regular expression that does not compile.

@@ -115,7 +115,7 @@ def _unknown(form: str, small: str, names: Mapping[str, str], hints: Mapping[str
 
 
 def _of_the_kafka_source(form: str, small: str, names: Mapping[str, str]) -> str:
-    """Why there is no kafka.X."""
+    """Return why there is no kafka.X."""
     if small in names:
         return f"write it without the prefix, {names[small]}"
     if small in _ELSEWHERE:

@@ -14,7 +14,7 @@ class NamePatterns:
     entries: tuple[str, ...] = ()
 
     def matches(self, name: str) -> bool:
-        """Whether one of the entries is the name, or a glob that fits it."""
+        """Return whether one of the entries is the name, or a glob that fits it."""
         return not self.entries or any(_fits(name, entry) for entry in self.entries)
 
     def without_match(self, names: Iterable[str]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ class GroupRange:
     end: str | None = None
 
     def holds(self, group: str) -> bool:
-        """Whether the group belongs to this range."""
+        """Return whether the group belongs to this range."""
         return self.first <= group and (self.end is None or group < self.end)
 
 

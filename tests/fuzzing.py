@@ -306,7 +306,7 @@ KEPT: tuple[tuple[str, bytes], ...] = (
 
 
 def trouble_with(target: Target, data: bytes) -> str | None:
-    """Why an outcome is a finding; None if the input was taken or refused as it should be."""
+    """Return why an outcome is a finding; None if the input was taken or refused as it should be."""
     began = time.thread_time()
     try:
         with _alarm():

@@ -112,7 +112,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
             logger.exception("a watcher failed")
 
     def is_called_back(self) -> bool:
-        """Whether this thread is the connection's, which would wait for itself if it waited for a reply."""
+        """Return whether this thread is the connection's, which would wait for itself if it waited for a reply."""
         return threading.current_thread() is self._connection_thread
 
 

@@ -333,7 +333,7 @@ class KazooStore(ReadsMany):
         return reply
 
     def probe_multi_read(self) -> bool | None:
-        """Whether the server knows multi_read, tried on a connection of its own; None if that failed."""
+        """Return whether the server knows multi_read, tried on a connection of its own; None if that failed."""
         self._connected_client(self._deadline())
         limit_ms = min(self._settings.connection_timeout_ms, self._settings.operation_timeout_ms)
         probe = KazooStore(

@@ -385,7 +385,7 @@ class MemoryStore:
             _tell(listener, event)
 
     def is_cut_in_queue(self) -> bool:
-        """Whether a loss of the connection is on its way, so that what is sent now is sent into the void."""
+        """Return whether a loss of the connection is on its way, so that what is sent now is sent into the void."""
         return any(
             isinstance(delivery.event, SessionEvent) and delivery.event.kind is SessionKind.SUSPENDED
             for delivery in self.queue

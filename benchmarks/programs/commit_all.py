@@ -1,7 +1,7 @@
-"""Every group commits every partition, again and again: commit_all.py ZOOKEEPER GROUPS TOPIC PARTITIONS SECONDS
+"""Commits every partition of every group repeatedly: commit_all.py ZOOKEEPER GROUPS TOPIC PARTITIONS SECONDS
 
-One multi for each group, spread over so many seconds; then it begins anew with offsets that are one higher. Ends with
-its standard input.
+It sends one multi for each group, spread over SECONDS, then begins again with offsets that are one higher. It ends when
+its standard input ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ended = threading.Event()
 
 
 def await_end() -> None:
-    """Until nobody holds our standard input any more."""
+    """Run until standard input is closed."""
     sys.stdin.read()
     ended.set()
 

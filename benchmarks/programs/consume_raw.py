@@ -1,4 +1,4 @@
-"""Consume so many messages of a topic with confluent_kafka alone: consume_raw.py ZOOKEEPER TOPIC MESSAGES
+"""Consumes a number of messages with confluent_kafka alone: consume_raw.py ZOOKEEPER TOPIC MESSAGES
 
 librdkafka gets the settings that our fetcher would give it.
 """
@@ -22,7 +22,7 @@ AT_ONCE = 500
 
 
 def settings(zookeeper: str) -> SettingsDict:
-    """What our fetcher of a connector with one stream uses."""
+    """Return the settings that our fetcher uses for a connector with one stream."""
     config = ConsumerConfig.load(None, None, zookeeper_connect=zookeeper, group_id="benchmark-raw")
     store = KazooStore(config.zk_settings())
     store.start()

@@ -1,7 +1,7 @@
-"""Receive so many messages of a topic and throw them away: consume_socket.py ZOOKEEPER TOPIC MESSAGES [decompress]
+"""Receives a number of messages and drops them: consume_socket.py ZOOKEEPER TOPIC MESSAGES [decompress]
 
-It sends the requests that our columnar fetcher would send, to the one broker, and looks at the heads of the batches
-only, which say how many messages there were and where to go on. With `decompress` it decompresses each batch, too.
+It sends the requests of our columnar fetcher to the one broker, and reads only the headers of the batches, which
+contain the number of messages and the next offset. With `decompress` it decompresses each batch, too.
 """
 
 from __future__ import annotations

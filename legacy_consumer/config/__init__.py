@@ -1,4 +1,4 @@
-"""What a consumer can be told, in Kafka's names."""
+"""The configuration of a consumer, with Kafka's property names."""
 
 from __future__ import annotations
 

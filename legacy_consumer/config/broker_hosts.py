@@ -1,6 +1,6 @@
-"""Which of the brokers that ZooKeeper names may be spoken with: all, or only those whose addresses are pinned.
+"""The brokers to which a member may connect: all that ZooKeeper lists, or only brokers with pinned addresses.
 
-Whoever may create a znode under /brokers/ids sends members to the address in it. broker.hosts says where brokers are:
+A client that may create a znode under /brokers/ids sends members to the address in it. broker.hosts pins addresses:
 
     kafka1.example.com          this host, any port
     kafka1.example.com:9093     this host and port; [::1]:9093
@@ -39,7 +39,7 @@ class BrokerHosts:
             self._pinned.append((match[1].strip("[]"), int(match[2]) if match[2] else None))
 
     def has(self, host: str, port: int) -> bool:
-        """Whether a broker may be there."""
+        """Return whether a broker may be there."""
         name = host.lower()
         return not self._pinned or any(
             (name.endswith(pinned) if pinned.startswith(".") else name == pinned) and wanted in {None, port}

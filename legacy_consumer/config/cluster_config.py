@@ -1,4 +1,4 @@
-"""How to reach one cluster: its ZooKeeper and its brokers. What every command and the Spark sources need."""
+"""The connection settings of one cluster, its ZooKeeper and its brokers, for every command and the Spark sources."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ClusterConfig:
     """The properties that say how to reach ZooKeeper and Kafka, checked; made by load.
 
     kafka_security, rdkafka: names and values for librdkafka as they are. assignment: the same for assignors.
-    warnings: what an operator should look at; notes: what has no effect, and why. Whoever starts work with this logs
-    them, loading does not.
+    warnings: settings that an operator should check; notes: settings without effect, with the reason. Loading does not
+    log them; the code that starts work with the configuration does.
     """
 
     zookeeper_connect: str
@@ -113,7 +113,7 @@ class ClusterConfig:
 
     @classmethod
     def _contradictions(cls, complete: Mapping[str, Value | None]) -> list[str]:
-        """What is allowed and yet cannot be meant: one sentence each. Raises: ConfigError for what is not allowed."""
+        """Return a warning for each implausible setting. Raises: ConfigError for settings that are not allowed."""
         warnings = []
         protocol = str(complete["security.protocol"])
         ssl = sorted(n for n in PASSED_TO_LIBRDKAFKA if "ssl." in n and complete[n] != BY_NAME[n].default)

@@ -60,7 +60,7 @@ class ConsumerConfig(ClusterConfig):
 
     @property
     def reset_to(self) -> int | None:
-        """What auto.offset.reset says, as a position: EARLIEST, LATEST, or None if it leaves that to the user."""
+        """auto.offset.reset as a position: EARLIEST, LATEST, or None if the user's code decides."""
         return {"smallest": EARLIEST, "largest": LATEST, "none": None}[self.auto_offset_reset]
 
     @property
@@ -142,7 +142,7 @@ def _proposed_group() -> str:
 
 
 def _checked_strategy(complete: Mapping[str, Value | None], assignment: Mapping[str, str]) -> str:
-    """Raises: ConfigError for what no member could divide by."""
+    """Check the strategy. Raises: ConfigError for a strategy that no member can use."""
     name = "partition.assignment.strategy"
     strategy = str(complete[name]).strip()
     if complete["group.coordination"] == "classic":

@@ -1,4 +1,4 @@
-"""Every property there is: its name, type, default and meaning, as data. Docs and tests are made from this table.
+"""All properties as data: name, type, default and meaning. Documents and tests use this table.
 
 Names, defaults and limits are those of Kafka's kafka.consumer.ConsumerConfig, 0.8.2.2
 to 1.1.1; `zookeeper.ssl.*` are spelled as Kafka's tools and brokers do since 2.5; `ssl.*` and `sasl.*` as librdkafka
@@ -14,7 +14,7 @@ from rebalance.dialects import DIALECTS
 
 
 class Kind(Enum):
-    """How a value is written."""
+    """The format of a value."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -309,7 +309,7 @@ IGNORED: dict[str, str] = {
     "zookeeper.ssl.truststore.type": "files are PEM",
     "zookeeper.ssl.truststore.password": "PEM certificates have none",
 }
-"""What the JVM's consumers and tools know and this one has no use for, with the reason."""
+"""Properties of the JVM's consumers and tools that have no effect here, with the reason."""
 
 HINTS: dict[str, str] = {
     "ssl.truststore.location": "Java key stores cannot be read here: give PEM certificates in ssl.ca.location",
@@ -336,4 +336,4 @@ HINTS: dict[str, str] = {
     "rebalance.retries.max": "Kafka 0.7's name of rebalance.max.retries",
     "queuedchunks.max": "Kafka 0.7's name of queued.max.message.chunks, which has no effect here",
 }
-"""Names from elsewhere that people bring along, with what to write instead."""
+"""Property names of other clients, with the name to use instead."""

@@ -22,7 +22,7 @@ _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 @dataclass(slots=True)
 class Values:
-    """What was given, checked one by one. rdkafka has its names without the prefix, assignment with it."""
+    """The given values, each checked. rdkafka has its names without the prefix, assignment with it."""
 
     given: dict[str, Value] = field(default_factory=dict)
     rdkafka: dict[str, str] = field(default_factory=dict)

@@ -42,7 +42,7 @@ class ColumnSequence(Sequence[Message]):
 
     @abstractmethod
     def first(self, most: int) -> int:
-        """How many of the first messages make one record batch cheaply; at least one, if there is any."""
+        """Return how many of the first messages make one record batch cheaply; at least one, if there is any."""
 
     @abstractmethod
     def part(self, start: int, stop: int) -> ColumnSequence:

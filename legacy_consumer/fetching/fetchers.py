@@ -70,7 +70,7 @@ def missing_modules() -> tuple[str, ...]:
 
 
 def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
-    """Why nothing can be decoded here, and what to install. missing: as missing_modules says, for tests."""
+    """Return why nothing can be decoded here, and what to install. missing: as missing_modules says, for tests."""
     absent = missing_modules() if missing is None else missing
     if absent:
         return f"{', '.join(absent)} cannot be imported: {_INSTALL}"
@@ -80,7 +80,7 @@ def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
 
 @cache
 def _loading_trouble() -> str | None:
-    """Why the columnar fetcher cannot be loaded although all that it needs is there; said once in the log."""
+    """Return why the columnar fetcher cannot be loaded although all that it needs is there; said once in the log."""
     try:
         version = getattr(importlib.import_module(_DECODER), "__version__", "a module without a version")
         if version == DECODER_VERSION:
@@ -112,12 +112,12 @@ def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = Non
 
 
 def speaks_for_itself(config: ConsumerConfig) -> bool:
-    """Whether connections of our own can be opened to these brokers, whichever fetcher is configured."""
+    """Return whether connections of our own can be opened to these brokers, whichever fetcher is configured."""
     return _security_obstacle(config) is None and decoder_obstacle() is None
 
 
 def _obstacle(config: ClusterConfig) -> str | None:
-    """Why librdkafka has to fetch, by the configuration."""
+    """Return why librdkafka has to fetch, by the configuration."""
     if config.rdkafka:
         return f"rdkafka.{config.rdkafka[0][0]} is set, which only librdkafka hears"
     return _security_obstacle(config)

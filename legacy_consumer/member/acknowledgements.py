@@ -62,7 +62,7 @@ class Acknowledgements:
         return handed.first
 
     def is_any_waiting(self, tp: TopicPartition, epoch: int) -> bool:
-        """Whether some message of the partition is not acknowledged."""
+        """Return whether some message of the partition is not acknowledged."""
         handed = self._of(tp, epoch)
         return handed is not None and bool(handed.waiting)
 

@@ -169,13 +169,13 @@ def check_message(message: object) -> None:
 
 
 def position_of(offset: object) -> int | None:
-    """Where a partition can be read from: an offset, EARLIEST or LATEST; None for anything else."""
+    """Return where a partition can be read from: an offset, EARLIEST or LATEST; None for anything else."""
     number = _whole(offset)
     return number if number is not None and EARLIEST <= number <= _LARGEST_OFFSET else None
 
 
 def checked_position(tp: object, offset: object) -> int:
-    """Where to read a partition from. Raises: OffsetError for what is no partition or no such place."""
+    """Return where to read a partition from. Raises: OffsetError for what is no partition or no such place."""
     check_partition(tp)
     position = position_of(offset)
     if position is None:

@@ -308,7 +308,7 @@ class ConsumerConnector:
         return {tp: seen.offset for tp, seen in found.items()}
 
     def lag(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """How many messages come after the position of each of this member's partitions, all by default.
+        """Return how many messages come after the position of each of this member's partitions, all by default.
 
         Asks the brokers, for up to 5 s. A partition is missing where none answers, with no position known, and while
         that lies beyond the log's end. Raises: NotAssignedError; as log_ends.

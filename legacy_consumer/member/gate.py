@@ -126,7 +126,7 @@ class Gate:
             self._shut(self._live.keys() & partitions)
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Which of these stopped partitions have messages in hand."""
+        """Return which of these stopped partitions have messages in hand."""
         with self._lock:
             if self._acknowledgements is not None:
                 self.note_progress()
@@ -150,7 +150,7 @@ class Gate:
                 self._note(hand, hand.handed_out() if self._at_next else hand.done())
 
     def is_held_by(self, holder: object) -> bool:
-        """Whether this is who took what is in hand."""
+        """Return whether this is who took what is in hand."""
         hand = self._ledger.hand
         return hand is not None and hand.holder == holder
 
@@ -210,7 +210,7 @@ class Gate:
             self._fetch_again(going & self._wanted)
 
     def paused(self) -> frozenset[TopicPartition]:
-        """Which of its partitions the user has paused, by name or as a whole."""
+        """Return which of its partitions the user has paused, by name or as a whole."""
         with self._lock:
             paused = self._lives.keys() if Pause.USER in self._pauses else self._paused
             return frozenset(tp for tp in paused if self._has(tp))

@@ -101,7 +101,7 @@ class Hand:
         return cast("Iterable[Handed]", self.iterator)
 
     def idle_since(self, now: float) -> float:
-        """Since when the user has not come back, as far as looks at it tell."""
+        """Return since when the user has not come back, as far as looks at it tell."""
         count = self.handed_out()
         if count != self._seen:
             # the first message, or a batch, was handed out when the hand was made
@@ -110,7 +110,7 @@ class Hand:
         return self._seen_at
 
     def handed_out(self) -> int:
-        """How many messages were handed out."""
+        """Return how many messages were handed out."""
         count = self.iterator.handed_out
         return count * len(self.chunk.messages) if self.is_whole else count
 
@@ -120,7 +120,7 @@ class Hand:
         return self.handed_out()
 
     def done(self) -> int:
-        """How many of them the user is done with for sure: not the last one, or the batch, which is in hand."""
+        """Return how many of them the user is done with for sure: not the last one, or the batch, which is in hand."""
         return 0 if self.is_whole else max(0, self.handed_out() - 1)
 
     def partitions_out(self) -> Collection[TopicPartition]:
@@ -143,7 +143,7 @@ class Ledger:
 
 
 def partition_of(message: Message) -> TopicPartition:
-    """Where a message comes from."""
+    """Return where a message comes from."""
     return TopicPartition(message.topic(), message.partition())
 
 

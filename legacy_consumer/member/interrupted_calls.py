@@ -26,7 +26,7 @@ _MODULES = frozenset(
 
 
 def is_inside(*consumers: object, but: CodeType | None = None) -> bool:
-    """Whether this thread is in a call of one of these, or of any if none is named, beside the one that asks.
+    """Return whether this thread is in a call of one of these, or of any if none is named, beside the one that asks.
 
     but: of a call that does not count. Takes no lock.
     """

@@ -45,7 +45,7 @@ class StartListener(RebalanceListener, Protocol):
     """A listener that says where partitions start, as for offsets that are kept with the results."""
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
-        """Where each partition starts that has just become mine: the next offset to read, EARLIEST or LATEST.
+        """Return where each partition starts that has just become mine: the next offset to read, EARLIEST or LATEST.
 
         partitions: with the group's committed offsets, None where there is none. What the answer leaves out, or says
         None of, starts there, or by auto.offset.reset, unless offsets.by.hand names its topic. Partitions that were not

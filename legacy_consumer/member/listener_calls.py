@@ -96,7 +96,7 @@ class ListenerCalls:
         return self._late
 
     def is_on_this_thread(self) -> bool:
-        """Whether the caller is a hook."""
+        """Return whether the caller is a hook."""
         return threading.current_thread() is self._thread
 
     def end(self) -> None:

@@ -197,7 +197,7 @@ class Membership:
         return led.standing(coordinator.status.phase, connected=coordinator.vitals.connected)
 
     def vitals(self) -> Vitals:
-        """Whether the thread that decides about this member lives and gets on."""
+        """Return whether the thread that decides about this member lives and gets on."""
         if self._coordinator is None:
             return Vitals(False, 0.0, False)
         vitals = self._coordinator.vitals
@@ -253,7 +253,7 @@ class Membership:
         return self._coordinator is not None and self._coordinator.is_closed
 
     def has_left_in_order(self) -> bool:
-        """Whether nothing of it stands in ZooKeeper any more."""
+        """Return whether nothing of it stands in ZooKeeper any more."""
         assert self._coordinator is not None
         return self._coordinator.has_left_nothing and (self._led is None or self._led.leave())
 

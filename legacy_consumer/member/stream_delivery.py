@@ -318,7 +318,7 @@ class StreamDelivery:
             self._running.pop(tp, None)
 
     def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
-        """Where each partition starts: its committed offset, or where auto.offset.reset says.
+        """Return where each partition starts: its committed offset, or where auto.offset.reset says.
 
         The largest is looked up now and counts as consumed, as in the JVM: whoever owns a partition next starts there,
         not at what has become the end by then. The smallest can wait for the fetcher. A topic that was deleted and
@@ -363,5 +363,5 @@ class StreamDelivery:
         self._calls.call(hook, self._patience_s())
 
     def _patience_s(self) -> float:
-        """How long a rebalance may wait for others now."""
+        """Return how long a rebalance may wait for others now."""
         return min(self._settings.last_commit_timeout_s, max(_HASTE_S, self._close_by - time.monotonic()))

@@ -138,7 +138,7 @@ def judge(written: WrittenOffset, topic: TopicOrigin | None, log: tuple[int, int
 
 
 def _compare_lives(written: WrittenOffset, topic: TopicOrigin) -> tuple[bool, str]:
-    """Whether the offset is of an earlier topic, and why."""
+    """Return whether the offset is of an earlier topic, and why."""
     if written.topic_id is not None and topic.topic_id is not None:
         if written.topic_id == topic.topic_id:
             return False, ""

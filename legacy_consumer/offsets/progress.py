@@ -166,7 +166,7 @@ class Progress:
                 self._counted.pop(tp, None)
 
     def get(self, tp: TopicPartition) -> PartitionProgress | None:
-        """How far a partition is; None if it is not mine."""
+        """Return how far a partition is; None if it is not mine."""
         return self._partitions.get(tp)
 
     def totals(self) -> tuple[dict[str, int], dict[str, int]]:

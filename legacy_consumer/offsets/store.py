@@ -54,7 +54,7 @@ class OffsetStore(Protocol):
     """The offsets of one group. Any thread may call; a caller serialises its own commits."""
 
     def wants_unchanged(self, tp: TopicPartition, seen: Committed) -> bool:
-        """Whether a commit should name the partition even if its offset is the one that was last seen."""
+        """Return whether a commit should name the partition even if its offset is the one that was last seen."""
         ...
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -86,7 +86,7 @@ class OffsetStore(Protocol):
         ...
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
-        """Whether a commit of this store that got no answer may have written what stands there."""
+        """Return whether a commit of this store that got no answer may have written what stands there."""
         ...
 
     def close(self) -> None:

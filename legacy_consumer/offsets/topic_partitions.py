@@ -29,7 +29,7 @@ class TopicLife:
 
 
 def is_topic_name(name: str) -> bool:
-    """Whether a topic can have this name: registrations and folders may hold anything."""
+    """Return whether a topic can have this name: registrations and folders may hold anything."""
     return _TOPIC.fullmatch(name) is not None
 
 

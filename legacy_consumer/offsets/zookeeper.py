@@ -120,7 +120,7 @@ class ZooKeeperOffsetStore:
         return result.unowned
 
     def find_owned(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Which of these anybody owns now. Raises: ConnectionLostError, SessionExpiredError."""
+        """Return which of these anybody owns now. Raises: ConnectionLostError, SessionExpiredError."""
         order = sorted(partitions)
         stats = self._store.exists_many([self._owner_path(tp) for tp in order])
         return {tp for tp, stat in zip(order, stats, strict=True) if stat is not None}

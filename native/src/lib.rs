@@ -1,7 +1,7 @@
 //! Kafka's record sets, as a Fetch response holds them, into columns in Arrow's layout.
 //!
 //! `records` is the decoder: no I/O, no Python, no unsafe code. `python` is the module `legacy_consumer_native`,
-//! whose interface stands in `legacy_consumer_native.pyi`.
+//! whose interface is in `legacy_consumer_native.pyi`.
 
 pub mod records;
 

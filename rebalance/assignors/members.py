@@ -40,7 +40,7 @@ def subscribers_by_topic(subscriptions: Subscriptions) -> dict[str, list[str]]:
 
 
 def latest_owners(memories: Mapping[str, Memory]) -> dict[TopicPartition, str]:
-    """Which member has each partition: the one that says so of the latest generation.
+    """Return which member has each partition: the one that says so of the latest generation.
 
     Two of one generation cannot both have it, so that neither does.
     """

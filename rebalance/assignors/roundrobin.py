@@ -80,7 +80,7 @@ def _require_equal_subscriptions(subscribers: Mapping[str, Threads]) -> None:
 
 
 def _shown(threads: Threads, others: Threads) -> str:
-    """How many threads, and one that the others lack."""
+    """Return how many threads, and one that the others lack."""
     surplus = sorted(set(threads) - set(others))
     return f"{len(threads)} threads" + (f" ({surplus[0]} among them)" if surplus else "")
 

@@ -86,7 +86,7 @@ class Cluster:
         return self.topics[partition.topic][partition.partition]
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether the partition exists."""
+        """Return whether the partition exists."""
         return 0 <= partition.partition < len(self.topics.get(partition.topic, ()))
 
 

@@ -186,7 +186,7 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def fits(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Whether a member that offers these can be in one group with all the others."""
+        """Return whether a member that offers these can be in one group with all the others."""
         names = {offered.name for offered in protocols}
         if not protocol_type or not names:
             return False

@@ -14,7 +14,7 @@ from rebalance.coordination.turn import TimerKey, TimerKind, Turn
 
 
 def refusal_of(turn: Turn, group: Group | None, request: JoinGroup) -> Code:
-    """Why the request cannot be, whatever the group's state; NONE if it can."""
+    """Return why the request cannot be, whatever the group's state; NONE if it can."""
     settings = turn.settings
     shortest, longest = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
     if not shortest <= request.session_timeout_ms <= longest:

@@ -45,7 +45,7 @@ def refuse_commit(turn: Turn, request: CommitOffsets, code: Code) -> None:
 
 
 def creates_group(request: CommitOffsets) -> bool:
-    """Whether a commit to a group that is not known makes one: only from outside, by a tool."""
+    """Return whether a commit to a group that is not known makes one: only from outside, by a tool."""
     return request.generation <= NO_GENERATION
 
 

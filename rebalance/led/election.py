@@ -61,7 +61,7 @@ class Election:
         return None if leadership is None else leadership.state
 
     def misses(self, member_id: str) -> bool:
-        """Whether this member leads and could not read what that one tells."""
+        """Return whether this member leads and could not read what that one tells."""
         return self._leadership is not None and not self._leadership.hears(member_id)
 
     def forget(self) -> None:

@@ -109,7 +109,7 @@ class Leadership:
         logger.info("%s: leads group %s in generation %d", self._name, self._group, self._journal.generation.number)
 
     def restore(self, asked: Znode | None, given: Znode | None) -> bool:
-        """Whether somebody else had written the round or the generation, and they are written again."""
+        """Return whether somebody else had written the round or the generation, and they are written again."""
         return self._journal.restore(asked, given)
 
     def look(self, topics: Mapping[str, int], now: int) -> None:
@@ -138,7 +138,7 @@ class Leadership:
         self._get_on(topics, now)
 
     def hears(self, member_id: str) -> bool:
-        """Whether what this member tells could be read at the last look."""
+        """Return whether what this member tells could be read at the last look."""
         return member_id in self._joined
 
     # Inside.
@@ -185,7 +185,7 @@ class Leadership:
         return joining.round if joining.round <= asked.number else -1
 
     def _is_behind(self, topics: Mapping[str, int]) -> bool:
-        """Whether a stable group has to be assigned anew though no member has changed."""
+        """Return whether a stable group has to be assigned anew though no member has changed."""
         if self.state is not GroupState.STABLE:
             return False
         if self._journal.round.number > self._journal.generation.round:
@@ -273,7 +273,7 @@ class Leadership:
             self._journal.write_round(replace(self._journal.round, refused=dict(self._refused)))
 
     def _needs_round(self, group: Group) -> bool:
-        """Whether members that know the present round only are waited for."""
+        """Return whether members that know the present round only are waited for."""
         return any(member.join_reply is None for member in group.members.values())
 
     def _announce(self, group: Group) -> None:
@@ -336,7 +336,7 @@ def _gives_all(given: Generation) -> bool:
 
 
 def _offers(joining: Joining | None, member: Member) -> bool:
-    """Whether the member is there and offers the strategies that are known of it.
+    """Return whether the member is there and offers the strategies that are known of it.
 
     If somebody else wrote others in its place, it is alone with its own as long as those count.
     """

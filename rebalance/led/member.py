@@ -175,7 +175,7 @@ class LedMember:
     # For the reconciler.
 
     def reads(self) -> int:
-        """How often it has read what is written in the led group."""
+        """Return how often it has read what is written in the led group."""
         return self._watched.reads
 
     def assign(self, snapshot: GroupSnapshot) -> Assignment:
@@ -209,7 +209,7 @@ class LedMember:
         return assignment
 
     def _why_out(self) -> RebalanceError | None:
-        """Why this member takes no part in the group; None if it does, or is to join."""
+        """Return why this member takes no part in the group; None if it does, or is to join."""
         why = self._round.refused.get(self._consumer_id)
         if why is None:
             return self._failure

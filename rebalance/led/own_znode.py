@@ -33,7 +33,7 @@ class OwnZnode:
         self.is_doubted = True
 
     def compare(self, joined: int) -> bool:
-        """Whether the leader read what this member wrote last.
+        """Return whether the leader read what this member wrote last.
 
         joined: the transaction that wrote what the leader read; a later one than this member's was somebody else's.
         """
@@ -44,7 +44,7 @@ class OwnZnode:
         return joined == self._stat.mzxid
 
     def stands(self, session_id: int) -> bool:
-        """Whether what this member wrote last stands there; read only in doubt. Raises: ZooKeeper's errors."""
+        """Return whether what this member wrote last stands there; read only in doubt. Raises: ZooKeeper's errors."""
         if not self.is_doubted:
             return self._stat is not None
         (found,) = self._watched.read([self._path])
@@ -55,7 +55,7 @@ class OwnZnode:
         return self._stat is not None and not is_anothers and self._stat == before
 
     def write(self, data: bytes, session_id: int) -> bool:
-        """Whether it is written; not if another session's stands there, or a lot below what is no session's.
+        """Return whether it is written; not if another session's stands there, or a lot below what is no session's.
 
         Raises: NoNodeError, BadVersionError; ZooKeeper's other errors.
         """

@@ -15,7 +15,7 @@ _AT_ONCE = 1000
 
 
 def is_permanent(znode: Znode | None) -> bool:
-    """Whether something stands there that no session ends."""
+    """Return whether something stands there that no session ends."""
     return znode is not None and not znode.stat.ephemeral_owner
 
 

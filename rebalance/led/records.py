@@ -48,7 +48,7 @@ def member_path(group: str, consumer_id: str) -> str:
 
 
 def round_path(group: str) -> str:
-    """Which rebalance members are asked to join."""
+    """Return which rebalance members are asked to join."""
     return f"{coordination_path(group)}/round"
 
 

@@ -96,7 +96,7 @@ def find_bounds(
     known_ends: Offsets = _NOTHING,
     needed_to: Offsets = _NOTHING,
 ) -> Bounds:
-    """Where the query begins and ends in these partitions as they are now, whether or not their logs hold it.
+    """Return where the query begins and ends in these partitions as they are now, whether or not their logs hold it.
 
     A log that ends before that is asked for its end again, for fetchTimeoutMs. known_ends: where logs ended when they
     were seen before, which is where a query that reads to their ends is to end at least. needed_to: what lies behind

@@ -174,7 +174,7 @@ class Cluster:
             return ()
 
     def logs(self, partitions: Collection[TopicPartition]) -> Logs:
-        """Where these logs begin and end.
+        """Return where these logs begin and end.
 
         Raises: BrokersUnavailableError naming partitions without an answer; NoSuchTopicError.
         """
@@ -186,11 +186,11 @@ class Cluster:
         return Logs(earliest=earliest, latest=latest)
 
     def log_begins(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where these logs begin, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
+        """Return where these logs begin, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
         return self._ask_all("begins", self._log_offsets.earliest, partitions)
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
+        """Return where these logs end, but for topics that are deleted meanwhile. Raises: BrokersUnavailableError."""
         return self._ask_all("ends", self._log_offsets.latest, partitions)
 
     def undecided(self, positions: Offsets, ends: Offsets) -> dict[TopicPartition, int]:

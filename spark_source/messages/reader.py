@@ -154,7 +154,7 @@ def _out_of_range(config: ConsumerConfig, store: ZkStore, left: OffsetRange) -> 
 
 
 def _ask_log(config: ConsumerConfig, store: ZkStore, tp: TopicPartition) -> tuple[int, int] | None:
-    """Where the log begins and ends; None if no broker says."""
+    """Return where the log begins and ends; None if no broker says."""
     with closing(open_log_offsets(config, store)) as logs:
         earliest, latest = logs.earliest([tp]).get(tp), logs.latest([tp]).get(tp)
     return None if earliest is None or latest is None else (earliest, latest)

@@ -56,7 +56,7 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._plan().stop_at_present()
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
-        """Where the next batch ends. All before start was processed, so it is committed.
+        """Return where the next batch ends. All before start was processed, so it is committed.
 
         Raises: what planning a batch read does; LiveGroupError, OwnershipLostError, CheckpointError; ConfigError for
         Trigger.Once, which ends the query without a word on whether its batch was processed.

@@ -220,7 +220,7 @@ class StreamDriver:
         return sum(each.size for each in ranges_between(start, plan_batch(start, standing, found, None)[0])) < least
 
     def log_ends(self) -> Mapping[TopicPartition, int]:
-        """Where the logs ended when the last batch was planned."""
+        """Return where the logs ended when the last batch was planned."""
         return self._ends
 
     def tasks(self, start: StreamOffsets, end: StreamOffsets) -> tuple[list[OffsetRange], Znodes]:

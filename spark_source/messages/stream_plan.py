@@ -111,7 +111,7 @@ class Found:
 def plan_batch(
     start: StreamOffsets, standing: Standing, found: Found, most: int | None
 ) -> tuple[StreamOffsets, list[Lost | LostLog]]:
-    """Where the next batch ends, start itself if there is nothing to do; and what is lost.
+    """Return where the next batch ends, start itself if there is nothing to do; and what is lost.
 
     most: so many offsets at most, shared among the partitions by what there is to read of them.
     """

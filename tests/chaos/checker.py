@@ -194,7 +194,7 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
 
 
 def _is_moved_by_jvm(story: Story, life: Life, offset: int, since: float) -> bool:
-    """Whether a write that no Python member and no operator made put the offset back."""
+    """Return whether a write that no Python member and no operator made put the offset back."""
     return story.has_jvm and any(
         write.who == UNSEEN and write.offset <= offset and since < write.at <= life.ended
         for write in story.writes[life.partition].values()
@@ -239,7 +239,7 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
 
 
 def _was_leased(delivery: Delivery, thawed: float) -> bool:
-    """Whether the call that returned these looked at the lease, and did so before its process was stopped.
+    """Return whether the call that returned these looked at the lease, and did so before its process was stopped.
 
     Who is stopped looks at nothing, and was thawed only after that was noted: what was seen before that was seen before
     the freeze.

@@ -347,7 +347,7 @@ NEEDS_ZOOKEEPER = {"more partitions", "operator rewinds", "operator skips"}
 
 
 def may_meet(one, other):
-    """Whether two faults may strike at the same time."""
+    """Return whether two faults may strike at the same time."""
     unsure = {one.name, other.name} & NEEDS_ZOOKEEPER and "zookeeper" in (one.room, other.room)
     return one.room != other.room and not unsure
 

@@ -307,7 +307,7 @@ class LongLived:
 
 
 def thread_names():
-    """How many threads of each name the system lists for this process."""
+    """Return how many threads of each name the system lists for this process."""
     names = Counter()
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):  # it ended while we looked

@@ -67,7 +67,7 @@ class Stranger:
         self._put(answer_path(self._group, self._random.choice(ids)), encode_answer(answer), ephemeral=True)
 
     def litter(self, partitions, ids):
-        """Where nobody looks for anything, or for something else."""
+        """Return where nobody looks for anything, or for something else."""
         number = self._random.randrange(1000)
         path = self._random.choice(
             (

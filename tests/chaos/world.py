@@ -111,7 +111,7 @@ class Member:
         return f"{GROUP}_{self.name}"
 
     def is_ready(self):
-        """Whether it said that it has joined."""
+        """Return whether it said that it has joined."""
         return any("ready" in line for line in self.process.lines)
 
 

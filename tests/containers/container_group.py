@@ -210,7 +210,7 @@ class ContainerGroup:
         return owners
 
     def _flows(self, number: int, name: str, since: float) -> bool:
-        """Whether its owner printed a message that was produced since then: not one that was fetched before."""
+        """Return whether its owner printed a message that was produced since then: not one that was fetched before."""
         return self.members[name].newest.get(number, 0.0) > since
 
     # What must hold at the end.
@@ -266,7 +266,7 @@ class ContainerGroup:
         return "\n".join([str(self.settle_s), *changes, *said])
 
     def repeated(self) -> int:
-        """How many deliveries were not the first of their message."""
+        """Return how many deliveries were not the first of their message."""
         all_of_them = [(n, o) for member in self.members.values() for _, n, o in member.deliveries]
         return len(all_of_them) - len(set(all_of_them))
 

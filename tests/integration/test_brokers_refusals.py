@@ -42,7 +42,7 @@ class Cluster:
         )
 
     def has_group(self, group):
-        """Whether anything of it was ever written."""
+        """Return whether anything of it was ever written."""
         return self.zookeeper.exists(f"/consumers/{group}") is not None
 
     def members(self, group):

@@ -111,7 +111,7 @@ def counts(lines):
 
 
 def has_left(store, group):
-    """Whether neither a registration nor an owner remains."""
+    """Return whether neither a registration nor an owner remains."""
     topics = store.get_children(f"/consumers/{group}/owners")
     owners = [store.get_children(f"/consumers/{group}/owners/{topic}") for topic in topics]
     return store.get_children(f"/consumers/{group}/ids") == () and not any(owners)

@@ -76,7 +76,7 @@ class GroupHistory:
         return [decode_offset(path, c.data) for c in changes if c.zxid < before_zxid and c.data is not None]
 
     def why_not_early(self, consumer_id: str, starts: list[Start], tp: TopicPartition, offset: int, at: float) -> str:
-        """Why a read before the claim does not explain that a JVM member handed this out then; empty if it does.
+        """Return why a read before the claim does not explain that a JVM member handed this out then; empty if it does.
 
         at: when. starts: of that member.
         """
@@ -101,7 +101,7 @@ class GroupHistory:
         return ""
 
     def is_handed_out_late(self, next_id: str, tp: TopicPartition, offset: int, at: float) -> bool:
-        """Whether the owner before had not committed this message when the next one claimed the partition.
+        """Return whether the owner before had not committed this message when the next one claimed the partition.
 
         How many messages a JVM member hands out after its last commit has no bound: the next owner begins rightly at
         what was committed, and hands all of them out again.

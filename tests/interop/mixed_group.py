@@ -364,7 +364,7 @@ class MixedGroup:
         return [] if printed == ["Rebalance operation successful !"] else printed
 
     def _has_moved(self, znodes):
-        """Whether an owner znode has come or gone since this look."""
+        """Return whether an owner znode has come or gone since this look."""
         now = self.owner_znodes()
         return {tp: znode.stat.czxid for tp, znode in now.items()} != {
             tp: znode.stat.czxid for tp, znode in znodes.items()

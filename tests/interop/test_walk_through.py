@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.interop]
 
 
 def shares(group):
-    """How many partitions each living member owns, in the order of their names."""
+    """Return how many partitions each living member owns, in the order of their names."""
     owned = Counter(owner.rpartition("-")[0] for owner in group.owners().values())
     return [owned[member] for member in sorted(group.living)]
 

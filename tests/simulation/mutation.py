@@ -88,7 +88,7 @@ def apply_patch(patch, folder):
 
 
 def is_walked(patch):
-    """Whether it breaks what tests.simulation.exhaustive runs."""
+    """Return whether it breaks what tests.simulation.exhaustive runs."""
     return all(path.parent == ROOT / "rebalance" for path in patched_files(patch))
 
 

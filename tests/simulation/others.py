@@ -219,7 +219,7 @@ class Others:
         self._write(answer_path(GROUP, self.rng.choice(names)), encode_answer(answer))
 
     def garble_offset(self):
-        """Where an offset stands, or where there is none yet."""
+        """Return where an offset stands, or where there is none yet."""
         tp = self._some_partition()
         if tp is None or self.rng.random() < 0.5:
             return

@@ -395,7 +395,7 @@ class World:
                 raise BrokenPromiseError("the query commits beside a member that came later")
 
     def _is_damaged(self, start) -> bool:
-        """Whether the batch begins with the damage, and the topic of the damage is the one that was read."""
+        """Return whether the batch begins with the damage, and the topic of the damage is the one that was read."""
         if self.damaged is None or self.damaged[1] != self.checkpoint.done:
             return False
         topic = self.damaged[0]
@@ -733,7 +733,7 @@ class HighWatermarks:
         self._world = world
 
     def latest(self, partitions):
-        """Where logs end, whatever is open."""
+        """Return where logs end, whatever is open."""
         return {tp: self._world.said_end(tp) for tp in partitions if tp in self._world.logs}
 
     def close(self) -> None:

@@ -85,7 +85,7 @@ class Story:
         self._cluster.produce(topic, [Record(None, row.encode(), partition) for row in rows])
 
     def in_sink(self):
-        """How often each row is there."""
+        """Return how often each row is there."""
         batches = [path.read_text() for path in self._folder.glob("out/[0-9]*")]
         return Counter(row for batch in batches for row in batch.splitlines())
 
@@ -113,7 +113,7 @@ class Story:
         assert self.committed() == self._ends
 
     def committed(self):
-        """Where the group stands in the topics that there are now."""
+        """Return where the group stands in the topics that there are now."""
         store = self._cluster.store
         found = {}
         for topic, partition in self._ends:

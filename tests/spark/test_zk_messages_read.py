@@ -100,7 +100,7 @@ class Topic:
         return found
 
     def reason(self, **options):
-        """Why it is not planned."""
+        """Return why it is not planned."""
         with pytest.raises(LegacyConsumerError) as caught:
             self.reader("value", **options).partitions()
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

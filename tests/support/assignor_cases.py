@@ -56,5 +56,5 @@ def unevenness(answer: Mapping[str, str]) -> int:
 
 
 def kept(case: Case, answer: Mapping[str, str]) -> int:
-    """How many partitions are with the member that says it has them."""
+    """Return how many partitions are with the member that says it has them."""
     return sum(answer.get(str(tp)) == name for name, member in case["members"].items() for tp in owned_by(member))

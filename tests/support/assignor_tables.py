@@ -99,7 +99,7 @@ def table(strategy: str) -> str:
 
 
 def summary() -> str:
-    """How many partitions members lose that stay."""
+    """Return how many partitions members lose that stay."""
     lines = ["| strategy | a leaves: b and c lose | d joins: a, b and c lose |", "| --- | --- | --- |"]
     for strategy in strategies():
         columns = list(columns_of(strategy).values())

@@ -130,7 +130,7 @@ class BrokerCluster:
         return self.store.get_children(path) if self.store.exists(path) else ()
 
     def has_group(self, group: str) -> bool:
-        """Whether anything of the group was ever written: whoever registers leaves at least /consumers/G/ids."""
+        """Return whether anything of the group was ever written: whoever registers leaves at least /consumers/G/ids."""
         return self.store.exists(f"/consumers/{group}")
 
     def batches_on_disk(self, topic: str) -> list[Batch]:
@@ -144,7 +144,7 @@ class BrokerCluster:
         return max(int(segment.stem) for segment in folder.glob("*.log"))
 
     def cleaned_up_to(self, topic: str) -> int:
-        """Where the cleaner will go on in partition 0; 0 before its first time."""
+        """Return where the cleaner will go on in partition 0; 0 before its first time."""
         checkpoint = self.kafka.brokers[0].data_folder / "cleaner-offset-checkpoint"
         if not checkpoint.exists():
             return 0

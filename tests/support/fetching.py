@@ -70,7 +70,7 @@ def poll_into(fetched: Fetched, fetcher: Fetcher, max_messages: int = 500, timeo
 
 
 def is_silent(fetcher: Fetcher, for_s: float = 1.0) -> bool:
-    """Whether nothing comes for so long; there is no other way to see that something does not happen."""
+    """Return whether nothing comes for so long; there is no other way to see that something does not happen."""
     fetched = Fetched()
     deadline = time.monotonic() + for_s
     while time.monotonic() < deadline:

@@ -191,7 +191,7 @@ class MemberProcess(LineProcess):
                 self.consumer_id = text
 
     def has(self, word: str) -> bool:
-        """Whether such an event was told."""
+        """Return whether such an event was told."""
         return any(told == word for told, _ in self.events)
 
     def await_event(self, word: str, timeout_s: float = PATIENCE_S) -> str:

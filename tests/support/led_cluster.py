@@ -33,7 +33,7 @@ class LedCluster(MemberCluster):
         return self.admin.exists(leader_path("g")) is not None and self.leader() == connector.consumer_id
 
     def has_heard(self, leader, *names):
-        """Whether the leader has read what members of these names tell."""
+        """Return whether the leader has read what members of these names tell."""
         leadership = leader._membership._led._election._leadership
         return {f"g_{name}" for name in names} <= {one.consumer_id for one in leadership._joined.copy().values()}
 

@@ -38,7 +38,7 @@ def proofs_of(text: str) -> list[str]:
 
 
 def is_there(name: str) -> bool:
-    """Whether there is such a test, file, mutant or word."""
+    """Return whether there is such a test, file, mutant or word."""
     if name.startswith("tests/"):
         return (ROOT / name).is_file()
     return name in TESTS or name in MUTANTS or name in CHECKS

@@ -78,7 +78,7 @@ class Pods:
         return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
 
     def repeated(self):
-        """How many messages were printed once more."""
+        """Return how many messages were printed once more."""
         printed = self.printed()
         return len(printed) - len(set(printed))
 

@@ -46,7 +46,7 @@ def tier_of(path: Path, tests: Path) -> str:
 
 @functools.cache
 def java_problem() -> str | None:
-    """Why no server can be started with Java here, or None."""
+    """Return why no server can be started with Java here, or None."""
     try:
         find_java()
     except JavaMissingError as error:
@@ -56,7 +56,7 @@ def java_problem() -> str | None:
 
 @functools.cache
 def pyspark_problem() -> str | None:
-    """Why neither Spark nor the ZooKeeper in its wheel can be started, or None."""
+    """Return why neither Spark nor the ZooKeeper in its wheel can be started, or None."""
     if importlib.util.find_spec("pyspark") is None:
         return "pyspark is not installed: run `make .venv`"
     return java_problem()
@@ -64,7 +64,7 @@ def pyspark_problem() -> str | None:
 
 @functools.cache
 def decoder_problem() -> str | None:
-    """Why no record set can be decoded, so that librdkafka fetches, or None."""
+    """Return why no record set can be decoded, so that librdkafka fetches, or None."""
     if importlib.util.find_spec(DECODER) is None:
         return "the crate in native/ is not built: `make native`, which needs cargo"
     return None
@@ -72,7 +72,7 @@ def decoder_problem() -> str | None:
 
 @functools.cache
 def docker_problem() -> str | None:
-    """Why no container can be started, or None."""
+    """Return why no container can be started, or None."""
     if shutil.which("docker") is None:
         return "no docker on PATH"
     try:

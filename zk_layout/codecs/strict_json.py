@@ -109,7 +109,7 @@ class JsonObject:
         )
 
     def is_null(self, key: str) -> bool:
-        """Whether there is no value: the key is missing, or its value is null."""
+        """Return whether there is no value: the key is missing, or its value is null."""
         return self._members.get(key) is None
 
     def text(self, key: str) -> str:

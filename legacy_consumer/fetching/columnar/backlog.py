@@ -62,7 +62,7 @@ class Backlog:
         return self._columns is None and not self._waiting
 
     def holds(self, tp: TopicPartition, life: int) -> bool:
-        """Whether something of this life of the partition is still to be taken."""
+        """Return whether something of this life of the partition is still to be taken."""
         current = [self._current] if self._columns is not None and self._current is not None else []
         waiting = [one.records for one in self._waiting]
         return any(one.partition == tp and one.life == life for one in (*current, *waiting))

@@ -248,7 +248,7 @@ class ColumnarFetcher:
         }
 
     def _patience(self, now: float) -> float:
-        """How long to wait for sockets before something else is to be looked after."""
+        """Return how long to wait for sockets before something else is to be looked after."""
         waits = [self._longest_wait_s]
         if self._finder.is_busy or self._found:
             self._searching_since = self._searching_since or now

@@ -81,7 +81,7 @@ def match_leaders(
 
 
 def addresses_of(brokers: Collection[Broker], security_protocol: str) -> dict[int, BrokerAddress]:
-    """Where the brokers that have such a listener are spoken to."""
+    """Return where the brokers that have such a listener are spoken to."""
     found: dict[int, BrokerAddress] = {}
     for broker in brokers:
         endpoint = broker.endpoint(security_protocol)
@@ -222,7 +222,7 @@ _LONGEST_BACKOFF = 5
 
 
 def next_pause(pause_s: float, backoff_s: float, *, is_news: bool) -> float:
-    """How long to wait before it is asked again: longer and longer while the answer stays the same.
+    """Return how long to wait before it is asked again: longer and longer while the answer stays the same.
 
     So long a wait for a leader is one for a broker to be started, and many members of a host may wait for it.
     """
@@ -290,7 +290,7 @@ class LeaderFinder:
             return found
 
     def take_reasons(self) -> dict[TopicPartition, str]:
-        """Why some are not found, as far as it was not told before."""
+        """Return why some are not found, as far as it was not told before."""
         if not self._reasons:
             return {}
         with self._changed:

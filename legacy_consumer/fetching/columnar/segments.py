@@ -180,7 +180,7 @@ def read_marker(data: Bytes, entry: Entry) -> str:
 
 
 def _after_varint(data: bytes, at: int) -> int:
-    """Where a number ends, whose bytes but the last have their highest bit set. Raises: IndexError."""
+    """Return where a number ends, whose bytes but the last have their highest bit set. Raises: IndexError."""
     while data[at] >= 0x80:
         at += 1
     return at + 1

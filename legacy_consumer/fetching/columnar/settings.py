@@ -63,7 +63,7 @@ class FetchSettings:
         )
 
     def bytes_of_each(self, count: int) -> int:
-        """How many to ask of each of so many partitions."""
+        """Return how many to ask of each of so many partitions."""
         return max(self.partition_bytes, min(self.few_partitions_bytes, self.response_bytes // max(count, 1)))
 
     @property

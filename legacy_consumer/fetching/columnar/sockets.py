@@ -95,7 +95,7 @@ class BrokerSockets:
             connection.be_readable()
 
     def is_asked(self, address: BrokerAddress) -> bool:
-        """Whether a response is under way."""
+        """Return whether a response is under way."""
         connection = self._connections.get(address)
         return connection is not None and connection.is_waiting
 

@@ -61,7 +61,7 @@ class ConsumerHandle(Client):
         self._index()
 
     def resume_positions(self) -> dict[TopicPartition, int]:
-        """Where another handle would go on."""
+        """Return where another handle would go on."""
         return {tp: position if position >= 0 else self._starts[tp] for tp, position in self._positions.items()}
 
     def _index(self) -> None:

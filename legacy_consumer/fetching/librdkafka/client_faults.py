@@ -84,7 +84,7 @@ def kind_of(error: confluent_kafka.KafkaError) -> FaultKind:
 
 
 def has_faults(messages: Sequence[RdMessage]) -> bool:
-    """Whether errors stand among these messages."""
+    """Return whether errors stand among these messages."""
     return any(map(confluent_kafka.Message.error, messages))
 
 

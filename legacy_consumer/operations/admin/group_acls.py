@@ -70,7 +70,7 @@ def make_group(store: ZkStore, group: str, acls: GroupAcls) -> None:
 
 
 def is_open(acl: AclEntries) -> bool:
-    """Whether anybody may write."""
+    """Return whether anybody may write."""
     return any(entry.lets_everybody_write for entry in acl)
 
 

@@ -60,7 +60,7 @@ def topics_of(member: RegisteredMember, cluster_topics: Collection[str]) -> Coll
 
 
 def needs_cluster_topics(members: Collection[RegisteredMember]) -> bool:
-    """Whether some member chooses its topics among all there are."""
+    """Return whether some member chooses its topics among all there are."""
     return any(member.registration is not None and is_wildcard(member.registration) for member in members)
 
 

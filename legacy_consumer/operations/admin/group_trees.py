@@ -66,7 +66,7 @@ def read_trees(store: ZkStore, groups: Sequence[str]) -> list[GroupTree]:
 
 
 def record_path(group: str) -> str:
-    """Where the record of a group's migration is."""
+    """Return where the record of a group's migration is."""
     return f"{GroupPath(group).path}/migration"
 
 

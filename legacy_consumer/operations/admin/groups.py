@@ -194,7 +194,7 @@ class _Logs:
     silence: str | None = None
 
     def of(self, row: GroupPartition) -> tuple[int | None, int | None]:
-        """Where a row's log begins and ends."""
+        """Return where a row's log begins and ends."""
         tp = TopicPartition(row.topic, row.partition)
         return self.begins.get(tp), self.ends.get(tp)
 
@@ -330,7 +330,7 @@ def _left(read: _ReadGroup) -> Iterator[TopicPartition]:
 
 
 def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _Logs:
-    """Where all logs end; and where those begin of which a group has not read all."""
+    """Return where all logs end; and where those begin of which a group has not read all."""
     if log_offsets is None or not rows:
         return _Logs({}, {})
     try:
@@ -347,7 +347,7 @@ def _ask(log_offsets: LogOffsets | None, rows: Collection[GroupPartition]) -> _L
 def partition_lag(
     row: GroupPartition, log: tuple[int | None, int | None], sessions: Mapping[str, int], now_ms: int
 ) -> PartitionLag:
-    """How far behind a group is, for every tool that tells so.
+    """Return how far behind a group is, for every tool that tells so.
 
     log: where it begins and ends, as far as that is known. sessions: {registered member of the group: its session}.
     """

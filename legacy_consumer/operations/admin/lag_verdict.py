@@ -129,7 +129,7 @@ def extend(window: Window, sample: Sample, judging: Judging = DEFAULT) -> Window
 
 
 def _is_between(before: Sample, middle: Sample, after: Sample, judging: Judging) -> bool:
-    """Whether the middle one tells nothing that the two others do not."""
+    """Return whether the middle one tells nothing that the two others do not."""
     if _commit_of(before) != _commit_of(middle) or _commit_of(middle) != _commit_of(after):
         return False
     if (before.lag or 0) > 0 >= (middle.lag or 0):

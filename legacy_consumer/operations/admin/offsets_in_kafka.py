@@ -22,7 +22,7 @@ _BACKOFF_S = 0.2
 
 
 def has_coordinators(store: ZkStore) -> bool:
-    """Whether some group ever had a coordinator; asking for the first one makes the brokers create its topic.
+    """Return whether some group ever had a coordinator; asking for the first one makes the brokers create its topic.
 
     So who only looks does not ask before: no group has members or offsets there.
     """

@@ -1,4 +1,4 @@
-"""Is a member alive, and is it ready? Pure judgements of what it says of itself."""
+"""Decides whether a member is alive and ready. Pure functions of the member's own report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rebalance.status import Status
 from zk_layout.errors import AuthenticationError
 
 STUCK_AFTER_S = 120.0
-"""One step may wait for ZooKeeper, Kafka's coordinator and a user's listener; who takes longer will not come back."""
+"""One step may wait for ZooKeeper, Kafka's coordinator and a listener; a step that takes longer never ends."""
 UNASKED_S = 60.0
 """Readiness says when the user's code has not asked for longer; whether that is too long, only the user knows."""
 
@@ -24,10 +24,10 @@ class Judgement:
 
 
 def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_AFTER_S) -> Judgement:
-    """Whether the member can still help itself: its coordinator's thread lives and is not stuck.
+    """Return whether the member can still help itself: its coordinator's thread lives and is not stuck.
 
-    A member that is degraded, or without ZooKeeper, is alive: to restart it would only make its group move. One whose
-    credentials ZooKeeper refuses is not: its session will not come back.
+    A member that is degraded, or without ZooKeeper, is alive: a restart would only cause rebalances. A member whose
+    credentials ZooKeeper refuses is not alive: its session will not come back.
     """
     if status.phase is Phase.CREATED:
         return Judgement(True, "not joined yet")
@@ -43,7 +43,7 @@ def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_
 
 
 def judge_readiness(status: Status, vitals: Vitals) -> Judgement:
-    """Whether the member is settled: it owns its share, is connected, and would hand messages out."""
+    """Return whether the member is settled: it owns its share, is connected, and would hand messages out."""
     if status.phase is not Phase.STABLE:
         error = f": {status.error}" if status.error is not None else ""
         return Judgement(False, f"{status.phase.value}{error}")

@@ -35,12 +35,12 @@ TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = "text/plain; charset=utf-8"
 MAX_CONNECTIONS = 128
 DEADLINE_S = 30.0
-"""A connection is closed so long after it was opened, or after its last answer."""
+"""Seconds from the opening of a connection, or from its last answer, until it is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a scrape is answered with; parts, so that a big one is not copied. encoding: gzip, or empty."""
+    """The answer to a scrape; in parts, so that a big one is not copied. encoding: gzip, or empty."""
 
     parts: Sequence[bytes]
     encoding: str = ""
@@ -49,7 +49,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What is behind the paths. metrics is told whether gzip is taken. They are called by several threads."""
+    """The functions behind the paths, called by several threads. metrics gets whether the client accepts gzip."""
 
     metrics: Callable[[bool], Page]
     alive: Callable[[], Judgement]
@@ -131,13 +131,13 @@ class _Server(ThreadingHTTPServer):
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], host: str) -> None:
         self.connections: dict[socket.socket, float] = {}
-        """Those that are open, with their deadlines; the oldest first."""
+        """The open connections, with their deadlines; the oldest first."""
         self._lock = threading.Lock()
         self._host = host
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        # HTTPServer's own would look the host's name up, which may take seconds and serves nobody
+        # HTTPServer's own method would look up the host's name, which may take seconds and is not used
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()

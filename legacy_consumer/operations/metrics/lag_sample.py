@@ -1,4 +1,4 @@
-"""How far behind a member is: log ends and consumed offsets of one moment, asked for while somebody scrapes."""
+"""Samples a member's lag: log ends and consumed offsets of one moment, read only while a client scrapes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 MAX_AGE_S = 10.0
 ANSWER_S = 3.0
-"""How long a scrape waits for the brokers; Prometheus gives up on a scrape after ten seconds by default."""
+"""Seconds for which a scrape waits for the brokers; Prometheus gives up on a scrape after ten seconds by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """What was seen at one moment.
+    """The log ends and the progress at one moment.
 
     progress: of the partitions that were owned. ends: {partition: offset after the last message}, of those for which a
     broker answered. taken_at: the clock's monotonic time.
@@ -47,7 +47,7 @@ class LagSample:
         return None if end is None or consumed is None or consumed > end else end - consumed
 
     def covers(self, progress: Mapping[TopicPartition, PartitionProgress]) -> bool:
-        """Whether it tells of all that is owned now, and of each position that is known now."""
+        """Return whether it covers all partitions owned now, and each position known now."""
         return all(
             (then := self.progress.get(tp)) is not None
             and then.epoch == now.epoch
@@ -57,10 +57,11 @@ class LagSample:
 
 
 class LagSampler:
-    """Takes a sample when the last one is older than max_age_s or does not tell of all, and waits a moment for it.
+    """Takes a sample when the last one is older than max_age_s or does not cover all partitions, and waits for it
+    briefly.
 
-    Positions are noted before the brokers are asked, so that a lag is at most too large, by what is consumed while they
-    answer. A sample for which no broker answered is empty: an old end beside a new position would say "no lag".
+    Positions are read before the requests to the brokers, so a lag can only be too large, by the messages consumed
+    meanwhile. A sample for which no broker answered is empty: an old end beside a new position would say "no lag".
 
     progress: what is owned. ask: connector.log_ends.
     """
@@ -85,7 +86,7 @@ class LagSampler:
         """Set when the question under way has its answer; None if there is none."""
 
     def read(self) -> LagSample | None:
-        """A sample no older than max_age_s and what a scrape waits; None if brokers are slower to answer than that."""
+        """Return a sample no older than max_age_s plus the wait of a scrape; None if the brokers answer later."""
         with self._lock:
             sample = self._sample
             if sample is not None and self.age_s(sample) < self._max_age_s and sample.covers(self._progress()):

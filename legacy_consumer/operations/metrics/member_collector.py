@@ -129,7 +129,7 @@ class _Families:
     def count(
         self, metric: Metric, labels: Sequence[str], counts: Mapping[str, int], always: Iterable[str] = ()
     ) -> None:
-        """One sample for each key; those named in always are there from the start, so that a rate sees the first."""
+        """Add one sample for each key; the keys in always exist from the start, so that a rate sees the first event."""
         for key in dict.fromkeys((*always, *counts)):
             self.add(metric, (*labels, key), counts.get(key, 0))
 
@@ -138,7 +138,7 @@ class _Families:
             self.add(metric, (*labels, key), key == marked)
 
     def histogram(self, metric: Metric, labels: Sequence[str], counts: Sequence[int], sum_s: float) -> None:
-        """counts: one for each bucket and one for what is longer than all."""
+        """Add a histogram. counts: one for each bucket and one for values above all buckets."""
         family = self._made[metric.name]
         assert isinstance(family, HistogramMetricFamily)
         names = [*map(str, BUCKETS_S), "+Inf"]

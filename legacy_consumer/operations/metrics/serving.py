@@ -22,9 +22,9 @@ def serve(
 ) -> MetricsServer:
     """Serve /metrics, /healthz and /readyz of these members until the last of them is shut down.
 
-    port 0: any free one, see the server's port. host: 0.0.0.0 for everybody, as in a container. registry: your own,
-    with what else is to be scraped; the members are registered in it. By default one with the process's own metrics.
-    Healthy and ready are judgements of all members. Raises: MetricsServerError.
+    port 0: any free port, see the server's port. host: 0.0.0.0 for all addresses, as in a container. registry: your
+    own, with other metrics; the members are registered in it. The default has the metrics of the process. Health and
+    readiness cover all members. Raises: MetricsServerError.
     """
     members = [connectors] if isinstance(connectors, ConsumerConnector) else list(connectors)
     if registry is None:

@@ -1,4 +1,4 @@
-"""One server of a real cluster in the foreground, as a container runs it; and what a cluster needs to begin."""
+"""One server of a real cluster in the foreground, as a container runs it, and helpers for the start of a cluster."""
 
 from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from legacy_consumer.sandbox.nodes.flights import produce_flights

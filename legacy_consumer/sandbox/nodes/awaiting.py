@@ -1,4 +1,4 @@
-"""Waiting for a cluster that starts at the same time as we do: with a bound, and saying for what."""
+"""Waits for a cluster that starts at the same time, with a bound, and reports what it waits for."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def await_cluster(
     chroot: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Wait until ZooKeeper answers, so many brokers are registered and the topic exists.
+    """Wait until ZooKeeper answers, this many brokers are registered and the topic exists.
 
-    without_broker: this id must not be registered: a broker does not start while ZooKeeper still lists the one that
-    was killed before it; chroot stands before its path, as the chroot itself may not exist yet.
-    tell is given a sentence for each thing that has to be waited for.
-    Raises: ClusterNotReadyError naming what did not come within timeout_s seconds; errors that waiting does not mend.
+    without_broker: this id must not be registered, since a broker does not start while ZooKeeper still lists its killed
+    predecessor; chroot is a prefix of its path, as the chroot itself may not exist yet. tell gets a sentence for each
+    condition that it waits for. Raises: ClusterNotReadyError naming the condition that did not hold within timeout_s
+    seconds; errors that waiting cannot cure.
     """
     waiting = _Waiting(time.monotonic() + timeout_s, timeout_s, tell)
     with _connected(config, waiting) as store:
@@ -78,7 +78,7 @@ class _Waiting:
         if left_s <= 0:
             raise ClusterNotReadyError(what, self._timeout_s)
         if what != self._told:
-            # the first try took its time already, of which nobody was told
+            # the first try has already taken some time, which was not reported
             bound_s = left_s if self._told else self._timeout_s
             self._told = what
             self._tell(f"waiting up to {bound_s:.0f} s for {what}")

@@ -1,7 +1,7 @@
-"""What a cluster that starts can fail with.
+"""Errors of a starting cluster.
 
 LegacyConsumerError (zk_layout.errors)
-  ClusterNotReadyError            retriable; what was waited for did not come in time
+  ClusterNotReadyError            retriable; a condition did not hold in time
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from zk_layout.errors import LegacyConsumerError
 
 
 class ClusterNotReadyError(LegacyConsumerError):
-    """What was waited for did not come within timeout_s."""
+    """A condition did not hold within timeout_s."""
 
     retriable: ClassVar[bool] = True
 

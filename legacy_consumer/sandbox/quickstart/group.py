@@ -1,4 +1,4 @@
-"""What the members and whoever watches them agree on."""
+"""Constants that the members and their observers share."""
 
 from __future__ import annotations
 

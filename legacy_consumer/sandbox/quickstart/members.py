@@ -22,7 +22,7 @@ _END_TIMEOUT_S = 30.0
 
 
 class MemberState(Enum):
-    """Where a member's process stands."""
+    """The state of a member's process."""
 
     RUNNING = "running"
     KILLED = "killed with -9"
@@ -96,7 +96,7 @@ class Member:
             raise QuickstartError(f"{self.name} left with {_spell(code)}: {self._last_words()}")
 
     def read_record(self) -> Record:
-        """What it wrote down. Raises: QuickstartError."""
+        """Return its record. Raises: QuickstartError."""
         try:
             data = self._record.read_bytes()
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The group as an outsider sees it: who is there, who owns what, what is committed. All of it from ZooKeeper."""
+"""The group seen from outside, all of it from ZooKeeper: members, owners and committed offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PREFIX = f"{GROUP}_"
 class Sight:
     """One look at the group; at: seconds of the monotonic clock.
 
-    members: by name, sorted. owners: {partition: member}, of those that are owned. committed: {partition: offset}.
+    members: by name, sorted. owners: {partition: member}, of owned partitions. committed: {partition: offset}.
     """
 
     at: float
@@ -57,7 +57,7 @@ def look(store: ZkStore) -> Sight:
 
 
 def expected_owners(members: Collection[str]) -> dict[int, str]:
-    """Who must own what when these are the members: what the range assignor says."""
+    """Return the assignment of the range assignor for these members."""
     registration = ConsumerRegistration(SubscriptionPattern.STATIC, ((TOPIC, 1),), 0)
     group = GroupSnapshot(GROUP, dict.fromkeys(sorted(members), registration), {TOPIC: tuple(_ALL)})
     return {tp.partition: thread.consumer_id for tp, thread in range_assign(group).items()}

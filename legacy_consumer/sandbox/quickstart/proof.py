@@ -1,4 +1,4 @@
-"""Pure: what the members' records prove, set against what was produced and what the log holds."""
+"""Compares the members' records with the produced messages and the log. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member writes down: one line for each batch that it has processed, before it comes back for the next.
+"""A member's record: one line for each batch that it has processed, written before it asks for the next.
 
 A line is a JSON list of runs, [partition, offset of the first flight, [numbers of the flights]]; the flights of a run
 lie side by side in the log. A line counts when its end is there: kill -9 in the middle of a write leaves a torn one,
@@ -53,7 +53,7 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
 
 
 def decode_record(member: str, data: bytes) -> Record:
-    """What a member's file says. Raises: QuickstartError if a whole line says nothing."""
+    """Read a member's file. Raises: QuickstartError if a complete line is not valid."""
     *lines, rest = data.split(b"\n")
     runs: list[Run] = []
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""What a run of the quickstart found out, as data: the summary table and --json say the same."""
+"""The results of a quickstart run, as data for the summary table and --json."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from legacy_consumer.sandbox.quickstart.two_groups import TwoGroups
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that befell a member. at: seconds since the start; members: how many there are then; owners: who owns
-    what once the group has settled, {partition: member}.
+    """A fault or change of a member. at: seconds since the start; members: their number then; owners: the owners once
+    the group has settled, {partition: member}.
     """
 
     at: float
@@ -26,7 +26,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """One rebalance, as seen in ZooKeeper: from the change of the membership until everybody owns what is due.
+    """One rebalance, as seen in ZooKeeper: from the change of the membership until each member owns its share.
 
     moved: partitions that changed hands; settle_ms is read every few milliseconds, so a short one is that vague.
     """
@@ -39,7 +39,7 @@ class Settling:
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """What followed kill -9, in seconds after it.
+    """The events after kill -9, in seconds after it.
 
     expired_seconds: the session ended in ZooKeeper. owned_seconds: every partition had an owner again.
     takeover_seconds: flights of all the partitions that the killed member owned had been processed by others.
@@ -56,7 +56,7 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The whole run. offsets: the rows that Spark read, by column. idle: who owned nothing at the most members."""
+    """The whole run. offsets: the rows that Spark read, by column. idle: members without a partition at the peak."""
 
     verdict: Verdict
     members_most: int
@@ -77,7 +77,7 @@ class Report:
 
     @property
     def median_settle_ms(self) -> float:
-        """Over the rebalances in which something moved and nobody had to be waited out."""
+        """Over the rebalances that moved partitions without waiting for a session to expire."""
         return round(statistics.median([one.settle_ms for one in self.rebalances if one.moved] or [0.0]), 1)
 
     @property

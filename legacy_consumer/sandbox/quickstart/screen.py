@@ -1,4 +1,4 @@
-"""What a person sees while it runs: live on a terminal, plain lines elsewhere; and the summary at the end."""
+"""The output of a run: live on a terminal, plain lines elsewhere; and the summary at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COLOURS = ("cyan", "magenta", "yellow", "green")
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: how far its owner is, and what is committed."""
+    """One partition: the owner's progress and the committed offset."""
 
     number: int
     owner: str | None
@@ -36,7 +36,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is to be seen now. members: {name: what it does}, in order of their start."""
+    """The current view. members: {name: state}, in order of their start."""
 
     seconds: float
     doing: str
@@ -52,7 +52,7 @@ class Screen(Protocol):
         ...
 
     def show(self, view: View) -> None:
-        """How it looks now; may be left out."""
+        """Show the current view; calls may be skipped."""
         ...
 
 
@@ -71,7 +71,7 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """The lines, and below them who owns what and how far everybody is. Only between enter and exit."""
+    """The lines, and below them the owners and the progress of all members. Only between enter and exit."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -137,7 +137,7 @@ def _draw_members(members: Mapping[str, str], colours: Mapping[str, str]) -> Tab
 
 
 def print_summary(console: Console, report: Report) -> None:
-    """The table at the end, and what failed, if anything did."""
+    """Print the table at the end, and the failures, if any."""
     verdict, kill = report.verdict, report.kill
     table = Table(title=f"quickstart: {report.seconds:.0f} s", title_justify="left", show_header=False)
     table.add_column(no_wrap=True)

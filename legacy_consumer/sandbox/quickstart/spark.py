@@ -35,7 +35,7 @@ def read_offsets(
     folder = workspace.folder / "spark"
     folder.mkdir()
     output, errors = folder / "rows.json", folder / "errors"
-    # everything that Spark writes beside its rows goes where it is removed, whatever way this ends
+    # everything that Spark writes beside its rows goes into a folder that is always removed
     environment = {
         **os.environ,
         "TMPDIR": os.fspath(folder),
@@ -78,7 +78,7 @@ def _rows(output: bytes) -> list[dict[str, object]]:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the program and of what it started, and wait until it is gone."""
+    """Kill the program and all processes that it started, and wait until they have ended."""
     process.kill()
     process.wait(_END_S)
     if process.stdin is not None:

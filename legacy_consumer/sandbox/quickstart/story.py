@@ -1,6 +1,6 @@
 """The run: one member, four, one of them killed, one; then the proof. Last, one topic and two groups.
 
-Each step waits for what can be seen, in ZooKeeper and in what the members say, and never for a time to pass.
+Each step waits for a state in ZooKeeper or in the members' output, never for a fixed time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BRAKED_RATE = 3500.0
 """Flights a second and member while the group changes, so that there is something left to hand over."""
 
 _FLOW_FLIGHTS = 7000
-"""What every owner processes before the group changes again: two seconds' worth."""
+"""Flights that every owner processes before the group changes again: two seconds' worth."""
 _POLL_S = 0.01
 _PATIENCE_S = 60.0
 _COUNT_EVERY = 10_000
@@ -363,7 +363,7 @@ class _Story:
         return f"process {member.pid}, {member.processed:,} flights"
 
     def _position(self, number: int) -> int:
-        """How far any member has come in a partition."""
+        """Return how far any member has come in a partition."""
         return max((member.positions.get(number, 0) for member in self._members.values()), default=0)
 
     def _elapsed(self) -> float:

@@ -35,7 +35,7 @@ class TwoGroups:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What is not as it should be; empty if all is."""
+        """Return the failures; empty if there are none."""
         failures = []
         for group, members in self.received.items():
             if sorted(key for keys in members.values() for key in keys) != sorted(KEYS):
@@ -46,7 +46,7 @@ class TwoGroups:
 
 
 def read_twice(kafka: EmbeddedKafka) -> TwoGroups:
-    """Let both groups join, produce a message for each partition, and see who gets which.
+    """Let both groups join, produce a message for each partition, and record which member gets which message.
 
     Raises: QuickstartError if a group does not settle or misses a message within a minute; LegacyConsumerError.
     """

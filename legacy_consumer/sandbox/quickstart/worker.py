@@ -1,9 +1,9 @@
 """One member of the group, a process of its own: `python -m legacy_consumer.sandbox.quickstart.worker` with arguments.
 
-Standard input is its lifeline and its brake: each line is how many flights it may process in a second, 0 for as many
-as it can, and the end of it means that whoever started it is gone. Standard output tells how far it is, one JSON
-object a line: {"joined": true}, then {"processed": count, "positions": {partition: next offset}}. SIGTERM makes it
-leave in order: the batch in hand is finished and committed.
+Each line of standard input sets how many flights it may process in a second, 0 for no limit. It ends when standard
+input ends, since its parent process is then gone. It writes its progress to standard output, one JSON object a line:
+{"joined": true}, then {"processed": count, "positions": {partition: next offset}}. On SIGTERM it finishes and commits
+the batch in hand and leaves cleanly.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from legacy_consumer.sandbox.quickstart.record import encode_batch
 from zk_layout.errors import LegacyConsumerError
 
 _BATCH = 50
-"""Small, so that a braked member comes back often: a rebalance waits for what is in hand."""
+"""Small, so that a slowed member asks for messages often: a rebalance waits for the messages in hand."""
 _TELL_S = 0.1
 _EXIT_ORPHANED = 3
 
 
 class Brake:
-    """Lets so many flights a second through; any thread may change how many."""
+    """Limits the flights per second; any thread may change the limit."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -44,7 +44,7 @@ class Brake:
         self._changed.set()
 
     def wait_after(self, count: int) -> None:
-        """Wait until so many flights were due."""
+        """Wait until this many flights are due."""
         rate = self._rate
         if rate <= 0:
             return
@@ -80,7 +80,7 @@ class Teller:
 
 
 def tell(what: dict[str, object]) -> None:
-    """One line to whoever started this process."""
+    """Write one line to the parent process."""
     sys.stdout.write(json.dumps(what) + "\n")
     sys.stdout.flush()
 

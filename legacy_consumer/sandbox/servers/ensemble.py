@@ -84,7 +84,7 @@ class EmbeddedEnsemble(Embedded):
     def leader(self, timeout_s: float = ELECTION_TIMEOUT_S) -> int:
         """The index in nodes of the server that leads; waits while an election is under way.
 
-        Raises: ServerStartError when nobody leads after timeout_s, as without a majority.
+        Raises: ServerStartError if there is no leader after timeout_s, for example without a majority.
         """
         leaders: list[int] = []
 

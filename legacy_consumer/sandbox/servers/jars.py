@@ -176,7 +176,7 @@ def _fetch(version: str, folder: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on the file; it goes with the process, so nobody waits for a dead one."""
+    """Hold an exclusive lock on the file; the lock ends with the process, so a dead process blocks no other."""
     with path.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -12,7 +12,7 @@ from pathlib import Path
 from legacy_consumer.errors import JavaMissingError
 
 MINIMUM_VERSION = 17
-"""What the ZooKeeper of the pyspark wheel needs; the oldest Kafka runs on it too."""
+"""The Java version that the ZooKeeper of the pyspark wheel needs; the oldest Kafka runs on it too."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _VERSION_TIMEOUT_S = 30.0

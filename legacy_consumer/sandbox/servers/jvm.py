@@ -21,7 +21,7 @@ _FLAGS = (
 ALL_COMPILERS = ("-XX:TieredStopAtLevel=4",)
 """Flags for a server that lives long enough for the better compiler to pay, as Java itself has it."""
 
-# the Kafka jars log through reload4j (log4j 1's format), those of the pyspark wheel through log4j 2
+# the Kafka jars log through reload4j (log4j 1's format), the jars of the pyspark wheel through log4j 2
 _LOG4J_1 = """\
 log4j.rootLogger={level}, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender

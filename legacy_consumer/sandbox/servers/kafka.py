@@ -37,7 +37,7 @@ class EmbeddedKafka(Embedded):
     version: one of KAFKA_VERSIONS; their jars are fetched once. brokers: how many, with the ids 0, 1, ...
     zookeeper: an embedded one that is started already, or a host:port list; None starts one of its own.
     ports: one for each broker's first listener, 0 = any free one. chroot: such as /kafka; the brokers create it.
-    properties: lines of server.properties for all brokers, over our own; those that a version does not know do no harm.
+    properties: lines of server.properties for all brokers, over our own; properties unknown to a version do no harm.
     listeners: security protocols, each of which gets a port of its own; others bootstrap from the first.
     flags: more options for the brokers' JVM, over ours, which are for short lives; to measure, ALL_COMPILERS.
     """

@@ -1,7 +1,7 @@
 """Writes jars.lock.json anew: `python -m legacy_consumer.sandbox.servers.lock_jars [VERSION ...]`.
 
-For whoever changes a version in jars.py. It trusts what is published at that moment, so look at the difference
-before committing it.
+Run it after changing a version in jars.py. It trusts the jars published at that moment, so check the difference before
+you commit it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Asks one broker what it knows about a topic: Metadata version 0, spoken by every broker from 0.8 to 3.9.
 
-ZooKeeper says who shall lead a partition; only the broker itself says that the news has reached it.
+ZooKeeper names the leader of a partition; only the broker itself can confirm that it knows it is the leader.
 """
 
 from __future__ import annotations

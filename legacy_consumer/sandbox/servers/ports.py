@@ -19,7 +19,7 @@ _choose = random.SystemRandom()  # processes forked from one another must not dr
 
 
 def free_port(taken: set[int] | None = None) -> int:
-    """A port that nothing listens on; it is added to taken, whose ports are not given out.
+    """Return a port on which nothing listens, and add it to taken, whose ports are never returned.
 
     Below the range from which the system gives ports to outgoing connections: a client that tries to reconnect to a
     server that is down could otherwise be given the server's own port, connect to itself, and bar the server's return.
@@ -37,7 +37,7 @@ def free_port(taken: set[int] | None = None) -> int:
 def claim_port(server: str, wanted: int, taken: set[int] | None = None) -> int:
     """The wanted port, or a free one for 0.
 
-    Raises: PortInUseError if something listens on the wanted one, ConfigError if nobody, or not this user, ever may.
+    Raises: PortInUseError if a process listens on the wanted port, ConfigError if this user may never listen on it.
     """
     if wanted == 0:
         return free_port(taken)
@@ -55,7 +55,7 @@ def claim_port(server: str, wanted: int, taken: set[int] | None = None) -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the loopback port now."""
+    """Return whether a server could listen on the loopback port now."""
     try:
         _bind(port)
     except OSError:
@@ -71,7 +71,7 @@ def _bind(port: int) -> None:
 
 
 def accepts_connections(port: int, timeout_s: float = 1.0) -> bool:
-    """Whether something accepts connections on the loopback port."""
+    """Return whether something accepts connections on the loopback port."""
     try:
         socket.create_connection((LOOPBACK, port), timeout_s).close()
     except OSError:

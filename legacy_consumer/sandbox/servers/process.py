@@ -57,7 +57,7 @@ class Workspace:
         with self._lock:
             if self._folder is not None:
                 return
-            # the folder's name is chosen first and made by whoever is guarded already: no moment without a guard
+            # the folder's name is chosen first, and the guarded process creates the folder: no moment without a guard
             parent = Path(tempfile.gettempdir()) if self._parent is None else self._parent
             folder = parent.absolute() / f"legacy-consumer-{self._name}-{os.getpid()}-{os.urandom(4).hex()}"
             self._keeper = subprocess.Popen(
@@ -94,7 +94,7 @@ class Workspace:
                 guardian.kill()
                 guardian.wait()
         if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)  # the keeper did, unless somebody killed it
+            shutil.rmtree(folder, ignore_errors=True)  # the keeper did, unless it was killed
 
     def __enter__(self) -> Workspace:
         self.open()
@@ -183,7 +183,7 @@ class ServerProcess:
             self._process.send_signal(signal.SIGKILL)
 
     def log_text(self) -> str:
-        """What it wrote since this start."""
+        """Return its output since this start."""
         try:
             with self._log.open("rb") as log:
                 log.seek(self._log_start)
@@ -196,7 +196,7 @@ class ServerProcess:
         return "\n".join(self.log_text()[-_TAIL_BYTES:].rstrip().splitlines()[-_TAIL_LINES:])
 
     def lost_its_port(self) -> bool:
-        """Whether it ended because somebody took a port of its between our choice and its bind."""
+        """Return whether it ended because another process took its port between our choice and its bind."""
         text = self.log_text()
         return "java.net.BindException" in text or "Address already in use" in text
 

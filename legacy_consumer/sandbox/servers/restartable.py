@@ -1,4 +1,4 @@
-"""What a server process and a set of them have in common: they can be stopped, killed, started again, and closed."""
+"""The common base of a server process and a set of them: they can be stopped, killed, started again, and closed."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class RestartableServer:
             self._process.send_kill()
 
     def log_text(self) -> str:
-        """What it wrote since it was started last."""
+        """Return its output since the last start."""
         return "" if self._process is None else self._process.log_text()
 
     def lost_its_port(self) -> bool:
-        """Whether the last start failed because a port was taken meanwhile."""
+        """Return whether the last start failed because a port was taken meanwhile."""
         return self._process is not None and self._process.lost_its_port()
 
     def _started(self) -> ServerProcess:

@@ -19,18 +19,18 @@ _CONNECTION_TIMEOUT_MS = 15_000
 
 
 class TopicZnodes:
-    """What the embedded cluster reads and writes in ZooKeeper, for the length of one connection."""
+    """The embedded cluster's access to ZooKeeper, for the length of one connection."""
 
     def __init__(self, store: ZkStore, chroot: str) -> None:
         self._store = store
         self._chroot = chroot
 
     def is_registered(self, broker_id: int) -> bool:
-        """Whether the broker's ephemeral znode is there."""
+        """Return whether the broker's ephemeral znode is there."""
         return self._store.exists(self._chroot + BrokerIdPath(broker_id).path) is not None
 
     def topic_is_gone(self, topic: str) -> bool:
-        """Whether nothing is left of a deleted topic, so that one of that name can be created."""
+        """Return whether nothing is left of a deleted topic, so that one of that name can be created."""
         paths = (TopicPath(topic), TopicConfigPath(topic), DeleteTopicPath(topic))
         return not any(self._store.exists_many([self._chroot + path.path for path in paths]))
 
@@ -74,7 +74,7 @@ class TopicZnodes:
         self._store.create(self._chroot + DeleteTopicPath(topic).path, None)
 
     def leaders(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-        """{partition: leader's broker id} of those that have a leader."""
+        """Return {partition: leader's broker id} of the partitions that have a leader."""
         paths = [self._chroot + PartitionStatePath(topic, partition).path for partition in partitions]
         states = {
             partition: decode_partition_state(path, znode.data).leader
@@ -86,9 +86,9 @@ class TopicZnodes:
 
 @contextmanager
 def topic_znodes(connect: str, chroot: str) -> Iterator[TopicZnodes]:
-    """Connect for a moment: a connection that stays would show in what tests and benchmarks count.
+    """Connect for a moment: a lasting connection would change the counts of tests and benchmarks.
 
-    Without the chroot, which only exists once a broker has made it.
+    The connection has no chroot, since a broker creates the chroot later.
     Raises: ConnectTimeoutError.
     """
     store = KazooStore(ZkSettings(connect=connect, connection_timeout_ms=_CONNECTION_TIMEOUT_MS))

@@ -1,4 +1,4 @@
-"""Waiting for what a server does in its own time."""
+"""Waits for conditions of a server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 POLL_S = 0.02
-"""How often a condition is looked at."""
+"""Seconds between two checks of a condition."""
 
 
 def wait_for(is_met: Callable[[], bool], timeout_s: float, too_late: Callable[[], Exception]) -> None:

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 60.0
 START_TRIES = 5
-"""How often a server that lost its chosen port to somebody else is given another one."""
+"""How many times a server that lost its chosen port to another process gets a new one."""
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _FLAGS = (
@@ -55,7 +55,7 @@ _MODE = re.compile(r"^Mode: (\w+)", re.MULTILINE)
 
 
 def four_letter_word(port: int, word: str, timeout_s: float = _FOUR_LETTER_TIMEOUT_S) -> str:
-    """What the server on the loopback port answers to a four-letter word; empty if it does not."""
+    """Return the server's answer to a four-letter word on the loopback port; empty if there is none."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout_s) as connection:
             connection.sendall(word.encode("ascii"))

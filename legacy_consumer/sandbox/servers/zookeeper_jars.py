@@ -1,4 +1,4 @@
-"""Where ZooKeeper servers come from: 3.9 out of the pyspark wheel, older ones out of the Kafka jars."""
+"""Finds the jars of ZooKeeper servers: 3.9 in the pyspark wheel, older versions among the Kafka jars."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-//! Record sets that are decoded on threads of the crate's own, which need no interpreter, before they are asked for.
+//! Decodes record sets ahead, on threads of this crate, which need no interpreter.
 //!
-//! There is a thread for each processor but one, begun with the first record set, and no more record sets ahead than
-//! threads, whoever asks: that bounds the memory. A forked child has no threads, and begins its own.
+//! There is a thread for each processor but one, started with the first record set. The process decodes at most one
+//! record set per thread ahead, which bounds the memory. A forked child has no threads, and starts its own.
 //!
-//! The exception to "no unsafe code": a thread reads bytes that a Python object lends. `Decoding` keeps that object until
-//! the thread is done, or has not begun.
+//! The exception to "no unsafe code": a thread reads bytes that a Python object lends. `Decoding` keeps that object
+//! until the thread is done, or if it never began.
+
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -65,14 +66,14 @@ struct Job {
 }
 
 impl Job {
-    /// True for one caller, which decodes it or sees to it that nobody does.
+    /// Return true for exactly one caller, which decodes it or prevents its decoding.
     fn claim(&self) -> bool {
         !self.is_begun.swap(true, Ordering::AcqRel)
     }
 
-    /// For the one whose claim it is, and in a child for whoever has the `Decoding`.
+    /// For the caller that has the claim; in a forked child, for the owner of the `Decoding`.
     fn decode(&self) -> Outcome {
-        // SAFETY: the bytes are kept until the outcome is there, or the claim was taken for nobody to decode it
+        // SAFETY: the bytes are kept until the outcome is there, or until a claim that prevents decoding
         self.wish.decode(unsafe { std::slice::from_raw_parts(self.set.start, self.set.length) })
     }
 
@@ -136,7 +137,7 @@ impl Pool {
     }
 }
 
-/// A record set that a thread decodes, or has decoded. One that no thread has begun is decoded by the first who asks.
+/// A record set that a thread decodes, or has decoded. If no thread has begun it, the first caller decodes it.
 #[pyclass(frozen, module = "legacy_consumer_native")]
 pub struct Decoding {
     pool: Arc<Pool>,
@@ -184,7 +185,7 @@ impl Decoding {
 }
 
 impl Drop for Decoding {
-    /// The bytes are let go when nobody reads them, and nobody will.
+    /// Release the bytes once no thread reads them or will read them.
     fn drop(&mut self) {
         if self.is_of_this_process() {
             if !self.job.claim() {

@@ -21,7 +21,7 @@ use pyo3::types::PyCapsule;
 use super::arrow_c::{Array, ArrowArray, ArrowSchema, Buffer, Field};
 use crate::records::{parse_headers, Binary, Columns};
 
-/// Some columns of some records, for whoever speaks Arrow's `PyCapsule` interface.
+/// Some columns of some records, for any library with Arrow's `PyCapsule` interface.
 #[pyclass(frozen, module = "legacy_consumer_native")]
 pub struct ArrowBatch {
     of: Arc<Columns>,

@@ -1,8 +1,8 @@
-//! Arrow's C data interface: two structures that any library of Arrow's takes over without a copy.
+//! Arrow's C data interface: two structures that any Arrow library takes over without a copy.
 //!
 //! The exception to "no unsafe code": the interface is C, pointers and a function that frees. What is exported is
-//! described by `Field` and `Array`, which are safe to make: a buffer is memory that never changes and whose owner it
-//! holds.
+//! described by `Field` and `Array`, which are safe to make: a buffer is immutable memory, and the buffer holds its
+//! owner.
 //!
 //! Source: <https://arrow.apache.org/docs/format/CDataInterface.html>
 #![allow(unsafe_code)]
@@ -34,7 +34,7 @@ pub struct Array {
     pub dictionary: Option<Box<Array>>,
 }
 
-/// Memory, and what keeps it.
+/// Memory, and its owner.
 pub struct Buffer {
     start: *const c_void,
     owner: Arc<dyn Any + Send + Sync>,
@@ -44,7 +44,7 @@ pub struct Buffer {
 unsafe impl Send for Buffer {}
 
 impl Buffer {
-    /// A part of something that nobody changes any more.
+    /// A part of an immutable buffer.
     pub fn of<T: Send + Sync + 'static, U>(owner: &Arc<T>, part: impl Fn(&T) -> &[U]) -> Buffer {
         Buffer { start: part(owner).as_ptr().cast(), owner: owner.clone() }
     }
@@ -167,7 +167,7 @@ unsafe extern "C" fn release_array(array: *mut ArrowArray) {
 impl Drop for ArrowSchema {
     fn drop(&mut self) {
         if let Some(release) = self.release {
-            // SAFETY: nobody has taken it over, or release would be None
+            // SAFETY: no consumer has taken it over, or release would be None
             unsafe { release(self) }
         }
     }

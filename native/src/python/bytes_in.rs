@@ -34,7 +34,7 @@ extern "C" {
 }
 
 /// The bytes of an object with a contiguous buffer. It stays locked (a bytearray cannot be resized) for as long as this
-/// lives, and nobody may write into it meanwhile.
+/// lives, and no code may write into it meanwhile.
 pub struct Bytes {
     view: Box<View>,
 }
@@ -46,7 +46,7 @@ unsafe impl Sync for Bytes {}
 impl Bytes {
     pub fn as_slice(&self) -> &[u8] {
         match usize::try_from(self.view.len) {
-            // SAFETY: the exporter promised so many readable bytes there until the view is released; see drop()
+            // SAFETY: the exporter promised this many readable bytes until the view is released; see drop()
             Ok(len @ 1..) if !self.view.buf.is_null() => unsafe { std::slice::from_raw_parts(self.view.buf, len) },
             _ => &[],
         }

@@ -1,8 +1,8 @@
-//! Decompresses what a batch or a wrapper holds, with a bound that is known before any memory is taken.
+//! Decompresses the content of a batch or a wrapper, with a bound that is known before any memory is allocated.
 //!
-//! gzip is read piece by piece up to the limit. The other formats tell how much comes out at most: snappy by its
-//! preamble, which cannot promise more than 64 bytes for 3; lz4 and zstd by the sizes of their blocks. What they promise
-//! is compared with the limit, and the library may write no further.
+//! gzip is read piece by piece up to the limit. The other formats state the largest possible output: snappy in its
+//! preamble, which cannot promise more than 64 bytes for 3; lz4 and zstd in the sizes of their blocks. That size is
+//! checked against the limit, and the library may not write beyond it.
 //!
 //! Source: `KafkaLZ4BlockInputStream` and `SnappyInputStream` (xerial framing) as Kafka uses them, RFC 8878 for zstd,
 //! the LZ4 frame format 1.6.
@@ -68,7 +68,7 @@ impl Decompressor {
         }
     }
 
-    /// Memory for so many bytes; what is there stays.
+    /// Reserve memory for this many bytes; existing content stays.
     fn room(&mut self, size: usize, limit: usize) -> Result<(), Fault> {
         if size > limit {
             return Err(Fault::TooLarge(limit));
@@ -186,7 +186,7 @@ fn take_u32(left: &mut &[u8]) -> Result<u32, Trouble> {
     Ok(u32::from_le_bytes(*number))
 }
 
-/// The head of an lz4 frame, whose blocks are known to be whole.
+/// The header of an lz4 frame whose blocks are known to be complete.
 struct Lz4Frame<'a> {
     blocks: &'a [u8],
     block_bytes: usize,
@@ -285,7 +285,7 @@ fn zstd_bound(source: &[u8]) -> Result<usize, Trouble> {
     Ok(bound)
 }
 
-/// A number of so many bytes, lowest first.
+/// A number of this many bytes, lowest first.
 fn take_bytes(left: &mut &[u8], count: usize) -> Result<u64, Trouble> {
     let (bytes, rest) = left.split_at_checked(count).ok_or(Trouble::Cut)?;
     *left = rest;

@@ -54,7 +54,7 @@ impl Binary {
         self.first_nulls + self.offsets.len() - 1
     }
 
-    /// Memory for so many more rows.
+    /// Reserve memory for this many more rows.
     fn expect(&mut self, rows: usize) -> Result<(), Fault> {
         let rows = self.first_nulls + rows;
         self.offsets.try_reserve(rows)?;
@@ -221,7 +221,7 @@ impl Columns {
         self.next_offset = mark.next_offset;
     }
 
-    /// Memory for so many more records, and for what may be their values.
+    /// Reserve memory for this many more records and their possible values.
     pub(super) fn expect(&mut self, records: usize, bytes: usize) -> Result<(), Fault> {
         self.offsets.try_reserve(records)?;
         self.timestamps.try_reserve(records)?;

@@ -14,7 +14,7 @@ pub fn parse_headers(mut data: &[u8]) -> Option<Vec<Header<'_>>> {
     Some(found)
 }
 
-/// Whether so many headers fill the bytes.
+/// Whether this many headers fill the bytes exactly.
 pub(super) fn are_headers(data: &[u8], count: i64) -> bool {
     walk(data, count, |_| ()).is_some()
 }

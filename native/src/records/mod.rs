@@ -4,9 +4,10 @@
 //! messages) and batches of format 2. One pass takes each entry while it is in the processor's cache: checksum,
 //! decompression into memory that is used again, fields into the columns.
 //!
-//! Whatever is wrong ends the columns before the entry; decoding from there raises it. All lengths are checked
-//! against the bytes that are there, memory is only taken for what these can hold and within the limits of the request,
-//! and refused memory is an error like others.
+//! An error ends the columns before the bad entry; decoding from there raises it. All lengths are checked against the
+//! available bytes. Memory is allocated only up to what these bytes can hold and within the limits of the request; a
+//! failed allocation is an error like any other.
+
 #![forbid(unsafe_code)]
 
 mod batch;

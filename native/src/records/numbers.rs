@@ -59,7 +59,7 @@ pub fn varlong(data: &mut &[u8]) -> Option<i64> {
     None
 }
 
-/// So many bytes; none of a negative count.
+/// Read this many bytes; none for a negative count.
 #[inline]
 pub fn take<'a>(data: &mut &'a [u8], count: i64) -> Option<&'a [u8]> {
     let (taken, rest) = data.split_at_checked(usize::try_from(count).ok()?)?;
@@ -67,7 +67,7 @@ pub fn take<'a>(data: &mut &'a [u8], count: i64) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A length, -1 for null, and so many bytes.
+/// Read a length, -1 for null, and that many bytes.
 #[inline]
 pub fn nullable<'a>(data: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     match varint(data)? {

@@ -23,7 +23,7 @@ const HIGHEST_OFFSET: i64 = i64::MAX - (1 << 32) + 1;
 const CRC_COVERS_FROM: usize = 21;
 pub const BAD_CRC: &str = "a CRC that does not match";
 
-/// What of a record set is asked for, and what it may cost.
+/// The requested part of a record set, and the limits of its decoding.
 #[derive(Debug, Clone)]
 pub struct Request<'a> {
     /// The first offset that is wanted.
@@ -34,7 +34,7 @@ pub struct Request<'a> {
     pub max_records: usize,
     /// What one batch may decompress to.
     pub max_batch_bytes: usize,
-    /// Once so much is decompressed, the columns end with that batch.
+    /// Once this many bytes are decompressed, the columns end with that batch.
     pub max_decompressed_bytes: usize,
     /// Whether checksums are looked at.
     pub check_crcs: bool,
@@ -89,7 +89,7 @@ pub fn decode(set: &[u8], request: &Request) -> Result<Columns, Fault> {
 enum Step {
     /// Go on with the entry there.
     To(usize),
-    /// The set ends inside an entry, up to whose end it would have so many bytes.
+    /// The set ends inside an entry; up to the end of that entry it would have this many bytes.
     Cut(usize),
     End,
     /// More is there, and not wanted now.

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-/// The producers whose aborted transactions are open where a walk over the batches has come to.
+/// The producers whose aborted transactions are open at the current batch of a walk.
 pub struct AbortedProducers {
     waiting: Vec<(i64, i64)>,
     open: HashSet<i64>,

@@ -36,7 +36,7 @@ class Brokers:
             del self.begins[tp], self.ends[tp]
 
     def answers(self, tp):
-        """Whether the partition's leader does."""
+        """Return whether the partition's leader does."""
         return tp in self.ends and not {tp.partition % BROKERS} & (self.dead | self.frozen)
 
 

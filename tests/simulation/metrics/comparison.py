@@ -308,7 +308,7 @@ class Comparison:
 
 
 def true_lag(read, ends, tp):
-    """How many messages a member would still read; None if nobody can tell."""
+    """Return how many messages a member would still read; None if nobody can tell."""
     if tp not in ends:
         return None
     begin, end = read.begins[tp], ends[tp]

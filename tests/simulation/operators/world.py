@@ -110,7 +110,7 @@ class OperatorsWorld(MemoryCluster):
         return None if kept is None else kept.offset
 
     def position_in_zookeeper(self, group, tp):
-        """Where a member goes on; None if nothing that counts is committed."""
+        """Return where a member goes on; None if nothing that counts is committed."""
         path = OffsetPath(group, *tp).path
         znode = None if self.store.exists(path) is None else self.store.get_data(path)
         return judge(written_in_zookeeper(path, znode), self._origin(tp)).position

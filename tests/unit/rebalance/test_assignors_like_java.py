@@ -55,7 +55,7 @@ def test_sticky_is_as_even_as_java_and_moves_no_more_where_it_is(version):
 
 @VERSIONS
 def test_sticky_answers_as_java_to_the_partition_in_most_groups(version):
-    """Where several answers are equally good, Java takes the order of a hash map."""
+    """Return where several answers are equally good, Java takes the order of a hash map."""
     same = Counter(ours(told, "sticky") == told["answer"] for told in cases(version, "sticky"))
     assert same[True] > 2 * same[False]
     fresh = [

@@ -87,7 +87,7 @@ class FetchCore:
         return one.position if one is not None and one.is_placed else None
 
     def is_live(self, tp: TopicPartition, life: int) -> bool:
-        """Whether what was asked in this life of a partition still counts."""
+        """Return whether what was asked in this life of a partition still counts."""
         one = self._partitions.get(tp)
         return one is not None and one.life == life
 

@@ -55,7 +55,7 @@ class Versions:
         return version
 
     def has(self, api: Api, version: int) -> bool:
-        """Whether this version of it may be used."""
+        """Return whether this version of it may be used."""
         newest = self.chosen.get(api, -1)
         return self.oldest.get(api, newest) <= version <= newest
 

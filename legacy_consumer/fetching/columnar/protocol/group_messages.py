@@ -47,7 +47,7 @@ class Field:
     rows: tuple[Field, ...] = ()
 
     def is_in(self, version: int) -> bool:
-        """Whether this version has the field."""
+        """Return whether this version has the field."""
         return self.since <= version <= self.until
 
 

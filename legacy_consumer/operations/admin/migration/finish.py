@@ -17,7 +17,7 @@ from legacy_consumer.operations.admin.migration.verify import verify_migration
 
 
 def finish_refusals(look: Look, *, accept_ahead: bool = False) -> tuple[str, ...]:
-    """Why the way back cannot be closed now, nor the group be deleted; none = it can.
+    """Return why the way back cannot be closed now, nor the group be deleted; none = it can.
 
     accept_ahead: what Kafka has beyond ZooKeeper in partitions that were left out was consumed.
     """

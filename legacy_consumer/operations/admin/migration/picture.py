@@ -135,7 +135,7 @@ def look_at(sides: Sides, *, will_write: bool = False) -> Look:
 
 
 def has_offsets_in_kafka(sides: Sides) -> bool:
-    """Whether the group has any offset there, of a topic of the cluster. Raises: BrokersUnavailableError."""
+    """Return whether the group has any offset there, of a topic of the cluster. Raises: BrokersUnavailableError."""
     found = read_kafka(sides, _all_partitions(sides.store)) if has_coordinators(sides.store) else {}
     return any(one.offset is not None for one in found.values())
 

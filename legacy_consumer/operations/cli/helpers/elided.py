@@ -12,7 +12,7 @@ _SHORTEST = 8
 
 
 def telling_length(names: Collection[str]) -> int:
-    """How many characters of their ends tell these names apart; 8 at least, so that one is recognised."""
+    """Return how many characters of their ends tell these names apart; 8 at least, so that one is recognised."""
     distinct = set(names)
     length = min(_SHORTEST, max(map(len, distinct), default=0))
     while len({name[-length:] for name in distinct}) < len(distinct):

@@ -145,7 +145,7 @@ class Ending:
 
 
 def _is_over(frame: FrameType | None) -> bool:
-    """Whether a signal came in __exit__, which nothing could take what is raised out of.
+    """Return whether a signal came in __exit__, which nothing could take what is raised out of.
 
     A signal that came before is handled where the next function is entered, and that is __exit__: not a rare chance.
     """

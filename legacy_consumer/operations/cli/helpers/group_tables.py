@@ -132,7 +132,7 @@ def _led_lines(led: LedGroup) -> list[Line]:
 
 
 def unreadable_lines(found: GroupDescription) -> list[Line]:
-    """Why members cannot be read."""
+    """Return why members cannot be read."""
     return _some_lines([Line(f"unreadable: {bad.problem}", BAD) for bad in found.unreadable])
 
 
@@ -154,7 +154,7 @@ def member_rows(found: GroupDescription, now_ms: int) -> list[list[Cell | str]]:
 
 
 def _reasons(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> list[Part]:
-    """Why partitions are not well; what a table's row says by itself is not said again."""
+    """Return why partitions are not well; what a table's row says by itself is not said again."""
     unowned = {TopicPartition(row.topic, row.partition) for row in found.partitions if not row.owner_is_member}
     stopped = [tp for tp, v in verdicts.items() if v.kind is Kind.STOP and tp in unowned]
     lines: list[Part] = []

@@ -45,7 +45,7 @@ def name_member(group: str, consumer_id: str) -> None:
 
 
 def shows_tracebacks() -> bool:
-    """Whether -vv was given."""
+    """Return whether -vv was given."""
     return logging.getLogger().level <= logging.DEBUG
 
 

@@ -33,7 +33,7 @@ def parse_topics(given: tuple[str, ...]) -> Topics:
 
 
 def is_chosen(tp: TopicPartition, topics: Topics) -> bool:
-    """Whether the partition is one of these."""
+    """Return whether the partition is one of these."""
     if not topics:
         return True
     numbers = topics.get(tp.topic, frozenset())

@@ -1,8 +1,8 @@
-"""Reads all groups of a cluster, in batches, and those in which nobody is less often.
+"""Reads all groups of a cluster, in batches; groups without members less often.
 
-A group with members is read at each refresh. Of one without, nothing changes but by an operator's hand, and most
-groups of an old cluster are such: they are read in turns, each at every idle_every-th refresh, and what was read
-before is served meanwhile. Whether somebody has joined is looked up for all groups at each refresh.
+A group with members is read at each refresh. A group without members changes only when an operator changes it, and most
+groups of an old cluster have none. They are read in turns, each at every idle_every-th refresh; between, the exporter
+serves the data of the last read. Each refresh checks all groups for new members.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from zk_layout.paths import ConsumerIdsPath
 from zk_layout.store import ZkStore
 
 _GROUPS_AT_ONCE = 100
-"""So many groups are read in the same few batches; between them the pace is kept."""
+"""The number of groups that are read in the same few batches, with a pause after them."""
 _LEADERS_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which groups are exported, and how often those without members are read."""
+    """The choice of groups to export, and how often groups without members are read."""
 
     wanted: Callable[[str], bool] = lambda _: True
     idle_every: int = 10
@@ -39,11 +39,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """What ZooKeeper has of one group. members: how many are registered; unreadable: how many of them nobody can read.
+    """The znodes of one group. members: how many are registered; unreadable: how many registrations are unreadable.
 
-    read_at_ms: when the partitions were read. ids: of the members, for who owns what. subscribed: the topics that the
-    members subscribe to; None if nobody is there to say it, or somebody's registration cannot be read. problem: why the
-    group may not be read; then nothing else of it is known. led: how it stands, if a member of it follows a leader.
+    read_at_ms: when the partitions were read. ids: of the members, to find owners. subscribed: the topics that the
+    members subscribe to; None if there is no member, or a registration is unreadable. problem: the reason why the group
+    cannot be read; then nothing else is known. led: the state of a led group, if a member follows a leader.
     """
 
     group: str
@@ -57,11 +57,11 @@ class ReadGroup:
     led: LedGroup | None = None
 
     def consumes(self, topic: str) -> bool:
-        """Whether the topic is the group's business: a topic that all members have left is not."""
+        """Return whether the topic is the group's business: a topic that all members have left is not."""
         return self.subscribed is None or topic in self.subscribed
 
     def is_owned(self, row: GroupPartition) -> bool:
-        """Whether a registered member owns the partition."""
+        """Return whether a registered member owns the partition."""
         return row.owner is not None and owner_id(row.owner) in self.ids
 
     def brokers_of_members(self, leaders: Mapping[TopicPartition, int]) -> dict[str, int]:

@@ -17,7 +17,7 @@ class CountedReads:
         self.batches = 0
 
     def note(self, znodes: int) -> None:
-        """One batch of so many."""
+        """Count one batch of this many reads."""
         self.znodes += znodes
         self.batches += 1
 
@@ -63,7 +63,7 @@ class CountingKazooStore(KazooStore):
 class Pace:
     """Keeps reads below so many znodes a second on average: call `keep` between two batches.
 
-    now: seconds; wait: pauses for so many seconds, or less if the end is near.
+    now: seconds; wait: pauses for the given seconds, or less if the exporter is about to end.
     """
 
     def __init__(self, per_second: float, now: Callable[[], float], wait: Callable[[float], None]) -> None:
@@ -74,11 +74,11 @@ class Pace:
         self._at_start = 0
 
     def begin(self, znodes: int) -> None:
-        """A refresh begins, with so many read by all before it."""
+        """Begin a refresh. The argument is the number of reads before it."""
         self._began, self._at_start = self._now(), znodes
 
     def keep(self, znodes: int) -> None:
-        """Pause until so many are not too many."""
+        """Pause until this number of reads is within the limit."""
         due = self._began + (znodes - self._at_start) / self._per_second
         pause = due - self._now()
         if pause > 0:

@@ -50,7 +50,7 @@ class ExporterSettings:
 
 @dataclass(slots=True)
 class _State:
-    """What the refreshing thread last found; replaced piece by piece, read by scrapes."""
+    """The last results of the refreshing thread; replaced piece by piece, read by scrapes."""
 
     body: tuple[bytes, bytes] = (b"", gzip.compress(b""))
     """The cached part, as it is and packed; Prometheus asks for it packed."""
@@ -66,7 +66,7 @@ class _State:
 
 
 class Exporter:
-    """start() begins to refresh; pages() is what a MetricsServer serves; close() ends, twice is harmless.
+    """Exports all groups. start() begins to refresh; a MetricsServer serves pages(); close() ends, twice is harmless.
 
     store: connected by the first refresh, in which a failure is tried again like any other.
     """
@@ -115,7 +115,7 @@ class Exporter:
         return self._thread is None or not self._thread.is_alive()
 
     def pages(self) -> Pages:
-        """What is to be served."""
+        """Return the pages to serve."""
         return Pages(self.page, self.alive, self.ready)
 
     def page(self, takes_gzip: bool) -> Page:
@@ -136,7 +136,7 @@ class Exporter:
         return Judgement(True, f"alive; {self._state.problem or 'the last refresh was sound'}")
 
     def ready(self) -> Judgement:
-        """Whether there is data to serve."""
+        """Return whether there is data to serve."""
         if "render" not in self._state.seconds:
             return Judgement(False, self._state.problem)
         return Judgement(True, f"{sum(self._state.groups.values())} groups")
@@ -179,7 +179,7 @@ class Exporter:
                 if self._ended.is_set():
                     return
                 if not error.retriable and not self._state.read_at:
-                    # a wrong chroot or wrong credentials from the start: nobody will mend that by waiting
+                    # a wrong chroot or wrong credentials at the start: waiting does not help
                     self.failure = error
                     return
                 served = "the last data is served" if self._state.read_at else "there is no data to serve yet"
@@ -204,7 +204,7 @@ class Exporter:
         return cluster
 
     def _read_logs(self, cluster: ReadCluster) -> Logs:
-        """Where logs end, and where those begin of which some group has not read all."""
+        """Return where logs end, and where those begin of which some group has not read all."""
         rows = [
             (tp, row.committed)
             for group in cluster.groups

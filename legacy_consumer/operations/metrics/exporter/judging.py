@@ -25,7 +25,7 @@ from zk_layout.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Logs:
-    """What brokers said at one refresh. begins: of the logs that some group has not read to the end."""
+    """The brokers' answers at one refresh. begins: the starts of logs that some group has not read to the end."""
 
     begins: Mapping[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class JudgedGroup:
 
 
 class _Kept(NamedTuple):
-    """What was seen of a partition, and when it was last owned."""
+    """The observations of a partition, and the time when it was last owned."""
 
     window: Window
     owned_at_ms: int
@@ -147,9 +147,9 @@ class ClusterJudge:
 
 
 def _to_read(lag: int | None, in_log: int | None) -> int | None:
-    """Of the messages behind the offset those that the log still has.
+    """Return the number of messages behind the offset that the log still has.
 
-    Beyond the log's end a member goes on where its auto.offset.reset says, which nobody knows here.
+    Beyond the log's end a member continues by its auto.offset.reset, which the exporter does not know.
     """
     if lag is None or lag < 0:
         return None

@@ -1,4 +1,4 @@
-"""Prometheus' text format, version 0.0.4, written by hand: a client library takes ten times as long for so many lines.
+"""Prometheus' text format, version 0.0.4, written by hand: a client library takes ten times as long.
 
 No I/O. Each metric's lines stand together, behind its HELP and TYPE. Label values are escaped once for each group and
 topic, not once for each line.

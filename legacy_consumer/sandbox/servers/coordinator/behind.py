@@ -76,7 +76,7 @@ def first_broker(response: bytes) -> int:
 
 
 def wants_no_answer(version: int, request: Reader) -> bool:
-    """Whether a Produce request, read up to its body, says acks=0: the broker then answers nothing."""
+    """Return whether a Produce request, read up to its body, says acks=0: the broker then answers nothing."""
     if version >= 3:
         request.nullable_string()
     return request.int16() == 0

@@ -1,4 +1,4 @@
-"""The coordinator in memory, with the event loop's clock: it keeps who waits for which answer."""
+"""The coordinator in memory, with the event loop's clock; it keeps the requests that wait for an answer."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class CoordinatorServer:
         except (OSError, ValueError) as error:
             logger.warning("a connection is closed: %s", error)
         except asyncio.CancelledError:
-            pass  # the server ends; nobody waits for this task's result
+            pass  # the server ends; no code waits for this task's result
         finally:
             broker.close()
             writer.close()

@@ -1,7 +1,7 @@
-"""Which requests a client may send to the coordinator's server, and in which versions.
+"""The requests that a client may send to the coordinator's server, and their versions.
 
-Group requests go up to the newest version that is spoken here. Other requests are offered as the broker behind offers
-them, but for a few whose bytes the server has to understand.
+For group requests the server announces the versions that it implements. For other requests it announces the broker's
+versions, except for a few requests that the server itself must decode.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class VersionRange(NamedTuple):
 
 
 def read_versions(frame: memoryview | bytes) -> list[VersionRange]:
-    """What a broker answers to ApiVersions 0. Raises: MalformedResponseError."""
+    """Decode a broker's response to ApiVersions 0. Raises: MalformedResponseError."""
     reader = Reader(frame, "ApiVersions")
     reader.int16()
     return [VersionRange(reader.int16(), reader.int16(), reader.int16()) for _ in range(reader.count(6))]

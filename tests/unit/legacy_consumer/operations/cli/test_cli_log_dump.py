@@ -165,7 +165,7 @@ def test_no_flipped_bit_behind_an_offset_is_taken_for_sound(name, tmp_path):
 
 
 def at_offset(data, at):
-    """Whether this byte belongs to an offset or a leader epoch, which no CRC covers."""
+    """Return whether this byte belongs to an offset or a leader epoch, which no CRC covers."""
     begin = 0
     while begin + 12 <= at:
         size = 12 + int.from_bytes(data[begin + 8 : begin + 12], "big")
