@@ -545,6 +545,14 @@ def test_nothing_that_a_stranger_wrote_moves_the_cursor_or_forges_a_line(cluster
         assert not any(line.startswith(("fake", "12:00:00 ERROR")) for line in text.splitlines())
 
 
+def test_a_name_that_is_a_formula_stands_in_csv_as_it_is_and_the_help_warns_of_it(cluster):
+    """Changed names would be those of no group; whoever opens CSV in a spreadsheet has to import it as text."""
+    cluster.topic("t", (0, 50))
+    cluster.commit("=1+1", "t", 5)
+    assert cluster.run("groups", "list", "--format", "csv").out.splitlines() == ["group", "=1+1"]
+    assert "a spreadsheet must import CSV as text" in " ".join(cluster.run("groups", "list", "--help").out.split())
+
+
 # A reset under members, and files that were cut
 
 

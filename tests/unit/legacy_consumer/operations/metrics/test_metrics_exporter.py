@@ -446,8 +446,10 @@ def test_a_broken_znode_is_an_error_of_its_partition(world):
     assert verdicts(world.scrape())["0"] == "error"
 
 
-def test_names_that_others_chose_cannot_break_the_page(world):
-    group = 'a"b\\c\nd'
+@pytest.mark.parametrize(
+    "group", ['a"b\\c\nd', "a\u2028b\u2029c\x85d", "\u202egnp", "\u200f=1+1", '"} 1', "x" * 40_000], ids=ascii
+)
+def test_names_that_others_chose_cannot_break_the_page(world, group):
     world.commit(group, 0, 5)
     world.refresh()
     assert world.scrape()["legacy_consumer_group_partition_committed_offset", group, "0", "t"] == 5
