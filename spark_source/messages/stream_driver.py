@@ -96,11 +96,14 @@ class StreamDriver:
             self._cluster.close()
 
     def stop_at_present(self) -> None:
-        """Read nothing that comes later than now."""
+        """Read nothing that comes later than now. Raises: as a batch read."""
+        self._target = self._until_answered(self._present)
+
+    def _present(self) -> tuple[StreamOffsets, Offsets]:
         topics = self._cluster.topics(must_exist=False)
         now = sort_partitions(NOT_BEGUN, topics)
         ends = self._cluster.log_ends(topics.partitions)
-        self._target = StreamOffsets(dict.fromkeys(ends, 0), now.marks), ends
+        return StreamOffsets(dict.fromkeys(ends, 0), now.marks), ends
 
     def advance(self, start: StreamOffsets, most: int | None) -> StreamOffsets:
         """Where the next batch ends, whose start everything has been processed up to; start if there is nothing new.
