@@ -1,1 +1,1 @@
-"""Who owns what: from a picture of a group to an assignment, a plan, and owner znodes that show it."""
+"""Ownership of partitions: from a snapshot of a group to an assignment, a plan, and owner znodes."""

@@ -1,17 +1,17 @@
-"""Whether a group waits for members that left, and who has what meanwhile. No clock and no ZooKeeper here.
+"""Decides whether a group waits for absent members, and who owns which partition meanwhile. Pure.
 
-Members a, b and c have two partitions each. When b leaves, its two would be divided at once between a and c, and most
-of the others would change hands too, only to change back when b has been restarted. A group that is patient divides as
-if b were still there: a and c keep what they have, b's two have no owner. It is over when the group is whole, which is
-as many members as there were before the first one left, whoever they are; or when the time is up, counted from that
-first departure, so that others who leave meanwhile do not prolong it.
+Members a, b and c have two partitions each. When b leaves, a and c would take over its partitions at once, and most
+other partitions would change their owner too, only to change back after b has restarted. A waiting group computes the
+assignment as if b were still there: a and c keep their partitions, b's partitions have no owner. The wait ends when the
+group is complete: it has as many members as before the first departure, under any ids. It also ends when the time is
+over, counted from the first departure, so later departures do not extend it.
 
-Not everybody waits. Members of the JVM know of no such thing, and who has only just joined did not see anybody leave:
-both want at once what a group of those present gives them. That is theirs meanwhile too, or a member of the JVM would
-use up its tries on what others keep.
+Some members do not wait. JVM members have no such rule, and a new member has not seen anybody leave. Both claim at once
+their share of the group of present members. They get that share during the wait, since otherwise a JVM member would use
+up its tries on partitions that others keep.
 
     the group before b left     a a b b c c
-    of those present            a a a c c c
+    of present members          a a a c c c
     meanwhile                   a a . . c c
     if c does not wait          a a . c c c
 """
@@ -30,25 +30,25 @@ Members: TypeAlias = Mapping[str, ConsumerRegistration]
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Some have left, and those who stay wait.
+    """A wait: some members have left, and the others wait for them.
 
-    before: the members when the first of them left. until_s: on the reader's clock, when the time is up.
+    before: the members at the first departure. until_s: the end of the wait, on the reader's clock.
     """
 
     before: Members
     until_s: float
 
     def companions(self, members: Members) -> frozenset[str]:
-        """Who has been there all the time; one that was restarted under its id has another registration."""
+        """Return the members that never left; a member that restarted under its id has another registration."""
         return frozenset(name for name, known in self.before.items() if members.get(name) == known)
 
 
 def note_members(
     absence: Absence | None, last: Members | None, members: Members, *, now_s: float, delay_s: float
 ) -> Absence | None:
-    """What the wait is after a look at the group; None = nobody is waited for.
+    """Return the wait after a reading of the group; None = the group waits for no member.
 
-    last: the members at the look before, None if this is the first.
+    last: the members at the reading before, None if this is the first.
     """
     if absence is None:
         left = last is not None and len(members) < len(last)
@@ -58,10 +58,10 @@ def note_members(
 
 
 def standing(before: Assignment, now: Assignment, patient: Collection[str], companions: Collection[str]) -> Assignment:
-    """Who is to have what while the patient ones wait; what those who left had, and nobody is due, is left out.
+    """Return the assignment during the wait, without the partitions of absent members that no other member is due.
 
-    before: the assignment as if nobody had left; now: that of those present. Both of the topics as they are now.
-    companions: who has been there all the time, the patient ones among them.
+    before: the assignment as if no member had left; now: the assignment of the present members. Both for the topics as
+    they are now. companions: the members that have stayed all the time, including the waiting ones.
     """
     stands: dict[TopicPartition, ConsumerThreadId] = {}
     for tp, thread in now.items():

@@ -1,4 +1,4 @@
-"""What rebalance.machine has the coordinator do; some are answered with an event."""
+"""The actions that rebalance.machine orders from the coordinator; some result in an event."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ class Register:
 class Rebalance:
     """Reconcile once; answer with Settled, Draining, Blocked, Overtaken, Deregistered or Failed.
 
-    final: messages still in users' hands are not waited for any longer.
-    leaving: nothing is to be mine.
-    doubtful: look first whether ZooKeeper shows all that is owned as mine.
-    last_look: go by what is seen now, whatever changes meanwhile.
+    final: do not wait any longer for messages in hand. leaving: release everything. doubtful: first check in ZooKeeper
+    that all owned partitions are still mine. last_look: act on the group as read now, even if it changes meanwhile.
     """
 
     final: bool = False
@@ -67,12 +65,12 @@ class GuardOwnership:
 
 @dataclass(frozen=True, slots=True)
 class ForgetGroup:
-    """What was read of the group may be out of date, and its watches are gone: read all of it again."""
+    """Read the whole group again: the data may be out of date, and the watches are gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Give up what is left without waiting for anybody, remove the id znode, and end."""
+    """Release what is left without waiting, delete the id znode, and end."""
 
 
 Action: TypeAlias = (

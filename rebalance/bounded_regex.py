@@ -1,14 +1,13 @@
 """Matches a name against a regular expression in bounded time, with the verdict of Python's re.
 
-A filter is what any member of the group registered, so anybody who reaches ZooKeeper chooses it. re tries one way after
-another and holds the interpreter lock meanwhile. For `(x+x+)+y` the number of ways doubles with each letter: all
-threads of the process stand still, heartbeats included. re stays for expressions in which no repetition holds what
-could match in two ways, and names that a broker takes: anybody can make a topic of any name in ZooKeeper. For all
-others the expression becomes a small program here, which tries the ways in the order of re and none of them twice: a
-place in the program that was reached at a place in the name has led to nothing the first time already.
+Any client with access to ZooKeeper can register a filter. re backtracks and holds the interpreter lock meanwhile. For
+`(x+x+)+y` the number of paths doubles with each letter: all threads of the process stop, heartbeats included. re is
+used only if no repetition contains an ambiguous part, and the name is legal for a broker; any client can create a topic
+of any name in ZooKeeper. All other expressions are compiled to a small program here. It tries the paths in the order of
+re, and no pair of program place and name place twice, since such a pair has already failed the first time.
 
-Members must agree on which topics match, so the bound is a number of steps and not a time: a name that takes more does
-not match, for every member alike. Members of the JVM never come back from such a filter.
+Members must agree on which topics match, so the bound is a number of steps and not a time: a name that takes more steps
+does not match, for every member alike. A JVM member hangs in such a filter.
 
 The tree is the one that re itself compiles; that it is read here is the one private thing in this file.
 """
@@ -34,14 +33,14 @@ _MOST_INSTRUCTIONS = 20_000
 _LONGEST_NAME = 249
 """Of a topic that brokers take."""
 _MOST_LOOSE = 3
-"""So many repetitions beside each other re may try: at most the third power of 249 ways."""
+"""The most repetitions beside each other that re may try: at most the third power of 249 paths."""
 _SPACE = frozenset(string.whitespace)
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"})
 _SINGLE = frozenset({"LITERAL", "NOT_LITERAL", "IN", "ANY"})
 
 _Program: TypeAlias = list[tuple[str, Any, Any]]
 _Groups: TypeAlias = tuple[tuple[int, int, int], ...]
-"""What the groups that are referred to hold: number, start, end."""
+"""The content of groups with back references: number, start, end."""
 
 
 class _TooManyStepsError(Exception):
@@ -135,7 +134,7 @@ class _Compiler:
             self._emit(made, "fail")
 
     def _characters(self, code: str, value: Any) -> frozenset[str]:
-        """What a node matches; a repetition that is written out meets the same node thousands of times."""
+        """Return the set that a node matches; an unrolled repetition asks for the same node thousands of times."""
         key = (code, id(value))  # the tree keeps the value, or it is a small number
         if key not in self._known:
             self._known[key] = frozenset(c for c in map(chr, range(128)) if _fits(code, value, c))

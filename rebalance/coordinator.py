@@ -131,7 +131,7 @@ class Coordinator:
 
     @property
     def counters(self) -> MemberCounters:
-        """What it has done so far; those of its past may be set before it starts."""
+        """The counts so far; counts of an earlier life may be set before the start."""
         return self._report.counters
 
     @counters.setter
@@ -166,7 +166,7 @@ class Coordinator:
             self.open()
             thread = threading.Thread(target=self._run, name=f"{self._name}-coordinator", daemon=True)
             thread.start()
-            # only now, so that nobody waits for one that does not run yet
+            # only now, so that no caller waits for a thread that does not run yet
             self._thread = thread
 
     def open(self) -> None:
@@ -182,7 +182,7 @@ class Coordinator:
         self._mailbox.post(mail)
 
     def post_later(self, errand: Errand, delay_ms: int) -> None:
-        """Run an errand in so many milliseconds; the same one asked for again begins anew. From an errand only."""
+        """Run an errand after the delay; a repeated request restarts the delay. Call it from an errand only."""
         self._mailbox.set_alarm(errand, delay_ms)
 
     def wait_until(self, reached: Callable[[Status], bool], timeout_s: float) -> bool:
@@ -262,7 +262,7 @@ class Coordinator:
             self._handle(Triggered(", ".join(sorted(reasons))))
 
     def _handle(self, event: Event | None) -> None:
-        """Step, carry out, and step again with what that led to."""
+        """Step, carry out the actions, and step again with the resulting events."""
         while event is not None:
             before = self._state
             self._state, actions = step(before, event, self._policy)
@@ -307,7 +307,8 @@ class Coordinator:
         """Errors become events: they are the machine's to judge."""
         try:
             if self._store.session_id != self._state.session_id:
-                # Its beginning is still in the mailbox, and what I believe to own is of the session before it.
+                # The start of the new session is still in the mailbox, and the owned partitions are of the session
+                # before it.
                 raise SessionExpiredError(f"session 0x{self._state.session_id:x} is over")
             return what()
         except LegacyConsumerError as error:

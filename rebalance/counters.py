@@ -1,4 +1,4 @@
-"""What a coordinator counts of its own doings, for metrics. Written by its thread, read by any."""
+"""The coordinator's counters, for metrics. Written by its thread, read by any."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """How the coordinator's thread is. runs: it lives. busy_s: how long it has been in the step at hand, 0 if idle.
+    """The state of the coordinator's thread. runs: it lives. busy_s: the time in the current step, 0 if idle.
 
-    connected: whether the member believes to be connected to ZooKeeper. leased: whether it may hand messages out by
-    what ZooKeeper last answered (see rebalance.lease); without it others may own all that it had. in_hand_s: how long
-    the user's code has had the messages in hand, as far as looks at it tell. unasked_s: how long
-    the user's code has not asked a stream that has partitions for messages, whether it has some in hand or not.
+    connected: whether the member believes to be connected to ZooKeeper. leased: whether its lease allows it to hand out
+    messages (see rebalance.lease); without a lease other members may own its partitions. in_hand_s: how long the user's
+    code has had the messages in hand, as seen by readings of it. unasked_s: how long the user's code has not asked a
+    stream with partitions for messages, with or without messages in hand.
     """
 
     runs: bool
@@ -31,11 +31,11 @@ class Vitals:
 
 @dataclass(slots=True)
 class MemberCounters:
-    """All only grow.
+    """Counters that only grow.
 
-    rebalances: {outcome: how many}: moved, unchanged, degraded. durations: one class for each of BUCKETS_S and one
-    for what took longer. failures: attempts that ended in an error. conflicts: claims with others' owner znodes in the
-    way. session_events: {kind: how many}. unexpected_errors: commits and audits that ended in an error nobody foresaw.
+    rebalances: {outcome: how many}: moved, unchanged, degraded. durations: one class for each of BUCKETS_S and one for
+    longer rebalances. failures: attempts that ended in an error. conflicts: claims that met owner znodes of other
+    members. session_events: {kind: how many}. unexpected_errors: commits and audits that ended in an unforeseen error.
     """
 
     rebalances: Counter[str] = field(default_factory=Counter)

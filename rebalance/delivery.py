@@ -1,8 +1,8 @@
-"""The seam to what a member does with its partitions: hands out their messages and commits their offsets.
+"""The seam to the delivery of a member's partitions, which hands out messages and commits offsets.
 
 The coordinator calls it, on its own thread, in this order for a partition: begin when the owner znode is claimed; stop
-when the partition is to go; then, when drained, end (which commits) before the owner znode is released. What is
-dropped was lost with its session and gets no commit.
+before a release; then, when drained, end (which commits) before the owner znode is deleted. drop is for partitions lost
+with the session; they get no commit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 
 
 class Delivery(Protocol):
-    """Where messages are handed out. Errors are LegacyConsumerErrors; begin and end may block on ZooKeeper."""
+    """The delivery of messages. Errors are LegacyConsumerErrors; begin and end may block on ZooKeeper."""
 
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
         """Read the committed offsets of these partitions, tell the listener, fetch and hand out.
@@ -30,7 +30,7 @@ class Delivery(Protocol):
         ...
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """Of these stopped partitions, those with messages in users' hands; a Drained event follows when that ends."""
+        """Return the stopped partitions that have messages in hand; a Drained event follows when none are left."""
         ...
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""Whose round robin a group divides by: the words of partition.assignment.dialect; see assignors/roundrobin.py."""
+"""The dialects of round-robin, values of partition.assignment.dialect; see assignors/roundrobin.py."""
 
 from __future__ import annotations
 

@@ -4,17 +4,17 @@ LegacyConsumerError (zk_layout.errors)
   RebalanceError
     MissingTopicError               a subscribed topic has no partition list in the snapshot
     AssignmentRefusedError          the dialect's own precondition fails, as it fails in the JVM member
-    AssignorFailedError             an assignor raised, or what it returned cannot be given to the group
+    AssignorFailedError             an assignor raised, or returned an invalid assignment
     DeposedError                    another member leads the led group
-    UnknownAssignorError            no assignor of this name, or what the import path names is none
-    UnreadableUserDataError         what a member tells its assignor is not of this assignor's layout
+    UnknownAssignorError            no assignor of this name, or the import path names no assignor
+    UnreadableUserDataError         a member's user data do not have this assignor's layout
     StrategyMismatchError           the group's owner znodes show another strategy than this member's
     UnsupportedRegexError           a Java regular expression that Python cannot express faithfully
-    UnexpectedError                 retriable; a defect, after which the member goes on
+    UnexpectedError                 retriable; a defect, after which the member continues
     PartlyBegunError                retriable; some claimed partitions cannot be begun yet, the others flow
-    PartitionOwnedError             retriable; somebody else holds an owner znode that the plan claims
+    PartitionOwnedError             retriable; another member holds an owner znode that the plan claims
     RegistrationConflictError       an id znode of the same name is held by a session that does not go away
-    ConsumerRebalanceFailedError    retriable; rebalance.max.retries tries did not do it, the member goes on trying
+    ConsumerRebalanceFailedError    retriable; rebalance.max.retries tries failed, the member keeps trying
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AssignmentRefusedError(RebalanceError):
 
 
 class AssignorFailedError(RebalanceError):
-    """An assignor raised, or gave a partition to nobody, to two members, to a stranger, or one that does not exist."""
+    """An assignor raised, or its result misses a partition, repeats one, or names an unknown partition or member."""
 
     def __init__(self, assignor: str, reason: str) -> None:
         super().__init__(assignor, reason)
@@ -86,9 +86,9 @@ class UnreadableUserDataError(RebalanceError):
 
 
 class StrategyMismatchError(RebalanceError):
-    """The group divides its partitions by other strategies than this member would.
+    """The group uses another assignment strategy than this member.
 
-    ours, shown: strategies in words; shown are all that explain what the group owns. settings: what to set to join.
+    ours, shown: strategies in words; shown are all strategies that explain the owners. settings: the settings to join.
     """
 
     def __init__(self, group: str, ours: str, shown: tuple[str, ...], settings: str) -> None:
@@ -118,7 +118,7 @@ class UnsupportedRegexError(RebalanceError):
 
 
 class UnexpectedError(RebalanceError):
-    """Something that nobody foresaw: a defect. The member goes on, and tries again what failed."""
+    """An unforeseen error: a defect. The member continues, and retries the failed step."""
 
     retriable: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""What can happen to a member of a group; rebalance.machine says what follows from it."""
+"""The events of a member of a group; rebalance.machine decides what follows from them."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Triggered:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What should be mine is mine and flows; when leaving: nothing is mine any more.
+    """The member owns exactly its share, and all of it flows; when leaving: it owns nothing any more.
 
-    kept, released, claimed: how many partitions, since it was settled before.
-    patience_ms: how long what members had that left still waits for them; None = nobody is waited for.
+    kept, released, claimed: numbers of partitions since it was last settled. patience_ms: how long the group still
+    waits for absent members; None = it waits for no member.
     """
 
     kept: int = 0
@@ -69,7 +69,7 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class Deregistered:
-    """Somebody deleted my id znode: the list of members does not show me, or another session has taken the id."""
+    """My id znode was deleted: the list of members does not contain it, or another session has taken the id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +153,7 @@ class Timer(Enum):
     QUIET = "quiet"
     """Nothing has moved for a while."""
     SUSPICION = "suspicion"
-    """Without a connection for so long that the session may have expired elsewhere."""
+    """There was no connection for so long that ZooKeeper may have expired the session."""
     CLOSE = "close"
     """The time for leaving in order ran out."""
 

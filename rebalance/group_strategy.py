@@ -1,8 +1,8 @@
-"""By which strategy a group really divides its partitions, told from its owner znodes.
+"""Infers a group's assignment strategy from its owner znodes.
 
-Nothing in ZooKeeper says which partition.assignment.strategy a member was given, nor of which version its round-robin
-is; but what its members own shows it. A member that divides otherwise than the rest is refused by nobody: it only
-never gets what it thinks is its own, while partitions that others think are its own stay without an owner.
+ZooKeeper does not record a member's partition.assignment.strategy, nor the version of its round-robin, but the owners
+show it. No member refuses another one with a different strategy: that member never gets its own idea of its share,
+while the partitions that the others leave to it have no owner.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 
 
 class Strategy(NamedTuple):
-    """What partition.assignment.strategy says, and for roundrobin partition.assignment.dialect."""
+    """The value of partition.assignment.strategy, and for roundrobin of partition.assignment.dialect."""
 
     name: str
     dialect: Dialect | None = None
@@ -58,10 +58,10 @@ def strategies_of_members(
 def strategies_of_group(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str], *, without: str | None = None
 ) -> tuple[Strategy, ...]:
-    """The strategies that explain all that is owned, and that explain all that is not.
+    """Return the strategies that explain all owners and all partitions without an owner.
 
-    Nothing is shown by a group in the midst of a rebalance, nor by one that owns nothing.
-    without: a member of the group whose own share, owned or not, proves nothing; the one that asks.
+    A group in the middle of a rebalance shows none, nor does a group that owns nothing. without: a member whose own
+    share proves nothing, owned or not: the asking member.
     """
     held = _held_by_members(group, owners)
     others = [consumer_id for consumer_id in group.members if consumer_id != without]
@@ -77,9 +77,9 @@ def strategies_of_group(
 def find_mismatch(
     group: GroupSnapshot, owners: Mapping[TopicPartition, str], ours: Strategy, *, without: str | None = None
 ) -> StrategyMismatchError | None:
-    """What to tell a member with this strategy if the group shows others and not this one.
+    """Return the error for a member with this strategy if the group shows only other strategies.
 
-    One that would refuse the group as it is fits as little as one that divides it otherwise.
+    A strategy that would refuse the group as it is does not fit either.
     """
     held = _held_by_members(group, owners)
     if not any(held[consumer_id] for consumer_id in held if consumer_id != without):
@@ -93,10 +93,10 @@ def find_mismatch(
 def telling_partitions(
     group: GroupSnapshot, ours: Strategy, *, without: str | None = None
 ) -> tuple[tuple[TopicPartition, ConsumerThreadId], ...] | None:
-    """A few partitions whose owners can tell that find_mismatch would find none, so that not all have to be read.
+    """Return a few partitions whose owners can prove that find_mismatch would find none, to avoid reading all owners.
 
-    For each strategy that differs from ours a partition, and whom that strategy gives it: see tells_of_no_other.
-    None if there is no such partition for one of them, and all owners have to be read.
+    The result has, for each strategy that differs from ours, a partition and its owner by that strategy: see
+    tells_of_no_other. None if one of them has no such partition, so that all owners must be read.
     """
     try:
         own = ours.assign(group)

@@ -1,6 +1,6 @@
-"""What in a group cannot work, or does not work as its users believe, in sentences that say what to do.
+"""Warnings about faults and surprises in a group, in sentences with the remedy.
 
-Told from what stands in ZooKeeper alone, so an operator's tool can say it about any group, and a member about its own.
+They need only ZooKeeper, so an operator's tool can check any group, and a member its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rebalance.subscription import is_wildcard, subscribed_topics
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
 
 _SHOWN = 3
-"""How many of something a sentence names."""
+"""The most items that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def group_warnings(
 
 
 def member_warnings(group: GroupSnapshot, consumer_id: str) -> Iterator[GroupWarning]:
-    """What is wrong with one readable member, whoever else is in the group."""
+    """Return the faults of one readable member, independent of the rest of the group."""
     registration = group.members[consumer_id]
     kind = group.kinds.get(consumer_id, MemberKind.UNKNOWN)
     about = (consumer_id,)
@@ -164,7 +164,7 @@ def _of_strategies(
         return
     if strategies_of_group(group, owners):
         return
-    # Between two rebalances everybody is explained by something; who is explained by nothing may yet be moving.
+    # Between two rebalances a strategy explains each member; a member without an explanation may still be rebalancing.
     shown = {name: found for name, found in strategies_of_members(group, owners).items() if found}
     common = set.intersection(*map(set, shown.values())) if shown else set()
     if len(shown) > 1 and not common:

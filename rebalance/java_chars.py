@@ -1,7 +1,7 @@
 r"""Sets of characters as Java's regular expressions know them, computed instead of translated.
 
 A set is an integer: bit n says that the ASCII character n is in it, bit 128 that the characters beyond
-ASCII are. So `[a-z&&[^aeiou]]` is arithmetic, and what comes out is a plain Python class. Legal topic names
+ASCII are. So `[a-z&&[^aeiou]]` is arithmetic, and the result is a plain Python class. Legal topic names
 are ASCII (`[a-zA-Z0-9._-]`), therefore the sets are exact for them; beyond ASCII a set holds all or nothing.
 """
 
@@ -19,7 +19,7 @@ NOTHING: CharSet = 0
 
 
 def set_of(characters: Iterable[str]) -> CharSet:
-    """The set of these characters; those beyond ASCII are in no topic name and are left out."""
+    """Return the set of these characters, without characters beyond ASCII, which are in no topic name."""
     found = NOTHING
     for character in characters:
         if ord(character) < 128:

@@ -1,9 +1,8 @@
-r"""Java regular expressions, said in Python's, or refused.
+r"""Translates Java regular expressions into Python's, or refuses them.
 
-The members of a group must agree on which topics match, so a filter means here what it means in a JVM, for
-every legal topic name (1 to 249 of `[a-zA-Z0-9._-]`): that names are ASCII and have no line ends is made
-use of. The text is parsed as java.util.regex.Pattern parses it and written anew; nothing is passed through
-by hope.
+The members of a group must agree on which topics match, so a filter means here what it means in a JVM, for every legal
+topic name (1 to 249 of `[a-zA-Z0-9._-]`). The translation relies on names being ASCII without line ends. The text is
+parsed as java.util.regex.Pattern parses it and written anew; no part is passed through unparsed.
 
 | Java | here |
 |---|---|
@@ -16,8 +15,8 @@ by hope.
 
 Refused, each with its reason: what Java refuses itself; what differs between versions of Java (a negated
 class that holds a nested one or `&&`, `\p{Lower}` under `(?i)`, `\v` as the end of a range); what Python
-lacks (look-behind of varying length); what Python counts otherwise (`{2}` of what may match nothing); and
-what nobody needs to name topics (`(?x)`, `(?U)`, `\X`, `\N{...}`, `\b{g}`).
+lacks (look-behind of varying length); what Python counts differently (`{2}` of an empty match); and what topic names
+never need (`(?x)`, `(?U)`, `\X`, `\N{...}`, `\b{g}`).
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ _ANCHORS = {"^": r"\A", "$": r"\Z"}
 
 
 def compile_java_regex(regex: str) -> BoundedPattern:
-    """The pattern whose match() accepts a topic name where Java's String.matches(regex) does.
+    """Return the pattern whose match() accepts exactly the topic names that Java's String.matches(regex) accepts.
 
     Raises: UnsupportedRegexError.
     """
@@ -67,8 +66,8 @@ def compile_java_regex(regex: str) -> BoundedPattern:
     return compiled
 
 
-# anybody may register a filter that takes up to half a second for each topic (bounded_regex), or seconds until it is
-# refused: what was found is kept
+# any client may register a filter that takes up to half a second for each topic (bounded_regex), or seconds until it is
+# refused: the result is kept
 @lru_cache(maxsize=1024)
 def _compiled(regex: str) -> BoundedPattern | str:
     """The pattern, or why there is none."""
@@ -360,7 +359,7 @@ class _Parser:
         return replace(body, text=f"{opening}{body.text})")
 
     def body(self, outer: _Flags) -> _Atom:
-        """What a bracket holds, and the bracket's end."""
+        """Parse the content of a bracket; return it and the bracket's end."""
         body = self.alternatives()
         if not self.take(")"):
             self.refuse("unclosed group")
@@ -394,7 +393,7 @@ class _Parser:
     # escapes
 
     def escape(self) -> _Atom:
-        """What follows a backslash outside a class."""
+        """Parse the text after a backslash outside a class."""
         character = self.next("a backslash at the end")
         if character in _ANCHOR_ESCAPES:
             if character == "b" and self.peek() == "{":
@@ -463,7 +462,7 @@ class _Parser:
         return chr(int(found[0], base))
 
     def char_property(self, *, negated: bool) -> chars.CharSet:
-        r"""What follows \p or \P."""
+        r"""Parse the text after \p or \P."""
         name = self.until("}", r"\p{") if self.take("{") else self.next(r"\p at the end")
         found = chars.PROPERTIES.get(name)
         if found is None:
@@ -475,7 +474,7 @@ class _Parser:
     # classes
 
     def char_class(self) -> chars.CharSet:
-        """A class whose [ is behind us, its ] included."""
+        """Parse a class after its [, up to and including its ]."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             self.refuse(f"nested more than {_MAX_DEPTH} deep")
@@ -493,7 +492,7 @@ class _Parser:
         return chars.complement(found) if negated else found
 
     def right_operand(self) -> chars.CharSet:
-        """What stands between && and the next && or ]."""
+        """Parse the text between && and the next && or ]."""
         if self.peek() in ("&", "]"):
             self.refuse("&& with nothing behind it")
         if self.peek() != "[":

@@ -1,12 +1,12 @@
-"""How long a member may hand out messages without another word from ZooKeeper.
+"""The lease: how long a member may hand out messages without another answer from ZooKeeper.
 
-A session that is not heard of ends at the server, its owner znodes vanish, and others claim. The member learns of it
-only when it gets to run and the network to work: a process that stood still (SIGSTOP, a long garbage collection of the
-machine below, swapping) wakes up with everything it believed before. So what it owns is leased: from the sending of the
-last question that the server answered, for somewhat less than the session timeout. Then nothing is handed out until the
-next answer, or until the coordinator has dropped what was lost.
+ZooKeeper expires a session without heartbeats, deletes its owner znodes, and other members claim. The member learns of
+it only when it runs and the network works: a process that stood still (SIGSTOP, a pause of the virtual machine,
+swapping) still believes in its old state when it wakes up. So a member owns its partitions on a lease. The lease begins
+when the member sends a request that the server later answers, and lasts somewhat less than the session timeout. After
+it the member hands out nothing until the next answer, or until the coordinator has dropped the lost partitions.
 
-Nothing is asked for it: the heartbeats are enough, which come every third of the session timeout.
+The lease needs no requests of its own: the heartbeats, every third of the session timeout, are enough.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""What a member of a group does next: step(state, event) -> (state, actions). It never sleeps, logs or reads a clock.
+"""Decides a member's next actions: step(state, event) -> (state, actions). It never sleeps, logs or reads a clock.
 
-MemberState is the whole memory, and TABLE says where each event leads from each phase, and what is done on the way;
-docs/architecture.md shows it as a picture, made by draw(). An event that has no row for a phase changes no phase there;
-what it tells is noted all the same.
+MemberState is the whole memory. TABLE maps each phase and event to the next phase and the actions; draw() makes the
+diagram in docs/architecture.md from it. An event without a row for a phase does not change the phase; its data is still
+stored in the state.
 
-A rebalance is a reconciliation: read the group, compare what should be mine with what is, and do the next thing that
-brings the two together. It can therefore be started again at any moment by anything that may have changed the
-picture, and it is: a trigger, a drained stream, an owner znode that went away and an expired back-off all lead to the
-same action, Rebalance. Only the back-off counts as a try. After rebalance.max.retries of them the member is DEGRADED:
-it says so, and goes on trying, for ever, not more often than once in LEAST_PAUSE_MS.
+A rebalance is a reconciliation: read the group, compare the member's share with the owned partitions, and take the next
+step that brings the two together. Any event that may have changed the group can therefore start it again: a trigger, a
+drained stream, a deleted owner znode and an expired back-off all lead to the same action, Rebalance. Only the back-off
+counts as a try. After rebalance.max.retries tries the member is DEGRADED: it reports that and keeps trying, at most
+once in LEAST_PAUSE_MS.
 
-Losing the connection does not change the phase, it is noted beside it: nothing is attempted while `connected` is
-false. If the connection stays away so long that the session may have expired elsewhere, delivery is paused; when it
-comes back with the same session, delivery goes on and the group is read again, because watches may have been missed.
-When the session is gone, so is everything owned: what is in buffers is dropped, and nothing more is committed for it.
+A lost connection does not change the phase: the machine attempts nothing while `connected` is false. If the connection
+is away for so long that ZooKeeper may have expired the session, delivery is paused. When the connection is back with
+the same session, delivery continues and the group is read again, because watches may have been missed. When the session
+has expired, all owned partitions are lost: their buffers are dropped, and nothing more is committed for them.
 """
 
 from __future__ import annotations

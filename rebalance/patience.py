@@ -1,12 +1,12 @@
-"""Keeps a member from taking over what members that left had, until they are back or the time is up.
+"""Keeps a member from taking over partitions of absent members, until they are back or the time is over.
 
-The decision is absence.py's; here it is fed with looks at the group, and with a look at those who stayed. Nothing in a
-registration says whether its member waits, and one of the JVM is not to be told from ours. But a JVM member gives up
-all its partitions before it divides them anew. So of each member that would get something of mine one owner znode is
-watched: who keeps it waits, who deleted it does not, and is given its due at once.
+absence.py decides; this class gives it the readings of the group and of the members that stayed. A registration does
+not show whether its member waits, and a registration of a JVM member looks like ours. But a JVM member releases all its
+partitions before it claims again. So this class watches one owner znode of each member that would get a partition of
+mine: a member that keeps the znode waits; a member that deletes it does not wait, and gets its share at once.
 
-What was seen of the group outlives my session. When all sessions end at once, each finds a group that is smaller than
-the one that it remembers, takes back its own, and waits for the others to do so.
+The memory of the group outlives the session. When all sessions expire at once, each member finds a smaller group than
+before, claims its own partitions again, and waits for the other members to do so.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Patience:
         return max(0, int((self._absence.until_s - self._clock.monotonic()) * 1000) + 1)
 
     def judge(self, snapshot: GroupSnapshot, assignment: Assignment) -> Assignment:
-        """Who is to have what now; the assignment itself, unless somebody is waited for. Raises: ZooKeeperError."""
+        """Return the assignment during a wait, the unchanged one without a wait. Raises: ZooKeeperError."""
         if self._delay_s <= 0:
             return assignment
         self._note(snapshot)
@@ -66,7 +66,7 @@ class Patience:
         try:
             before = self._assign(replace(snapshot, members=self._absence.before))
         except AssignmentRefusedError:
-            # nobody had anything to keep
+            # no member had anything to keep
             return assignment
         companions = self._absence.companions(snapshot.members)
         patient = companions - self._impatient
@@ -104,7 +104,7 @@ class Patience:
             )
 
     def _hurried(self, group: str, stands: Assignment, now: Assignment) -> frozenset[str]:
-        """Who is believed to wait, differs with me about something, and does not hold what would stay its own."""
+        """Return the members that are believed to wait, but disagree with me and do not hold their own partitions."""
         me = self._consumer_id
         differ = {
             name

@@ -1,4 +1,4 @@
-"""From what is owned to what is assigned, moving as little as possible."""
+"""Plans the way from owned to assigned partitions, moving as few as possible."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ Share: TypeAlias = Mapping[TopicPartition, ConsumerThreadId]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one member has to do about its owner znodes. Each map is sorted by partition.
+    """The changes of one member's owner znodes. Each map is sorted by partition.
 
-    keep: stays with the thread that has it; its znode, position and buffer are not touched.
-    release: given up by the thread named, which is the present one.
-    claim: to be taken by the thread named.
-    A partition that moves between two streams of the same member is in release and in claim: its znode
-    holds the thread id and must be written anew.
+    keep: stays with its thread; znode, position and buffer are not touched. release: released by its present thread.
+    claim: claimed by this thread. A partition that moves between two streams of the same member is in release and in
+    claim: its znode holds the thread id and must be written anew.
     """
 
     keep: Mapping[TopicPartition, ConsumerThreadId]
@@ -31,7 +29,7 @@ class Plan:
 def make_plan(
     owned: Mapping[TopicPartition, ConsumerThreadId], assigned: Mapping[TopicPartition, ConsumerThreadId]
 ) -> Plan:
-    """The difference between what a member owns now and what it is to own.
+    """Return the difference between a member's owned partitions and its share.
 
     Owned a/0 by c-0 and a/1 by c-1, assigned a/1 to c-0 and a/2 to c-1: release a/0 a/1, claim a/1 a/2.
     """

@@ -2,10 +2,10 @@
 
 It reads little. A registration never changes while its id lives, so each is read once. There are two exceptions: one
 that cannot be read is watched, because kafka-node creates its znode empty and fills it in later; and an id that was
-configured may live again with another registration, so it is read again when somebody may have come back: when there
-were more changes to the list of ids than can be seen in it. The list of ids, the list of topics
-and the data of each topic are read again only after their watch fired. So a rebalance after one join reads the
-children of `ids` and one registration, and one after nothing reads nothing and returns the very same snapshot.
+configured may live again with another registration, so it is read again when the member may have returned: when the
+list of ids had more changes than the list shows. The list of ids, the list of topics and the data of each topic are
+read again only after their watch fired. So a rebalance after one join reads the children of `ids` and one registration,
+and one after nothing reads nothing and returns the very same snapshot.
 
 The topics read are those that some member subscribes to: round-robin divides all of them together.
 """
@@ -39,10 +39,10 @@ _CHANGES_WRAP = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """What an id znode held when it was read.
+    """The content of an id znode when it was read.
 
-    registration: None if it cannot be read, or nobody could divide by it, for this reason. holder: the session that it
-    belongs to. is_overwritten: it was written again since it was created; its own client may do so, or anybody.
+    registration: None if it is unreadable or no member could assign by it, for this reason. holder: the session that
+    owns the znode. is_overwritten: its own client, or another one, has written it again since its creation.
     """
 
     data: bytes | None
@@ -62,7 +62,7 @@ class _Topic:
 
 
 class GroupReader:
-    """What one member knows of its group. Used by the coordinator's thread alone, but for the watch callbacks."""
+    """One member's knowledge of its group. Used by the coordinator's thread alone, except for the watch callbacks."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class GroupReader:
         self._snapshot = None
 
     def notice(self, event: WatchEvent) -> str:
-        """A watch fired: read again what it stood for. Returns what happened, in words."""
+        """Handle a fired watch: mark its znode to be read again. Returns a description of the change."""
         self._snapshot = None
         if event.path == self._ids_path:
             self.forget_members()
@@ -137,7 +137,7 @@ class GroupReader:
         return GroupSnapshot(
             group=self._group,
             members={name: readable[name] for name in java_sorted(readable)},
-            # without those that do not exist, which no topic filter may match
+            # without topics that do not exist, which no topic filter may match
             partitions={topic: one.partitions for topic, one in known.items() if one.partitions},
             unreadable={name: one.reason for name, one in self._members.items() if one.reason is not None},
             exclude_internal_topics=self._exclude_internal_topics,
@@ -155,7 +155,7 @@ class GroupReader:
         return name in self._members
 
     def data_of(self, name: str) -> bytes | None:
-        """What a member's id znode held when it was read."""
+        """Return the data of a member's id znode when it was read."""
         member = self._members.get(name)
         return None if member is None else member.data
 
@@ -165,7 +165,7 @@ class GroupReader:
         try:
             listed = self._store.list_children(self._ids_path, self._on_change)
         except NoNodeError:
-            # nobody has ever joined; the watch is set when I have
+            # no member has ever joined; the watch is set after I have
             listed = None
         self.lists_read += 1
         ids = () if listed is None else listed.names
@@ -249,7 +249,7 @@ class GroupReader:
         try:
             return self._store.get_children(_TOPICS, self._on_change)
         except NoNodeError:
-            # no broker has ever started here; its creation is what we wait for
+            # no broker has ever started here; the member waits for the creation of this znode
             self._store.exists(_TOPICS, self._on_change)
             return ()
 
@@ -277,7 +277,7 @@ def _shows_all_changes(before: Children | None, now: Children | None) -> bool:
 
 
 def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegistration | None, str | None, MemberKind]:
-    """What the bytes of a registration mean: the registration, or why it cannot be read; and who wrote it."""
+    """Decode a registration: the registration, or why it is unreadable; and the client that wrote it."""
     kind = registration_kind(name, data)
     try:
         registration = decode_registration(path, data)
@@ -290,7 +290,7 @@ def _understand(name: str, path: str, data: bytes | None) -> tuple[ConsumerRegis
 def read_owners(
     store: ZkStore, group: GroupSnapshot, partitions: Sequence[TopicPartition] | None = None
 ) -> Mapping[TopicPartition, str]:
-    """{partition: text of its owner znode}, of these or all of the group's topics; those without owner are left out.
+    """Return {partition: text of its owner znode} for these or all topics of the group, without ownerless partitions.
 
     Raises: ZooKeeperError.
     """

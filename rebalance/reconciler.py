@@ -1,8 +1,8 @@
-"""Brings what a member owns and what should be its own together, one look and one step at a time.
+"""Brings a member's owned partitions and its share together, one reading of the group and one step at a time.
 
-Every call looks at the group anew and does the next thing that is possible: give back what is not mine any more, as
-soon as its users let go of it; claim what is mine, as soon as its owner znodes are free; start what I have. It may be
-called at any moment and any number of times, and has nothing to do when all is as it should be.
+Every call reads the group anew and takes the next possible step: release partitions outside the share once they are
+drained; claim partitions of the share once their owner znodes are free; start delivery. It may be called at any moment
+and any number of times, and does nothing when the member already owns its share.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Reconciler:
             self.audit()
         snapshot = self._reader.read()
         if self._is_overtaken(todo):
-            # whoever acts on what has been overtaken stands in the way of those who do not
+            # a member that acts on an outdated reading blocks the members that do not
             return Overtaken()
         is_taken = self._reader.holder_of(self._consumer_id) not in (0, self._ownership.session_id)
         if not is_taken:
@@ -126,7 +126,7 @@ class Reconciler:
         return Settled(len(plan.keep), released, claimed, self._patience.remaining_ms)
 
     def _mend_registration(self, todo: Rebalance) -> Event:
-        """Nothing follows from what somebody else wrote in my name."""
+        """Ignore a registration that another client wrote under my id."""
         self._registrar.mend(self._ownership.session_id)
         self._reader.forget_members(self._consumer_id)
         if todo.last_look:
@@ -166,7 +166,7 @@ class Reconciler:
     def guard(self) -> None:
         """Watch the owner znodes that are not watched yet.
 
-        Once all is quiet: nobody but a member of the JVM or an operator deletes an owner znode of mine.
+        Called once the group is quiet: only a JVM member or an operator deletes an owner znode of mine.
         """
         try:
             self._ownership.watch_owned(lambda: self._post(Doubted()))
@@ -174,9 +174,9 @@ class Reconciler:
             logger.info("%s: could not watch its owner znodes: %s", self._consumer_id, error)
 
     def audit(self) -> Event | None:
-        """Drop what ZooKeeper does not show as mine; Triggered if there was any.
+        """Drop partitions that ZooKeeper does not show as mine; Triggered if there were any.
 
-        A member of the JVM deletes owner znodes by path alone, and nobody tells whom it deprives.
+        A JVM member deletes owner znodes by path alone, and their owner gets no notice.
         """
         lost = self._ownership.lost()
         if not lost:

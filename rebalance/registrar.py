@@ -1,4 +1,4 @@
-"""Registers the member: creates its ephemeral id znode, and finds out whose it is when it exists already."""
+"""Registers the member: creates its ephemeral id znode, or finds the session that holds an existing one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Registrar:
         self.consumer_id = consumer_id
         self.path = ConsumerIdPath(group, consumer_id).path
         self.data = encode_registration(registration)
-        """What the id znode holds."""
+        """The data of the id znode."""
 
     def register(self, session_id: int, watcher: Watcher) -> bool:
         """Create the id znode; True if it exists under session_id, False if another session holds it.
 
-        In the latter case its deletion is watched: an expired session of my own takes its id along. Data and znode
-        are created in one call, so nobody ever reads an empty registration.
+        In the latter case its deletion is watched, since ZooKeeper deletes the id of my own expired session. One call
+        creates the znode with its data, so no member ever reads an empty registration.
         Source: Scala consumer 0.9 to 1.1.1, registerConsumerInZK with ZKCheckedEphemeral: open ACL always.
         """
         for _ in range(3):
@@ -50,10 +50,10 @@ class Registrar:
         return False
 
     def mend(self, session_id: int) -> None:
-        """Register anew in one request if somebody overwrote the registration, which anybody may do.
+        """Register anew in one request if another client overwrote the registration, which any client may do.
 
-        Members that read the registration before divide by it, those that read it later by what stands there; neither
-        would give way. The new znode tells all of them to look.
+        Members that read the registration before assign by the old data, later readers by the new data, and neither
+        would give way. The new znode makes all of them read it again.
         """
         try:
             znode = self._store.get_data(self.path)

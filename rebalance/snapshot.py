@@ -10,21 +10,21 @@ from rebalance.member_kinds import MemberKind
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, TopicPartition
 
 Assignment: TypeAlias = Mapping[TopicPartition, ConsumerThreadId]
-"""Who is to own each partition of the subscribed topics; sorted by partition."""
+"""The thread that should own each partition of the subscribed topics; sorted by partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """What ZooKeeper said about a group at one moment.
+    """A group in ZooKeeper at one moment.
 
     members: {consumer id: registration}, ids sorted as Java sorts text, only the readable ones.
     partitions: {topic: partition numbers ascending} for every topic of the cluster that a member may subscribe to; a
     topic that does not exist is missing or has an empty tuple.
-    created: {topic: the zxid at which its znode was created} of those that exist; another one is another topic of the
-    same name, so its partitions are other logs.
-    unreadable: {consumer id: why its registration cannot be read}; a JVM member dies of one, we name it and go on.
-    kinds: {consumer id: which client seems to have registered it}, of the unreadable ones too. No assignor looks at it.
-    exclude_internal_topics: the reading member's own setting, applied to every member's topic filter, as the JVM does.
+    created: {topic: the zxid at which its znode was created} of existing topics; another zxid means another topic of
+    the same name with other logs. unreadable: {consumer id: why its registration is unreadable}; a JVM member fails
+    over one, we name it and continue. kinds: {consumer id: which client seems to have registered it}, of the unreadable
+    ones too. No assignor looks at it. exclude_internal_topics: the reading member's own setting, applied to every
+    member's topic filter, as the JVM does.
     """
 
     group: str

@@ -1,4 +1,4 @@
-"""What a member says of itself: its status for whoever asks or waits, its counters, its log. It decides nothing."""
+"""A member's report of itself: its status, its counters, its log. It decides nothing."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a member says of itself.
+    """A member's status.
 
     phase: see rebalance.machine. settled_at_ms: when it last became STABLE, 0 = never. error: the last one, while it
-    matters. owned: its partitions. rebalances: how many ended in STABLE. held: of what is owned, what hands out nothing
-    while an operator resets its offsets. brokers: the ids of those that are registered, as last seen. led: how it
-    stands in a group that a member leads; None with group.coordination=classic.
+    matters. owned: its partitions. rebalances: how many ended in STABLE. held: owned partitions that hand out nothing
+    while an operator resets their offsets. brokers: the ids of registered brokers, as last read. led: its state in a
+    led group; None with group.coordination=classic.
     """
 
     phase: Phase
@@ -63,7 +63,7 @@ class Report:
         self.status = Status(Phase.CREATED)
         self.counters = MemberCounters()
         self.unexpected: dict[str, UnexpectedError] = {}
-        """{what is done from time to time: what nobody foresaw of it}, until the same goes through again."""
+        """{periodic task: its unforeseen error}, until the same task succeeds again."""
         self._settled_at_ms = self._rebalances = 0
         self._began: float | None = None
         self._degraded: LegacyConsumerError | None = None
@@ -75,7 +75,7 @@ class Report:
             return self._changed.wait_for(lambda: reached(self.status), timeout_s)
 
     def publish(self, state: MemberState, owned: Mapping[TopicPartition, ConsumerThreadId]) -> None:
-        """Show the state, and what is owned, to those that ask and wait."""
+        """Publish the state and the owned partitions, and wake up waiting callers."""
         unexpected = next(iter(self.unexpected.values()), None)
         error = state.refusal or (self._degraded if state.degraded else None) or state.obstacle or unexpected
         now = Status(state.shown, self.status.owned, self._settled_at_ms, self._rebalances, error)

@@ -1,4 +1,4 @@
-"""What a registration subscribes to, judged as a member of the JVM judges it.
+"""The subscription of a registration, evaluated as a JVM member evaluates it.
 
 | pattern | means |
 |---|---|
@@ -6,12 +6,11 @@
 | white_list | every topic that the first entry's regular expression matches whole |
 | black_list | every topic that it does not match whole |
 
-Internal topics are kept from white and black lists when the READING member excludes them, whatever the
-registered one does; a static subscription may name them. Which topics are internal is the code's own
-knowledge: `__consumer_offsets` up to 0.10.2, `__transaction_state` as well from 0.11. Both are internal
-here: only brokers of 0.11 or newer make the second, and nobody's black list means to read it. In a group
-with members older than 0.11 on such a cluster, a filter that matches `__transaction_state` is judged
-differently by them.
+White and black lists do not match internal topics if the READING member excludes them, independent of the registered
+member; a static subscription may name them. Which topics are internal is the code's own knowledge: `__consumer_offsets`
+up to 0.10.2, `__transaction_state` as well from 0.11. Both are internal here: only brokers of 0.11 or newer create the
+second, and no user of a black list wants to read it. In a group with members older than 0.11 on such a cluster, these
+evaluate a filter that matches `__transaction_state` differently.
 
 Source: Scala consumer, TopicFilter.scala, TopicCount.scala; ZkUtils.getConsumersPerTopic.
 """
@@ -42,7 +41,7 @@ def normalize_filter(raw: str) -> str:
     """
     regex = raw.strip(_TRIMMED).replace(",", "|").replace(" ", "").lstrip(_QUOTES)
     line_end = regex[-1:] if regex.endswith(tuple(_LINE_ENDS)) else ""
-    # not by a regular expression: anybody registers a filter of half a million quotes, which would take an hour
+    # not by a regular expression: any client may register a filter of half a million quotes, which would take an hour
     return regex.removesuffix(line_end).rstrip(_QUOTES) + line_end
 
 
@@ -50,7 +49,7 @@ def normalize_filter(raw: str) -> str:
 class TopicFilter:
     """Whitelist or Blacklist: a choice of topics by one Java regular expression.
 
-    raw: as the user wrote it. regex: what Kafka makes of it, and what is registered.
+    raw: as the user wrote it. regex: Kafka's form of it, which is registered.
     Raises: UnsupportedRegexError at construction.
     """
 
@@ -92,8 +91,8 @@ def is_wildcard(registration: ConsumerRegistration) -> bool:
 def unreadable_reason(registration: ConsumerRegistration) -> str | None:
     """Return why a registration that decoded well can still not be evaluated, or None.
 
-    Whoever builds a GroupSnapshot asks this of every member and lists those with a reason as unreadable: a
-    member of the JVM fails each of its rebalances on a regular expression that does not compile.
+    The builder of a GroupSnapshot calls this for every member and lists a member with a reason as unreadable: a JVM
+    member fails each of its rebalances on a regular expression that does not compile.
     """
     if not is_wildcard(registration):
         return None
@@ -125,9 +124,9 @@ def subscribed_topics(
 
 
 def consumer_threads(consumer_id: str, streams: int, most: int | None = None) -> tuple[ConsumerThreadId, ...]:
-    """The thread ids of a member with that many streams, in Java's order: c-0, c-1, c-10, c-2.
+    """Return the thread ids of a member with that many streams, in Java's order: c-0, c-1, c-10, c-2.
 
-    most: only so many of them, the first.
+    most: the largest number of thread ids to return, the first ones.
     """
     numbers = nsmallest(streams if most is None else most, range(streams), key=str)
     return tuple(ConsumerThreadId(consumer_id, number) for number in numbers)

@@ -1,4 +1,4 @@
-"""What a member does from time to time, whatever its group does: commits, and audits of its own znodes."""
+"""Runs a member's periodic tasks, independent of its group: commits, and audits of its own znodes."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Upkeep:
             self._mailbox.set_alarm(chore, self._periods_ms[chore])
 
     def do(self, chore: Chore, state: MemberState) -> Event | None:
-        """Do it once, and say what has to be done about what was found; errors are for the next time.
+        """Run the task once, and return the resulting events; after an error the next run tries again.
 
-        What nobody foresaw is logged once, and shown until the same goes through again.
+        An unforeseen error is logged once, and shown until the same task succeeds again.
         """
-        # before it is done: an error that nobody foresaw must not be the end of all commits
+        # before the task runs: an unforeseen error must not end all later commits
         self.plan(chore)
         if not state.connected:
             return None

@@ -1,6 +1,6 @@
-"""Who is to own what: the words of partition.assignment.strategy.
+"""The assignors, by the values of partition.assignment.strategy.
 
-ASSIGNORS: of classic groups, in which every member computes for itself. Groups with a coordinator: `strategies.py`.
+ASSIGNORS: for classic groups, in which every member computes for itself. Groups with a coordinator: `strategies.py`.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
-"""Asks an assignor, believes nothing, and holds back what a cooperative group may not give yet.
+"""Calls an assignor, checks its result, and holds back partitions that a cooperative group may not assign yet.
 
-Coordinations call `divide_group`. Where it raises, `keep_shares` says how the group goes on: nobody loses a share
-because an assignor fails.
+The coordinator calls `divide_group`. If that raises, the group continues with the result of `keep_shares`: no member
+loses its share because an assignor fails.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ MAX_USER_DATA_BYTES = 1 << 20
 def divide_group(
     assignor: Assignor, protocol: RebalanceProtocol, cluster: Cluster, subscriptions: Subscriptions
 ) -> GroupAssignment:
-    """What each member may fetch in this generation; every member is in it.
+    """Return the partitions that each member may fetch in this generation; every member is in the result.
 
-    Eager: what the assignor says. Cooperative: without partitions that another member still has.
+    Eager: the assignor's result. Cooperative: the same without partitions that another member still has.
 
-    Raises: AssignorFailedError that says what the assignor did.
+    Raises: AssignorFailedError with the assignor's fault.
     """
     asked = sorted_subscriptions(subscriptions)
     for member, subscription in asked.items():
@@ -59,10 +59,11 @@ def keep_shares(
     subscriptions: Subscriptions,
     previous: Mapping[str, Sequence[TopicPartition]],
 ) -> GroupAssignment:
-    """An assignment without an assignor: each member that stays keeps what it had.
+    """Return an assignment without an assignor: each remaining member keeps its partitions.
 
-    What nobody has, because its member left or the topic grew, goes to the subscriber with the smallest share, the
-    first of those as Java sorts text; in a cooperative group not as long as another member says that it has it.
+    A partition without an owner, because its member left or the topic grew, goes to the subscriber with the smallest
+    share, the first of them as Java sorts text. In a cooperative group it waits as long as another member says that it
+    has it.
     """
     asked = sorted_subscriptions(subscriptions)
     shares: dict[str, list[TopicPartition]] = {member: [] for member in asked}

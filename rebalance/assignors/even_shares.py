@@ -19,14 +19,14 @@ def divide_alike(
 ) -> Shares:
     """Divide among members that all subscribe to the same topics: no two shares differ by more than one.
 
-    owners: who has a partition now. What nobody keeps is dealt in the order of partitions to the members in turn.
+    owners: the present owner of each partition. The other partitions are dealt in order to the members in turn.
     """
     kept: Shares = {member: [] for member in members}
     for partition in partitions:
         if partition in owners:
             kept[owners[partition]].append(partition)
     least, extra = divmod(len(partitions), len(members))
-    # the members that have most keep one more than the others: anybody else would have to be given it
+    # the members with the most partitions keep one more than the others, so that no partition has to move for it
     fullest = sorted(members, key=lambda member: -len(kept[member]))[:extra]
     shares = {member: kept[member][: least + (member in fullest)] for member in members}
     settled = {partition for share in shares.values() for partition in share}

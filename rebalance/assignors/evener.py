@@ -28,7 +28,7 @@ _Node = tuple[str, str]
 _Arc = tuple[_Node, _Node, int]
 
 _MOST_ARCS = 2_000_000
-"""Looked at in one division, a second's work or two. What is uneven then stays so: a group must not wait for ever."""
+"""Candidates to examine in one assignment, at most two seconds of work; after that the shares stay uneven."""
 
 
 class Evener:
@@ -46,13 +46,13 @@ class Evener:
         self._members = list(dict.fromkeys(member for members in subscribers.values() for member in members))
         self._unit = 2 * sum(map(len, partitions.values())) + 1
         self._arcs_seen = 0
-        # {member: {topic: its partitions}}: those at home with the member first, then others
+        # {member: {topic: its partitions}}: partitions that the member owned first, then others
         self._held: dict[str, dict[str, list[TopicPartition]]] = {member: {} for member in self._members}
         self._size = dict.fromkeys(self._members, 0)
 
     @property
     def shares(self) -> dict[str, list[TopicPartition]]:
-        """What each member holds."""
+        """The partitions that each member holds."""
         return {
             member: [partition for some in topics.values() for partition in some]
             for member, topics in self._held.items()
@@ -127,7 +127,7 @@ class Evener:
         return partition
 
     def _strangers(self, member: str) -> Iterator[TopicPartition]:
-        """What the member holds and does not own."""
+        """Return the partitions that the member holds and did not own."""
         for some in self._held[member].values():
             for partition in reversed(some):
                 if self._owners.get(partition) == member:

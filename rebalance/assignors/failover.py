@@ -32,10 +32,10 @@ _LOWEST = -(2**31)
 
 
 class FailoverAssignor(Assignor):
-    """Each topic goes whole to the member with the highest priority of those that subscribe to it.
+    """Each topic goes completely to its subscriber with the highest priority.
 
-    Ties: the member id that sorts first. User data: the priority, an int32, big endian; a member that tells none has
-    the default, which is the highest. One that tells something else has the lowest, and a warning names it.
+    Ties: the member id that sorts first. User data: the priority, an int32, big endian; a member without one has the
+    default, which is the highest. A member with invalid data has the lowest, and a warning names it.
     """
 
     name = "failover"

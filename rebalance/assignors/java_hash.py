@@ -15,9 +15,9 @@ def java_string_hash(text: str) -> int:
 
 
 def extend_hash(unsigned: int, text: str) -> int:
-    """The unsigned 32 bit hash of a text that goes on with `text`, given the hash of what stands before it.
+    """Return the unsigned 32 bit hash of a prefix plus `text`, given the hash of the prefix.
 
-    Names that share a beginning share its work: all partitions of a topic begin with the topic.
+    Names with the same prefix share its work: all partitions of a topic begin with the topic.
     """
     for unit in _utf16_units(text):
         unsigned = (31 * unsigned + unit) & _UNSIGNED_32
@@ -41,7 +41,7 @@ def java_sort_key(text: str) -> str:
 
 def java_sorted(texts: Collection[str]) -> list[str]:
     """Sorted as Java sorts text."""
-    # nobody leaves ASCII, and to ask that of each takes longer than to sort all
+    # names are nearly always ASCII, and a check of each name takes longer than to sort all
     return sorted(texts) if "".join(texts).isascii() else sorted(texts, key=java_sort_key)
 
 

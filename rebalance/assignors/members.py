@@ -14,7 +14,7 @@ NO_GENERATION = -1
 
 
 class Memory(NamedTuple):
-    """What a member says that it had, and in which generation."""
+    """The partitions that a member says it had, and their generation."""
 
     owned: Sequence[TopicPartition] = ()
     generation: int = NO_GENERATION
@@ -31,7 +31,7 @@ def in_member_order(subscriptions: Subscriptions) -> list[str]:
 
 
 def subscribers_by_topic(subscriptions: Subscriptions) -> dict[str, list[str]]:
-    """{topic: its subscribers in the order of members}, topics sorted; of those that do not exist, too."""
+    """Return {topic: its subscribers in the order of members}, topics sorted; also of topics that do not exist."""
     subscribers: dict[str, list[str]] = {}
     for member in in_member_order(subscriptions):
         for topic in subscriptions[member].topics:

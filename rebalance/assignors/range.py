@@ -11,7 +11,7 @@ def range_assign(group: GroupSnapshot) -> Assignment:
     """Give each consumer thread a contiguous run of every topic's partitions.
 
     Five partitions, threads a-0, a-1, b-0: a-0 gets 0 1, a-1 gets 2 3, b-0 gets 4.
-    A member of the JVM computes only its own topics; for those it comes to the same.
+    A JVM member computes only its own topics; for these the result is the same.
 
     Returns: {TopicPartition: ConsumerThreadId}, each partition of a subscribed topic exactly once, sorted.
     A topic without partitions, or that does not exist, gives nothing.

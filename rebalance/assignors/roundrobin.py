@@ -8,10 +8,10 @@ The dialect is the Kafka version from which the members' common behaviour on hol
 | 0.10.2 | 0.10.2 to 0.11 | `[topic,partition]` | union over all topics, those not subscribed are skipped |
 | 1.0 | 1.0 to 1.1.1 | `topic-partition` | as 0.10.2 |
 
-Members of different dialects in one group disagree for ever, so the dialect is a setting and never guessed.
+Members with different dialects in one group never agree, so the dialect is a setting and never guessed.
 
-Equal hashes (topics Ea and FB) are dealt by topic, then by partition number. Among JVM members that order
-is that of a hash map, which the order of insertion sways: they need not agree with each other either.
+Equal hashes (topics Ea and FB) are dealt by topic, then by partition number. In JVM members that order is the order of
+a hash map, which depends on the order of insertion: they need not agree with each other either.
 
 Source: Scala consumer, PartitionAssignor.scala, RoundRobinAssignor; KAFKA-2434, KAFKA-5822.
 """
@@ -98,7 +98,7 @@ def _deal(topics: Sequence[str], subscribers: Mapping[str, Threads]) -> Sequence
     owners = []
     turn = 0
     for topic in topics:
-        # the next subscribed thread from the turn on, else the first; those passed over have had their turn
+        # the next subscribed thread from the turn on, else the first; skipped threads have had their turn
         mine = places_of[topic]
         found = bisect_left(mine, turn)
         chosen = mine[found] if found < len(mine) else mine[0]

@@ -1,8 +1,8 @@
-"""What an assignor sees and says, whichever coordination asks it: one that is led by a member, or by a broker.
+"""The input and output of an assignor, in a group led by a member or coordinated by a broker.
 
-Each member has an assignor of its own. It tells the leader its topics, what it owns, and bytes of its assignor's
-(`subscription_user_data`). The leader's assignor divides the partitions (`assign`). Every member's assignor hears what
-its member was given (`on_assignment`).
+Each member has an assignor of its own. The member sends the leader its topics, its owned partitions, and bytes from its
+assignor (`subscription_user_data`). The leader's assignor computes the assignment (`assign`). Every member's assignor
+gets its member's share (`on_assignment`).
 
 Inputs are sorted: topics by name, partitions by number, members as Java sorts text. The same input must give the same
 answer, in every process and after every restart, so an assignor draws no random numbers and iterates over no set.
@@ -31,7 +31,7 @@ class RebalanceProtocol(Enum):
     EAGER = "eager"
     """Everything before it joins: `assign` may give a partition to another member at once."""
     COOPERATIVE = "cooperative"
-    """Only what the new assignment takes away: a partition that moves is given to nobody for one generation."""
+    """A member gives up only partitions that move; such a partition has no owner for one generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """Where a partition is: the brokers' ids. leader None: nobody leads it now, or it is not known."""
+    """The broker ids of a partition. leader None: it has no leader now, or the leader is not known."""
 
     leader: int | None = None
     replicas: tuple[int, ...] = ()
@@ -92,7 +92,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member tells when it joins.
+    """A member's data when it joins.
 
     owned: what the member still fetches while it joins (cooperative members), or says that it had.
     generation: of the assignment that gave `owned` to it; None if the member does not say.
@@ -109,7 +109,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class MemberAssignment:
-    """What one member is given, and bytes for its assignor."""
+    """The share of one member, and bytes for its assignor."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes = b""
@@ -133,15 +133,15 @@ class Assignor(ABC):
         """Called once, before all else, with every declared property: what was set, or its default."""
 
     def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
-        """What to tell the leader's assignor; called before each join."""
+        """Return the user data for the leader's assignor; called before each join."""
         return b""
 
     @abstractmethod
     def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:
-        """Divide all partitions of the subscribed topics; called at the leader only.
+        """Assign all partitions of the subscribed topics; called at the leader only.
 
-        Returns: {member: what it is given}; a member that is not named is given nothing.
-        Whatever it raises is told as an error of this assignor, and the group goes on with the shares it has.
+        Returns: {member: its share}; a member that is missing gets nothing. An exception is reported as an error of
+        this assignor, and the group continues with its present shares.
         """
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:  # noqa: B027
@@ -149,7 +149,7 @@ class Assignor(ABC):
 
 
 def sorted_subscriptions(subscriptions: Subscriptions) -> dict[str, Subscription]:
-    """As `assign` is promised them: members as Java sorts text, their topics and what they own sorted, each once."""
+    """Sort the input for `assign`: members as Java sorts text, their topics and owned partitions sorted, each once."""
     return {
         member: Subscription(
             topics=tuple(sorted(set(told.topics))),

@@ -44,7 +44,7 @@ class StickyAssignor(Assignor):
         self._memory = Memory()
 
     def subscription_user_data(self, topics: Sequence[str]) -> bytes:  # noqa: ARG002
-        """What this member was given last; a member that was never given anything tells nothing."""
+        """Return this member's last share as user data; empty if it never had one."""
         return encode_sticky(*self._memory) if self._memory != Memory() else b""
 
     def on_assignment(self, assignment: MemberAssignment, generation: int) -> None:
@@ -52,7 +52,7 @@ class StickyAssignor(Assignor):
         self._memory = Memory(assignment.partitions, generation)
 
     def assign(self, cluster: Cluster, subscriptions: Subscriptions) -> GroupAssignment:
-        """A member whose user data cannot be read is one that had nothing, as in Java."""
+        """Read a member's user data; unreadable data count as an empty share, as in Java."""
         memories = {}
         for member, subscription in subscriptions.items():
             try:
@@ -70,10 +70,10 @@ class StickyAssignor(Assignor):
 
 
 class CooperativeStickyAssignor(StickyAssignor):
-    """Members keep fetching what stays with them; what moves is given to nobody for one generation.
+    """Members keep fetching partitions that stay with them; a partition that moves has no owner for one generation.
 
-    What a member has stands in its subscription; its user data tell the generation, for brokers and clients that have
-    no room for it there.
+    A member's partitions are in its subscription; its user data contain the generation, for brokers and clients that
+    have no field for it.
     """
 
     name = "cooperative-sticky"

@@ -1,12 +1,12 @@
-"""What members of Java's sticky assignors tell about themselves, as bytes; all numbers big endian.
+"""The user data of Java's sticky assignors, as bytes; all numbers big endian.
 
 | assignor | version | layout |
 |---|---|---|
 | sticky | 0 (before Kafka 2.3) | int32 number of topics; each: int16 length, UTF-8 name, int32 count, int32 numbers |
 | sticky | 1 | version 0, then int32 generation |
-| cooperative-sticky | 0 | int32 generation; what a member owns stands in its subscription |
+| cooperative-sticky | 0 | int32 generation; the owned partitions are in the subscription |
 
-No version number is written: the end of the data tells the versions apart. Generation -1 means that none is known.
+The data contain no version number: their length distinguishes the versions. Generation -1 means that none is known.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which partitions there are, and which threads subscribe to which topic: what both assignors begin with."""
+"""The existing partitions, and the subscribed threads of each topic: the common input of both assignors."""
 
 from __future__ import annotations
 
