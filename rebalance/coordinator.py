@@ -316,8 +316,8 @@ class Coordinator:
             level = logging.DEBUG if str(error) == str(self._state.obstacle) else logging.WARNING
             logger.log(level, "%s: %s failed: %s", self._name, self._state.phase.value, error)
             return Failed(error)
-        except BaseException as error:
-            # a defect must not leave a member that is registered and thinks no more; nor user code that exits
+        except Exception as error:
+            # a defect must not leave a member that is registered and thinks no more
             logger.exception("%s: %s failed", self._name, self._state.phase.value)
             return Failed(RebalanceError(f"{type(error).__name__}: {error}"))
 
