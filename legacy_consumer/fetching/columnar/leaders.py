@@ -25,6 +25,7 @@ from legacy_consumer.fetching.columnar.protocol.metadata import (
     decode_metadata,
     encode_metadata,
 )
+from legacy_consumer.fetching.left_out import warn_of_left_out
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from zk_layout.codecs import decode_broker, decode_partition_state
 from zk_layout.errors import LegacyConsumerError, MalformedZnodeError, NoNodeError, ZooKeeperError
@@ -112,6 +113,7 @@ class LeaderReader:
         # replaced, never changed
         self._brokers: Mapping[int, BrokerAddress] = {}
         self._topics: frozenset[str] = frozenset()
+        self._left_out: Mapping[int, str] = {}
         self._ids: tuple[int, ...] = ()
         """Brokers registered at the last look; empty if a leader was missing then, so that they are listed again."""
 
@@ -169,13 +171,17 @@ class LeaderReader:
         self, states: Mapping[TopicPartition, Znode | None], ids: Sequence[int], znodes: list[Znode | None]
     ) -> Leaders:
         brokers: dict[int, Broker] = {}
+        left_out: dict[int, str] = {}
         for broker_id, znode in zip(ids, znodes, strict=True):
             if znode is None:
                 continue  # it went away meanwhile
             try:
                 [brokers[broker_id]] = self._hosts.keep([decode_broker(BrokerIdPath(broker_id).path, znode.data)])
             except MalformedZnodeError as error:
-                logger.warning("a broker is left out: %s", error)
+                left_out[broker_id] = str(error)
+        # they are looked at again every second while a leader is missing
+        known, self._left_out = self._left_out, left_out
+        warn_of_left_out([reason for broker_id, reason in left_out.items() if known.get(broker_id) != reason])
         leaders = match_leaders(states, brokers, self._protocol)
         self._brokers = addresses_of(brokers.values(), self._protocol)
         return leaders

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-
+from legacy_consumer.fetching.left_out import warn_of_left_out
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs.broker import decode_broker
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.model import Broker
 from zk_layout.paths import BrokerIdPath, BrokerIdsPath, broker_ids
 from zk_layout.store import ZkStore
-
-logger = logging.getLogger(__name__)
 
 
 def read_brokers(store: ZkStore) -> list[Broker]:
@@ -22,6 +19,7 @@ def read_brokers(store: ZkStore) -> list[Broker]:
         return []
     paths = [BrokerIdPath(number).path for number in broker_ids(names)]
     brokers: list[Broker] = []
+    left_out: list[str] = []
     for path, znode in zip(paths, read_each(store, paths), strict=True):
         if znode is None:
             continue  # it went away meanwhile
@@ -30,5 +28,6 @@ def read_brokers(store: ZkStore) -> list[Broker]:
                 raise znode
             brokers.append(decode_broker(path, znode.data))
         except (MalformedZnodeError, NotPermittedError) as error:
-            logger.warning("a broker is left out: %s", error)
+            left_out.append(str(error))
+    warn_of_left_out(left_out)
     return brokers

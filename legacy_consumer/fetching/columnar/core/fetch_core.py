@@ -37,6 +37,9 @@ from legacy_consumer.fetching.columnar.protocol.fetch import FetchResponse
 from legacy_consumer.fetching.columnar.settings import FetchSettings
 from zk_layout.model import TopicPartition
 
+MOST_COMPLAINTS = 20
+"""Of one partition or broker, until it is well: a broker that never is could say another one with each answer."""
+
 Glance = Callable[[memoryview, int], tuple[int, int]]
 """(position behind a record set, bytes of its first batch if not even that is whole), by the heads of its batches."""
 
@@ -362,6 +365,6 @@ class FetchCore:
     def _complain(self, about: object, reason: str, events: list[Event]) -> None:
         """Tell what mends itself, once until it has: one partition may wait for long while others flow."""
         known = self._complaints.setdefault(about, set())
-        if reason not in known:
+        if reason not in known and len(known) < MOST_COMPLAINTS:
             known.add(reason)
             events.append(Waiting(about, reason))

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDE = 1_000_000
+_LONGEST_TEXT = 1000
+"""Of a cell: anybody makes a group with a name of half a million characters, and all rows are as wide. JSON and CSV
+have the whole name."""
 _DAY_S, _HOUR_S, _MINUTE_S = 86_400, 3_600, 60
 
 
@@ -92,7 +95,9 @@ def _fill(table: Table, columns: Sequence[Column], rows: Sequence[Sequence[Cell 
 
 
 def _clean(cell: Cell | str) -> Cell:
-    return replace(cell, text=printable(cell.text)) if isinstance(cell, Cell) else Cell(printable(cell))
+    cell = cell if isinstance(cell, Cell) else Cell(cell)
+    text = cell.text if len(cell.text) <= _LONGEST_TEXT else f"{cell.text[:_LONGEST_TEXT]}..."
+    return replace(cell, text=printable(text))
 
 
 def say(text: str, style: str = "") -> None:

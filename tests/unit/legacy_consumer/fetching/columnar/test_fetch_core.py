@@ -18,6 +18,7 @@ from legacy_consumer.fetching.columnar.core import (
     Records,
     Waiting,
 )
+from legacy_consumer.fetching.columnar.core.fetch_core import MOST_COMPLAINTS
 from legacy_consumer.fetching.columnar.protocol.fetch import (
     FetchedPartition,
     FetchPartition,
@@ -230,6 +231,15 @@ def test_each_error_has_its_remedy(code, kind, text):
         assert core.requests(NOW) == [], "it is asked for again without a pause"
         assert core.next_deadline() == NOW + BACKOFF_S
         assert T0 in request(core, NOW + BACKOFF_S).partitions
+
+
+def test_a_broker_that_says_another_error_each_time_fills_neither_log_nor_memory():
+    core, events = answered({T0: says(-1)})
+    for turn in range(1, 100):
+        now = NOW + 2 * turn * BACKOFF_S
+        request(core, now)
+        events += answer(core, {T0: says(1000 + turn)}, now=now)
+    assert len({event.reason for event in events}) == len(events) == MOST_COMPLAINTS
 
 
 def test_one_partition_that_moves_again_and_again_makes_the_search_wait():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetching.columnar.leaders import LeaderReader
+from legacy_consumer.fetching.librdkafka.brokers import read_brokers
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 from zk_layout.paths import BrokerIdPath, PartitionStatePath
@@ -94,3 +95,22 @@ def test_brokers_are_listed_only_if_a_leader_was_or_is_missing():
     cluster.lead(0, 2)
     assert cluster.asked(reader) == {"get_children": 1, "multi_read": 1}
     assert cluster.asked(reader) == {"multi_read": 1}
+
+
+def test_brokers_that_cannot_be_read_are_told_once_and_few_by_name(caplog):
+    """Anybody writes them, and while a leader is missing they are looked at every second."""
+    cluster = Cluster()
+    cluster.register(1, 9001)
+    for broker in range(50, 250):
+        cluster.write(BrokerIdPath(broker).path, [])
+    reader = cluster.reader()
+    for _ in range(3):
+        assert set(reader.read(TPS).missing) == set(TPS)
+    told = [record.getMessage() for record in caplog.records]
+    assert (len(told), told[-1]) == (6, "195 more brokers are left out")
+    cluster.write(BrokerIdPath(50).path, {})
+    reader.read(TPS)
+    assert len(caplog.records) == 7
+    caplog.clear()
+    assert [broker.broker_id for broker in read_brokers(cluster.store)] == [1]
+    assert len(caplog.records) == 6
