@@ -69,6 +69,7 @@ def command_of(kind, cluster, topic, properties):
         ("1.1.1", "confluent-kafka"),
         ("2.8.2", "java"),
         pytest.param("2.8.2", "confluent-kafka", marks=pytest.mark.long),
+        pytest.param("2.8.2", "java, confluent-kafka", marks=pytest.mark.long),
     ],
 )
 def test_three_members_of_kafkas_own_clients_share_a_group_join_leave_and_are_killed(
@@ -83,19 +84,24 @@ def test_three_members_of_kafkas_own_clients_share_a_group_join_leave_and_are_ki
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "500",
     }
-    if kind == "java":
-        properties |= {"metadata.max.age.ms": "5000"}
+    kinds = kind.split(", ")
+    only_javas = {"metadata.max.age.ms": "5000"}
     names = itertools.count()
     with ExitStack() as running:
         members = []
 
         def start():
-            member = Member(f"m{next(names)}", command_of(kind, cluster, topic, properties), tmp_path)
-            running.callback(member.kill)
-            members.append(member)
-            return member
+            """One of each kind."""
+            new = []
+            for one in kinds:
+                settings = properties | (only_javas if one == "java" else {})
+                new.append(Member(f"m{next(names)}", command_of(one, cluster, topic, settings), tmp_path))
+                running.callback(new[-1].kill)
+            members.extend(new)
+            return new
 
-        def share(alive):
+        def share(*started):
+            alive = [member for new in started for member in new]
             eventually(lambda: all(member.partitions for member in alive))
             eventually(
                 lambda: sorted(p for member in alive for p in member.partitions or ()) == list(range(PARTITIONS))
@@ -110,18 +116,20 @@ def test_three_members_of_kafkas_own_clients_share_a_group_join_leave_and_are_ki
             eventually(lambda: {message for member in members for message in member.messages} == wanted)
 
         first, second, third = start(), start(), start()
-        share([first, second, third])
+        share(first, second, third)
         everything_arrives()
-        second.end_input()
-        eventually(lambda: "closed" in second.lines)
-        share([first, third])
+        for member in second:
+            member.end_input()
+        eventually(lambda: all("closed" in member.lines for member in second))
+        share(first, third)
         everything_arrives()
-        first.kill()
-        share([third])
+        for member in first:
+            member.kill()
+        share(third)
         everything_arrives()
         fourth = start()
-        share([third, fourth])
+        share(third, fourth)
         everything_arrives()
-        # what the killed one got in its last moment it may not have committed any more
-        arrived = [message for member in members if member is not first for message in member.messages]
+        # what a killed one got in its last moment it may not have committed any more
+        arrived = [message for member in members if member not in first for message in member.messages]
         assert len(arrived) == len(set(arrived)), "every message was committed before its partition went on"
