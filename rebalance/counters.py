@@ -18,7 +18,8 @@ class Vitals:
     connected: whether the member believes to be connected to ZooKeeper. leased: whether its lease allows it to hand out
     messages (see rebalance.lease); without a lease other members may own its partitions. in_hand_s: how long the user's
     code has had the messages in hand, as seen by readings of it. unasked_s: how long the user's code has not asked a
-    stream with partitions for messages, with or without messages in hand.
+    stream with partitions for messages, with or without messages in hand. deserted_s: the same, of streams whose last
+    asking thread has ended.
     """
 
     runs: bool
@@ -27,6 +28,7 @@ class Vitals:
     leased: bool = False
     in_hand_s: float = 0.0
     unasked_s: float = 0.0
+    deserted_s: float = 0.0
 
 
 @dataclass(slots=True)

@@ -94,6 +94,8 @@ class HandSource(Gate):
         self._least = 1
         self._ended = False
         self._user: threading.Thread | None = None
+        """Who waits for messages now."""
+        self._last_user: threading.Thread | None = None
         self._left_at = clock.monotonic()
         """When a call for messages last came back, with some or without."""
         self._rival: threading.Thread | None = None
@@ -104,15 +106,28 @@ class HandSource(Gate):
 
     def in_hand_s(self) -> float:
         """How long the user has had what is in hand, as far as looks at it tell; 0 if nothing is. Takes no lock."""
-        hand = self._ledger.hand
-        now = self._clock.monotonic()
-        return now - hand.idle_since(now) if hand is not None and hand.handed_out() else 0.0
+        return self._in_hand_s(self._clock.monotonic()) or 0.0
 
     def unasked_s(self) -> float:
         """How long nobody has asked for more, as far as looks tell; 0 with nothing in hand nor to ask for. No lock."""
-        if self._user is not None:
+        user = self._user
+        if user is not None and user.is_alive():
             return 0.0
-        return self.in_hand_s() or (self._clock.monotonic() - self._left_at if self._wanted else 0.0)
+        now = self._clock.monotonic()
+        in_hand_s = self._in_hand_s(now)
+        if in_hand_s is not None:
+            # a loop goes on in its hand without a call
+            return in_hand_s
+        return now - self._left_at if self._wanted else 0.0
+
+    def _in_hand_s(self, now: float) -> float | None:
+        """None if nothing is in hand."""
+        hand = self._ledger.hand
+        return now - hand.idle_since(now) if hand is not None and hand.handed_out() else None
+
+    def is_deserted(self) -> bool:
+        """Whether the thread that asked last has ended. Takes no lock."""
+        return self._last_user is not None and not self._last_user.is_alive()
 
     def end(self) -> None:
         """Hand out nothing any more; the consuming thread's loop ends when it comes back, or its poll is woken.
@@ -156,7 +171,7 @@ class HandSource(Gate):
                 self._rival = me
                 raise StreamInUseError(user.name)
             self._rival = None
-            self._user = me
+            self._user = self._last_user = me
 
     def _next_hand(self, demand: Demand) -> Hand | None:
         self.come_back()

@@ -207,6 +207,7 @@ class Membership:
             leased=vitals.runs and self._lease.holds(),
             in_hand_s=max((stream.in_hand_s() for stream in streams), default=0.0),
             unasked_s=max((stream.unasked_s() for stream in streams), default=0.0),
+            deserted_s=max((stream.unasked_s() for stream in streams if stream.is_deserted()), default=0.0),
         )
 
     def counters(self) -> ConnectorCounters:

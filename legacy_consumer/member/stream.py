@@ -13,6 +13,7 @@ A turn is one message; for a user who is done with many in a moment it is as man
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
@@ -66,7 +67,7 @@ class GatedStream(HandSource):
                 if self._rival is not None:
                     raise StreamInUseError(self._rival.name)
                 continue
-            hand.holder = self._holder()
+            hand.holder, self._last_user = self._holder(), threading.current_thread()
             before = hand.handed_out()
             try:
                 for message in hand.iterator:

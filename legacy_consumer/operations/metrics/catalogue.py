@@ -59,7 +59,7 @@ def _partition(name: str, meaning: str, *labels: str, absent: str = _FORBIDDEN) 
 
 
 PHASE = _member("phase", Kind.GAUGE, "1 for the phase the member is in, 0 for every other one", "phase")
-ALIVE = _member("alive", Kind.GAUGE, "1 while the member's coordinator runs and is not stuck in one step, as /healthz")
+ALIVE = _member("alive", Kind.GAUGE, "1 while the member's threads live and are not stuck, as /healthz")
 CONNECTED = _member("connected", Kind.GAUGE, "1 while the member is connected to ZooKeeper")
 SETTLED_AT = _member("settled_timestamp_seconds", Kind.GAUGE, "when the member was last settled, 0 if never")
 LEASED = _member(

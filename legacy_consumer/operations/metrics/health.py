@@ -24,10 +24,12 @@ class Judgement:
 
 
 def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_AFTER_S) -> Judgement:
-    """Return whether the member can still help itself: its coordinator's thread lives and is not stuck.
+    """Return whether the member can still do its work: the coordinator's thread and the user's live.
 
     A member that is degraded, or without ZooKeeper, is alive: a restart would only cause rebalances. A member whose
-    credentials ZooKeeper refuses is not alive: its session will not come back.
+    credentials ZooKeeper refuses is not alive: its session will not come back. Nor is one whose consuming
+    thread has ended, when no other thread has taken its place for stuck_after_s. A thread that lives and asks for
+    nothing may be at work.
     """
     if status.phase is Phase.CREATED:
         return Judgement(True, "not joined yet")
@@ -39,6 +41,9 @@ def judge_liveness(status: Status, vitals: Vitals, stuck_after_s: float = STUCK_
         return Judgement(False, str(status.error))
     if vitals.busy_s > stuck_after_s:
         return Judgement(False, f"the coordinator has been in one step for {vitals.busy_s:.0f} s")
+    if vitals.deserted_s > stuck_after_s:
+        text = f"the thread that consumed has ended, and no other has asked for messages for {vitals.deserted_s:.0f} s"
+        return Judgement(False, text)
     return Judgement(True, f"alive, {status.phase.value}")
 
 

@@ -6,6 +6,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from gzip import decompress
 from pathlib import Path
@@ -18,7 +19,7 @@ from legacy_consumer import ConsumerConnector, Phase, metrics
 from legacy_consumer.errors import BrokersUnavailableError, FetchError, MetricsServerError
 from legacy_consumer.offsets.progress import Committed, PartitionProgress
 from legacy_consumer.operations.metrics.catalogue import MEMBER_METRICS, Kind
-from legacy_consumer.operations.metrics.health import judge_liveness, judge_readiness
+from legacy_consumer.operations.metrics.health import Judgement, judge_liveness, judge_readiness
 from legacy_consumer.operations.metrics.lag_sample import LagSampler
 from rebalance.counters import BUCKETS_S, MemberCounters, Vitals
 from rebalance.status import Status
@@ -378,6 +379,19 @@ def test_how_long_nobody_has_asked_is_told_whether_messages_are_in_hand_or_not(w
     assert scraped(member)["legacy_consumer_member_unasked_seconds",] == 100
 
 
+@pytest.mark.parametrize("way", ["iterate", "next"])
+def test_a_slow_loop_over_what_one_fetch_brought_asks_with_each_message(world, way):
+    world.kafka.produce(TPS[0], 5)
+    member = world.member(clock=(clock := FakeClock()))
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    messages = iter(stream) if way == "iterate" else stream
+    for _ in range(5):
+        next(messages)
+        assert member.vitals.unasked_s == 0
+        clock.now += 50
+        assert member.vitals.unasked_s == 50
+
+
 def test_a_stream_that_waits_for_messages_is_asked_all_the_time(world):
     member = world.member(clock=(clock := FakeClock()))
     (stream,) = member.create_message_streams({"t": 1})["t"]
@@ -401,6 +415,42 @@ def test_a_member_without_partitions_is_not_waited_for(world):
     clock.now += 1000
     assert not idle.status.owned
     assert idle.vitals.unasked_s == 0
+
+
+def test_how_long_a_stream_has_lost_its_thread_is_told_until_another_one_asks(world):
+    world.kafka.produce(TPS[0], 3)
+    member = world.member(clock=(clock := FakeClock()))
+    (stream,) = member.create_message_streams({"t": 1})["t"]
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(next, stream).result()
+        clock.now += 100
+        assert (member.vitals.unasked_s, member.vitals.deserted_s) == (100, 0), "its thread lives and may be at work"
+        pool.submit(next, stream).result()
+        assert member.vitals.unasked_s == 0
+    clock.now += 100
+    assert member.vitals.deserted_s == 100
+    next(stream)
+    assert member.vitals.unasked_s == 0
+    clock.now += 100
+    assert (member.vitals.unasked_s, member.vitals.deserted_s) == (100, 0)
+
+
+def test_a_stream_without_partitions_needs_no_thread(world):
+    world.member(consumer_id="a").create_message_streams({"t": 2})
+    idle = world.member(consumer_id="b", clock=(clock := FakeClock()))
+    (stream,) = idle.create_message_streams({"t": 1})["t"]
+    with ThreadPoolExecutor(1) as pool:
+        assert not pool.submit(next, stream.batches(timeout=0)).result()
+    clock.now += 1000
+    assert not idle.status.owned
+    assert idle.vitals.deserted_s == 0
+
+
+def test_a_member_whose_consuming_thread_has_ended_is_alive_for_two_minutes():
+    status = Status(Phase.STABLE)
+    assert judge_liveness(status, replace(ALIVE, deserted_s=119.0)).holds
+    text = "the thread that consumed has ended, and no other has asked for messages for 121 s"
+    assert judge_liveness(status, replace(ALIVE, deserted_s=121.0)) == Judgement(False, text)
 
 
 def test_a_ready_member_says_when_the_users_code_does_not_come_back():
@@ -481,6 +531,7 @@ def test_a_member_that_holds_partitions_for_a_reset_is_alive_and_not_ready():
 STATES = {
     "made, streams not yet created": Vitals(False, 0.0, False),
     "settled, the user's code does not ask for messages": replace(ALIVE, unasked_s=3600.0),
+    "settled, the consuming thread ended two minutes ago and no other asks": replace(ALIVE, deserted_s=121.0),
     "connection to ZooKeeper lost": Vitals(True, 0.0, False, leased=True),
     "no answer from ZooKeeper for nearly a session timeout": Vitals(True, 0.0, True, leased=False),
     "one step takes longer than two minutes": Vitals(True, 121.0, True, leased=True),
