@@ -258,11 +258,13 @@ class LibrdkafkaFetcher:
                 continue
             match fault.kind:
                 case FaultKind.POSITION if tp is not None:
-                    handle.unassign([tp])
-                    self._search({tp: fault.offset})
+                    if tp in handle.assigned:
+                        position = _position_of(fault, handle, tp)
+                        handle.unassign([tp])
+                        self._search({tp: position})
                 case FaultKind.CORRUPT if tp is not None:
-                    if fault.offset >= 0:
-                        handle.assign({tp: fault.offset})
+                    if tp in handle.assigned:
+                        handle.assign({tp: _position_of(fault, handle, tp)})
                     self._errors.append(FetchError(tp, f"offset {fault.offset}: {fault.reason}"))
                 case FaultKind.POSITION | FaultKind.PASSING | FaultKind.CORRUPT:
                     # corrupt without a partition: the answer to something else, lost with the connection
@@ -286,3 +288,12 @@ class LibrdkafkaFetcher:
             handle, self._handle = self._handle, None
         if handle is not None:
             handle.close()
+
+
+def _position_of(fault: Fault, handle: ConsumerHandle, tp: TopicPartition) -> int:
+    """Where a partition stands that librdkafka gave up.
+
+    Of a log that is shorter than before (KIP-320) it names no offset, nor when two responses say that a position lies
+    outside the log. The partition goes on behind what was handed out, then: -1 would mean the end of the log.
+    """
+    return fault.offset if fault.offset >= 0 else handle.resume_positions()[tp]

@@ -1,0 +1,87 @@
+"""What the fetcher over librdkafka does with errors that come in the place of messages."""
+
+import confluent_kafka
+import pytest
+
+from legacy_consumer.errors import FetchError
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
+from legacy_consumer.fetching.librdkafka.fetcher import LibrdkafkaFetcher
+from legacy_consumer.fetching.positions import PositionFinder
+from tests.support.fake_kafka import FakeFetchers, FakeKafka
+from tests.support.waiting import eventually
+from zk_layout.model import TopicPartition
+
+TP = TopicPartition("t", 0)
+OUTSIDE = confluent_kafka.KafkaError._AUTO_OFFSET_RESET
+CORRUPT = confluent_kafka.KafkaError._BAD_MSG
+
+
+class Handle(ConsumerHandle):
+    """librdkafka without a broker, and with an error of a partition in the place of messages."""
+
+    def __init__(self):
+        super().__init__({"bootstrap.servers": "", "group.id": "g"})
+        self.coming = []
+        self.placed = {}
+
+    def assign(self, positions):
+        self.placed.update(positions)
+        super().assign(positions)
+
+    def consume(self, max_messages, timeout_s):
+        coming, self.coming = self.coming, []
+        return coming or super().consume(max_messages, timeout_s)
+
+
+@pytest.fixture
+def handle():
+    return Handle()
+
+
+@pytest.fixture
+def fetching(handle):
+    def fetcher(reset_to):
+        kafka = FakeKafka()
+        kafka.produce(TP, 9)
+        finder = PositionFinder(FakeFetchers(kafka).log_offsets, reset_to=reset_to, backoff_s=0.01)
+        made.append(LibrdkafkaFetcher(lambda: handle, finder, backoff_s=0.01))
+        return made[-1]
+
+    made = []
+    yield fetcher
+    for one in made:
+        one.close()
+
+
+def error(code, offset):
+    named = {} if offset is None else {"offset": offset}
+    return confluent_kafka.Message(topic="t", partition=0, error=confluent_kafka.KafkaError(code, "told"), **named)
+
+
+@pytest.mark.parametrize("reset_to", [EARLIEST, LATEST, None])
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_partition_that_librdkafka_gives_up_without_an_offset_goes_on_where_it_stood(
+    fetching, handle, reset_to, times
+):
+    fetcher = fetching(reset_to)
+    fetcher.assign({TP: 5})
+    assert fetcher.poll(10, 0) is None
+    handle.placed.clear()
+    handle.coming = [error(OUTSIDE, None)] * times
+    found = []
+    eventually(lambda: found.append(fetcher.poll(10, 0)) or handle.placed)
+    assert handle.placed == {TP: 5}
+    assert [batch.next_offsets for batch in found if batch is not None] == [{TP: 5}]
+
+
+def test_a_message_that_cannot_be_read_is_asked_for_again_though_its_offset_is_not_told(fetching, handle):
+    fetcher = fetching(EARLIEST)
+    fetcher.assign({TP: 5})
+    assert fetcher.poll(10, 0) is None
+    handle.placed.clear()
+    handle.coming = [error(CORRUPT, None)]
+    assert fetcher.poll(10, 0) is None
+    assert handle.placed == {TP: 5}
+    with pytest.raises(FetchError):
+        fetcher.poll(10, 0)
