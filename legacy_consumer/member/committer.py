@@ -263,11 +263,13 @@ class Committer:
         adopts = self.adopts_foreign_commits and consumer_id is not None
         adopted = {tp: theirs for tp, theirs in result.foreign.items() if adopts and theirs.problem is None}
         for tp, theirs in sorted(result.foreign.items()):
+            what = f"{theirs.offset} of {tp}"
+            if theirs.problem is not None:
+                what = f"no offset of {tp} ({theirs.problem})"
             logger.warning(
-                "%s: another client committed %s of %s, ours is %d: commit.conflict=%s",
+                "%s: another client committed %s, ours is %d: commit.conflict=%s",
                 self._settings.consumer_id,
-                theirs.offset if theirs.problem is None else theirs.problem,
-                tp,
+                what,
                 commits[tp].offset,
                 "adopt" if tp in adopted else "keep",
             )

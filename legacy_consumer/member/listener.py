@@ -24,9 +24,10 @@ class RebalanceListener(Protocol):
     """
 
     def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are about to go: delivery has stopped, what was consumed is committed, the owner znodes still stand.
+        """These are about to go: delivery has stopped, the last commit is over, the owner znodes still stand.
 
-        So their offsets can be committed here. A listener without on_partitions_lost is told here of what is lost too.
+        What was consumed is committed, unless auto.commit.enable is off or the commit was refused. Offsets can be
+        committed here. A listener without on_partitions_lost is told here of what is lost too.
         """
         ...
 

@@ -52,10 +52,18 @@ class KeepingListener:
         return answer
 
     def before_starting_fetchers(self, claimed, assignment):
-        self._member.world.interlude(self._member)
+        self._pass()
 
     def before_releasing_partitions(self, partitions):
-        self._member.world.interlude(self._member)
+        self._pass()
+
+    def _pass(self):
+        """Others act; or the hook shuts its member down, or ends its streams."""
+        member = self._member
+        trouble = member.world.trouble
+        if trouble.has_signals and member.world.faults and not member.closing and trouble.signals.random() < 0.05:
+            trouble.signals.choice((member.end_streams, member.ask_to_close))()
+        member.world.interlude(member)
 
 
 class DirectCalls:

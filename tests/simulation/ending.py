@@ -32,6 +32,9 @@ class Ending:
             self._world.time.go_on(member)
         for store in list(self._world.time.cut):
             self._world.time.heal(store)
+        for member in list(self._world.members):
+            if member.ending and not member.closing:
+                member.ask_to_close()
         self._end_twins()
 
     def _end_twins(self):

@@ -58,7 +58,7 @@ class OurMember:
         self.subscription = subscription
         self.alive = True
         self.turning = self.using = self.committing = False
-        self.closing = self.unsubscribing = False
+        self.closing = self.unsubscribing = self.ending = False
         self.wake_at = 0.0
         world.record("member", name)
         self.store = store or world.server.connect(name)
@@ -236,6 +236,13 @@ class OurMember:
             if turns == MAX_TURNS:
                 break
         raise Violation("never rests", f"{self.name} is as busy after {MAX_TURNS} turns as before")
+
+    def end_streams(self):
+        """As a signal handler does; the member is shut down when its user's loop is over."""
+        self.world.record("ends streams", self.name)
+        self.ending = True
+        for user in self.users:
+            user.stream.end()
 
     def ask_to_close(self):
         """shutdown(), up to where its thread waits for the coordinator."""

@@ -1,7 +1,8 @@
 """The users of a member's streams in a simulated world, and what befalls them.
 
 Ctrl-C strikes a thread inside a call of the library: before or after a poll has its effect, at a look at the clock,
-when messages are taken in hand, before or after a request of a commit. The thread goes on, or dies and is replaced.
+when messages are taken in hand, before or after a request of a commit; in some worlds at any line of the library. The
+thread goes on, or dies and is replaced. A signal handler ends the streams or shuts the member down at any line.
 """
 
 from __future__ import annotations
@@ -9,20 +10,39 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
+import sys
 
 from legacy_consumer.errors import ConsumerTimeoutError, NoCommittedOffsetError, NotAssignedError
 from tests.simulation.by_hand import place
 from tests.simulation.fetching import no_strike
 from tests.simulation.zookeeper import InjectedError
+from tests.support.at_line import AtLine
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 STYLES = ("batches", "next", "iterate", "arrow")
 _ANOTHER_THREAD = 0
+_LINES = (15, 60, 200)
+"""Of the library, that a call passes: a short one, one that polls, one that commits."""
 
 
 class Interrupted(BaseException):
     """What strikes a thread at any line: no Exception, as KeyboardInterrupt is none."""
+
+
+def _interrupt():
+    raise Interrupted
+
+
+@contextlib.contextmanager
+def nobody_struck():
+    """Others act in the midst of a call: what is to happen at a line of that call waits until it goes on."""
+    before = sys.gettrace()
+    sys.settrace(None)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 class Trouble:
@@ -36,6 +56,11 @@ class Trouble:
         self.switches = rng.random() < 0.15 and not acknowledges
         """Whether users read now in one way and now in another; Arrow batches have no acknowledgements."""
         self._idents = itertools.count(1000)
+        self._lines = random.Random(f"lines {world.seed}")
+        self._at_lines = self._lines.choice((0.2, 0.7)) if self._lines.random() < 0.25 else 0.0
+        self.signals = random.Random(f"signals {world.seed}")
+        self.has_signals = self.signals.random() < 0.15
+        """Whether signal handlers and hooks end streams and shut members down, whatever those are in the midst of."""
 
     def new_ident(self):
         """Of a thread that has not been there before."""
@@ -45,6 +70,17 @@ class Trouble:
         """Raises: Interrupted, now and then. times: so much oftener."""
         if self._strikes and self._world.faults and self.rng.random() < self._strikes * times:
             raise Interrupted
+
+    def at_a_line(self, member):
+        """While a user calls the library: now and then something happens at one of its lines."""
+        if not self._world.faults:
+            return contextlib.nullcontext()
+        if self._at_lines and self._lines.random() < self._at_lines:
+            return AtLine(self._lines.randrange(self._lines.choice(_LINES)), _interrupt)
+        if self.has_signals and self.signals.random() < 0.05:
+            handler = self.signals.choice((member.end_streams, member.ask_to_close))
+            return AtLine(self.signals.randrange(self.signals.choice(_LINES)), lambda: member.closing or handler())
+        return contextlib.nullcontext()
 
     def befall(self, user):
         """Between two calls of a user: its thread dies, or another one commits."""
@@ -84,7 +120,8 @@ class User:
             self.clock.strike = trouble.strike
             if trouble.switches:
                 self.style = trouble.rng.choice(STYLES)
-            messages = self._next(size)
+            with trouble.at_a_line(member):
+                messages = self._next(size)
         except Interrupted:
             self._iterator = None
             member.world.record("interrupted", member.name, self.ident)
@@ -111,7 +148,8 @@ class User:
             return [(one.tp, one.number) for one in next(self.stream.batches(size, timeout=0.05), ())]
         if self.style == "arrow":
             columns = ("topic", "partition", "offset")
-            rows = next(self.stream.arrow_batches(size, timeout=0.05, columns=columns)).to_pylist()
+            batch = next(self.stream.arrow_batches(size, timeout=0.05, columns=columns), None)
+            rows = batch.to_pylist() if batch is not None else ()
             return [(TopicPartition(row["topic"], row["partition"]), row["offset"]) for row in rows]
         try:
             if self.style != "next" and self._iterator is None:
@@ -152,7 +190,8 @@ class User:
         member = self.member
         member.using = member.committing = True
         try:
-            member.delivery.committer.commit_consumed(ident)
+            with member.world.trouble.at_a_line(member):
+                member.delivery.committer.commit_consumed(ident)
         except (LegacyConsumerError, InjectedError):
             pass
         except Interrupted:

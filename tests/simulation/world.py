@@ -24,7 +24,7 @@ from tests.simulation.member import Crash, OurMember
 from tests.simulation.others import Others
 from tests.simulation.settings import draw_settings
 from tests.simulation.timing import TIMEOUT_S, Timing
-from tests.simulation.users import Trouble
+from tests.simulation.users import Trouble, nobody_struck
 from tests.simulation.zookeeper import (
     GROUP,
     IDS,
@@ -218,6 +218,10 @@ class World:
         """Others act while this member is in the middle of something."""
         if not self.faults or self._depth >= DEPTH:
             return
+        with nobody_struck():
+            self._let_others_act(member)
+
+    def _let_others_act(self, member):
         if not self._depth and self.rng.random() < self.settings.freeze:
             self._stand_still(member)
             return
@@ -397,6 +401,9 @@ class World:
         except Crash:
             if member.alive:
                 self.bury(member)
+        if member.ending and member.alive and not (member.closing or member.turning or member.using):
+            # its loop is over
+            member.ask_to_close()
 
     def _produce(self):
         topic = self.one_of(sorted(self.partitions))
@@ -406,7 +413,11 @@ class World:
 
     def _leave(self):
         member = self.one_of(self.members)
-        if member is None or member.closing or member.turning or member.using or member in self.time.frozen:
+        if member is None or member.closing or member.turning or member in self.time.frozen:
+            return
+        if member.using:
+            if self.trouble.has_signals:
+                self.trouble.signals.choice((member.end_streams, member.ask_to_close))()
             return
         if self._unsubscribes and self._unsubscribing.random() < 0.6:
             member.unsubscribing = True
