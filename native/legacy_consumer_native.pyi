@@ -147,6 +147,9 @@ def decode_ahead(
     child anew. In a process no more of these objects live than there are threads: beyond that it is None.
     """
 
+def buffer(size: int, /) -> bytearray:
+    """So many bytes with any content; memory is taken as they are written. Raises: MemoryError."""
+
 def glance(record_set: Buffer, position: int, /) -> tuple[int, int]:
     """Where a partition goes on, by the heads of the entries alone, which are not checked.
 

@@ -8,8 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import pyarrow.compute as pc
-
 from legacy_consumer import ConsumerConnector, KafkaStream
 
 
@@ -43,6 +41,8 @@ def one_by_one(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
 
 def as_arrow(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
     """(messages, bytes, when the first batch was there)."""
+    import pyarrow.compute as pc  # nobody else has a use for it
+
     count = size = 0
     began = 0.0
     for batch in stream.arrow_batches():

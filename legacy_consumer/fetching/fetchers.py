@@ -33,9 +33,9 @@ COLUMNAR = "columnar"
 LIBRDKAFKA = "librdkafka"
 
 _DECODER = "legacy_consumer_native"
-DECODER_VERSION = "0.1.0"
+DECODER_VERSION = "0.2.0"
 """That of native/Cargo.toml. Another one may decode otherwise."""
-_MODULES = (_DECODER, "numpy")
+_MODULES = (_DECODER,)
 """Of the extra `fast`, what the columnar fetcher is made of; pyarrow makes Arrow batches alone."""
 _INSTALL = "install legacy-consumer[fast], or run make native in a clone"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -14,7 +14,7 @@ import ssl
 import time
 from dataclasses import dataclass
 
-import numpy as np
+from legacy_consumer_native import buffer
 
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
@@ -30,11 +30,6 @@ _READABLE_BYTES = 4 * 1024 * 1024
 """Of a response under way so much is there, or its rest, before the socket counts as readable."""
 
 
-def _buffer(size: int) -> memoryview:
-    """So many bytes with any content, in memory that lives for as long as something refers to it."""
-    return np.empty(size, np.uint8).data
-
-
 @dataclass(slots=True)
 class _Awaited:
     """The response under way: its head, then its body."""
@@ -42,7 +37,6 @@ class _Awaited:
     api: Api
     correlation_id: int
     largest_bytes: int
-    sent_at: float
     head: bytearray
     body: memoryview | None = None
     filled: int = 0
@@ -76,11 +70,6 @@ class Connection:
         """Whether a response is under way."""
         return self._awaited is not None
 
-    @property
-    def waiting_since(self) -> float:
-        """When the request was sent, or its response's last byte came, by time.monotonic(); 0 if none is under way."""
-        return 0.0 if self._awaited is None else self._awaited.sent_at
-
     def send(self, api: Api, body: bytes, *, largest_bytes: int, timeout_s: float) -> None:
         """Send a request, in the version that is spoken with this broker. largest_bytes: of its response."""
         self.send_in(self.versions.of(api), api, body, largest_bytes=largest_bytes, timeout_s=timeout_s)
@@ -90,7 +79,7 @@ class Connection:
         assert self._awaited is None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self.send_bytes(frame_request(api, version, self._correlation_id, self._client_id, body), timeout_s)
-        self._awaited = _Awaited(api, self._correlation_id, largest_bytes, time.monotonic(), bytearray(HEAD_BYTES))
+        self._awaited = _Awaited(api, self._correlation_id, largest_bytes, bytearray(HEAD_BYTES))
 
     def receive(self) -> memoryview | None:
         """Take what has come; the body of the response once it is whole, else None. Never waits."""
@@ -100,7 +89,7 @@ class Connection:
             if not self._fill(awaited, memoryview(awaited.head)):
                 return None
             size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api.name)
-            awaited.body = _buffer(size)
+            awaited.body = memoryview(buffer(size))
             awaited.filled = 0
         body = awaited.body
         if not self._fill(awaited, body):
@@ -154,7 +143,7 @@ class Connection:
         """Wait for so many bytes, without a frame."""
         deadline = time.monotonic() + timeout_s
         into = bytearray(count)
-        state = _Awaited(Api.SASL_HANDSHAKE, 0, count, 0.0, into)
+        state = _Awaited(Api.SASL_HANDSHAKE, 0, count, into)
         while not self._fill(state, memoryview(into)):
             self._wait(select.POLLIN, deadline, "no answer")
         return bytes(into)
@@ -181,8 +170,6 @@ class Connection:
                     raise self.lost(None)
                 filled += count
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            if filled > awaited.filled:
-                awaited.sent_at = time.monotonic()
             return False
         except OSError as error:
             raise self.lost(error) from error

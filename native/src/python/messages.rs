@@ -20,7 +20,7 @@ struct Partition {
 }
 
 /// One record. It keeps the columns that it is a row of.
-#[pyclass(frozen, freelist = 1024, module = "legacy_consumer_native")]
+#[pyclass(frozen, freelist = 16384, module = "legacy_consumer_native")]
 pub struct Message {
     of: Arc<Partition>,
     row: usize,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
 use crate::records::{self, Fault};
 use ahead::{Decoding, Wish};
@@ -150,6 +151,19 @@ fn glance(record_set: Bytes, position: i64) -> (i64, i64) {
     records::glance(record_set.as_slice(), position)
 }
 
+/// Memory that a response is received into: to fill it with zeros first would cost as much as to decode it.
+#[pyfunction]
+#[pyo3(signature = (size, /))]
+#[allow(unsafe_code)]
+fn buffer(py: Python<'_>, size: usize) -> PyResult<Bound<'_, PyByteArray>> {
+    let size = isize::try_from(size)?;
+    // SAFETY: a new reference to a bytearray, or null with the error set
+    unsafe {
+        let made = pyo3::ffi::PyByteArray_FromStringAndSize(std::ptr::null(), size);
+        Ok(Bound::from_owned_ptr_or_err(py, made)?.cast_into_unchecked())
+    }
+}
+
 #[pyfunction]
 #[pyo3(name = "crc32c", signature = (data, /))]
 fn crc32c_of(py: Python<'_>, data: Bytes) -> u32 {
@@ -170,5 +184,6 @@ fn legacy_consumer_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(decode, module)?)?;
     module.add_function(wrap_pyfunction!(decode_ahead, module)?)?;
     module.add_function(wrap_pyfunction!(glance, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer, module)?)?;
     module.add_function(wrap_pyfunction!(crc32c_of, module)?)
 }

@@ -6,19 +6,18 @@ from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from legacy_consumer.fetching.columnar.records.messages import messages_of
 from legacy_consumer.fetching.fetcher import Message
 from zk_layout.model import TopicPartition
 
 if TYPE_CHECKING:
     import legacy_consumer_native
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
-Int8s = NDArray[np.int8]
-Int64s = NDArray[np.int64]
+    Int8s = NDArray[np.int8]
+    Int64s = NDArray[np.int64]
 
 ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """What to_arrow() makes unless told otherwise. Names and order are those of Spark."""
@@ -67,24 +66,26 @@ class Columns:
     @cached_property
     def offsets(self) -> Int64s:
         """Without a copy."""
-        return self._numbers("offset", np.int64)
+        return self._numbers("offset", "int64")
 
     @cached_property
     def timestamps(self) -> Int64s:
         """Milliseconds since 1970, without a copy; -1 where there is none."""
-        return self._numbers("timestamp", np.int64)
+        return self._numbers("timestamp", "int64")
 
     @cached_property
     def timestamp_types(self) -> Int8s:
         """0 none, 1 create time, 2 log append time."""
-        return self._numbers("timestampType", np.int32).astype(np.int8)
+        return self._numbers("timestampType", "int32").astype("int8")
 
     def offset(self, row: int) -> int:
         """That of one record."""
         return self._rows.offset(row)
 
-    def _numbers(self, name: str, kind: type[np.int64 | np.int32]) -> NDArray[Any]:
-        """Of a column without a look at its nulls."""
+    def _numbers(self, name: str, kind: str) -> NDArray[Any]:
+        """Of a column without a look at its nulls. numpy is for Spark alone: a member does without it."""
+        import numpy as np
+
         column = self.to_arrow([name]).column(0)
         return np.frombuffer(column.buffers()[1], kind)[column.offset :][: len(self)]
 

@@ -145,9 +145,9 @@ def test_librdkafka_fetches_what_the_columnar_fetcher_does_not_cover(properties,
 
 
 def test_without_the_extra_librdkafka_fetches_and_says_what_to_install():
-    choice = choose_fetcher(config(), ("legacy_consumer_native", "numpy"))
+    choice = choose_fetcher(config(), ("legacy_consumer_native",))
     assert str(choice) == (
-        "librdkafka, because legacy_consumer_native, numpy cannot be imported: install legacy-consumer[fast], or run "
+        "librdkafka, because legacy_consumer_native cannot be imported: install legacy-consumer[fast], or run "
         "make native in a clone"
     )
 

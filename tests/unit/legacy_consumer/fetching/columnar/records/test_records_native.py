@@ -248,3 +248,28 @@ def test_children_decode_that_are_forked_while_other_threads_decode():
         [sys.executable, "-W", "ignore", "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
     assert (ran.stdout.strip(), ran.stderr) == (str([0] * 10), "")
+
+
+def test_messages_come_without_pyarrow_and_numpy():
+    """They take 40 MB of memory, and a tenth of a second of each start."""
+    program = f"""
+import sys
+from legacy_consumer.fetching.columnar import ColumnarFetchers
+from legacy_consumer.fetching.columnar.records import decode_records
+from zk_layout.model import TopicPartition
+columns = decode_records({MADE["plain"]!r}, TopicPartition("t", 3), 0)
+print(len(columns.messages()), *({{"pyarrow", "numpy"}} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert (done.stdout.split(), done.stderr) == ([str(len(decoded(MADE["plain"])))], "")
+
+
+def test_a_buffer_has_the_size_that_was_asked_for_and_can_be_written():
+    for size in (0, 1, 1 << 20):
+        made = native.buffer(size)
+        made[:] = bytes(size)
+        assert made == bytes(size)
+    with pytest.raises(MemoryError):
+        native.buffer(sys.maxsize - 1)
+    with pytest.raises(OverflowError):
+        native.buffer(-1)
