@@ -196,6 +196,8 @@ def _make_server(host: str, port: int, handler: type[BaseHTTPRequestHandler]) ->
 def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        server_version = "legacy-consumer"
+        sys_version = ""  # which Python answers is nobody's business
         timeout = DEADLINE_S
         server: _Server
 

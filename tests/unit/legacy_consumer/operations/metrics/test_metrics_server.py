@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import re
 import socket
 import urllib.request
 
@@ -37,6 +38,31 @@ def test_what_a_stranger_wrote_into_a_reason_moves_no_cursor_and_forges_no_line(
             assert connection.getresponse().read().decode() == made
             connection.request("GET", "/healthz")
             assert connection.getresponse().read().decode() == f"ValueError: {made}"
+
+
+ODD_REQUESTS = [
+    b"GET / HTTP/1.1\r\nHost: \x1b[2J\r\n\r\n",
+    b"GET /healthz HTTP/9.9\r\n\r\n",
+    b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n",
+    b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n",
+    b"GET http://x/metrics HTTP/1.1\r\n\r\n",
+    b"GET /../../etc/passwd HTTP/1.1\r\n\r\n",
+    b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nabcde",
+    b"TRACE / HTTP/1.1\r\nX: <script>\r\n\r\n",
+    b"<script>\x1b[2J / HTTP/1.1\r\n\r\n",
+    b"\0" * 1000 + b"\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("request_bytes", ODD_REQUESTS, ids=lambda data: repr(data[:25]))
+def test_an_odd_request_is_refused_in_harmless_words_and_the_next_client_is_answered(server, request_bytes):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(request_bytes)
+        client.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: client.recv(65_536), b""))
+    assert re.search(rb"(?m)^(HTTP/1.1 |\s*<p>Error code: )(400|404|414|431|501|505)", answer)
+    assert not re.search(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]|<script>|Python", answer.partition(b"\r\n")[2])
+    assert healthz(server) == b"well\n"
 
 
 def healthz(server):
