@@ -170,6 +170,9 @@ def _read_lines(lines: Sequence[str], name: str) -> OffsetFile:
             bad.append((number, parsed))
             continue
         group, tp, offset = parsed
+        if groups and bool(group) != ("" not in groups):
+            bad.append((number, "some lines name a group and others do not: give each group a file of its own"))
+            continue
         first = numbers.setdefault((group, tp), number)
         if first != number and groups[group][tp] != offset:
             bad.append((number, f"{tp} has another offset in line {first}"))

@@ -38,7 +38,7 @@ Examples:
 @click.argument("groups", metavar="GROUP...", nargs=-1)
 @click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
 @click.option(
-    "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="Where to, instead of printing."
+    "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="Where to, instead of printing; - prints."
 )
 @click.option(
     "--format",
@@ -74,7 +74,7 @@ def export(
     data = write_offsets(offsets, form, unreadable, topics=topics).encode()
     for problem in problems:
         say_error(f"Left out: {problem}")
-    if file is None:
+    if file is None or str(file) == "-":
         click.echo(data, nl=False)
     else:
         try:

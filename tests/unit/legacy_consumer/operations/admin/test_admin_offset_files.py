@@ -115,6 +115,7 @@ def test_blank_lines_and_a_mark_of_windows_do_no_harm():
         ("t,0,-5", "-5 is no offset"),
         ("t,2147483648,5", "is no partition"),
         ("/consumers/g/offsets/t/0:2", "t/0 has another offset in line 1"),
+        ("t,0,2", "some lines name a group and others do not"),
     ],
 )
 def test_a_bad_line_is_named_by_its_number(line, reason):

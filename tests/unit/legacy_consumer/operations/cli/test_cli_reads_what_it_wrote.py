@@ -64,10 +64,13 @@ def test_every_name_that_a_group_can_have_is_exported_and_imported(cluster, tmp_
     assert {name: offsets(cluster, name) for name in ODD_NAMES} == before
 
 
-def test_what_is_printed_is_what_a_file_holds(cluster, tmp_path):
+def test_what_is_printed_is_what_a_file_holds(cluster, tmp_path, monkeypatch):
     cluster.commit("bill\u200bing", "t", 1, 2)
     cluster.run("offsets", "export", "--all-groups", "--output", str(tmp_path / "f"))
-    assert cluster.run("offsets", "export", "--all-groups").out == (tmp_path / "f").read_text()
+    monkeypatch.chdir(tmp_path)
+    for output in ([], ["--output", "-"]):
+        assert cluster.run("offsets", "export", "--all-groups", *output).out == (tmp_path / "f").read_text()
+    assert [file.name for file in tmp_path.iterdir()] == ["f"], "- is no file"
 
 
 def test_a_backup_with_offsets_of_a_topic_that_is_gone_is_put_back_and_it_is_said(cluster, tmp_path):
