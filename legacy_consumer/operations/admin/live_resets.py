@@ -1,7 +1,8 @@
 """Writes a plan of offsets under a running group: its members of this project hold still and follow.
 
 See legacy_consumer.member.resets.records for the steps. Members of the JVM cannot follow; as long as one owns a
-partition of the plan nothing is written. Right before the write the owners are looked at once more.
+partition of the plan nothing is written. Right before the write the owners are looked at once more, and it fails if one
+of them has given its partition up by then.
 """
 
 from __future__ import annotations
@@ -90,9 +91,9 @@ def write_live(
             if _missing(store, plan.group, request, AnswerState.READY):
                 raise ResetRequestError(plan.group, _MOVED)
             try:
-                written = write_plan(store, plan, force=True, also=also, on_progress=on_progress)
+                written = write_plan(store, plan, force=True, held=True, also=also, on_progress=on_progress)
             except OffsetsChangedError:
-                # what was in a user's hand was committed
+                # what was in a user's hand was committed, or an owner gave its partition up
                 if attempt == _TRIES - 1:
                     raise
             else:

@@ -38,7 +38,7 @@ from zk_layout.errors import (
     ZooKeeperError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, TopicOffsetsPath, TopicPath
+from zk_layout.paths import GroupPath, OffsetPath, OffsetsPath, OwnerPath, TopicOffsetsPath, TopicPath
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, multi_size
 
 logger = logging.getLogger(__name__)
@@ -60,12 +60,14 @@ def write_plan(
     plan: OffsetPlan,
     *,
     force: bool = False,
+    held: bool = False,
     also: Sequence[Op] = (),
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Written:
     """Write the plan's changes, all or none; what the plan leaves as it is has to be as the plan saw it, too.
 
-    force: also while members live, who will commit over it. also: what is to be done in the same multi, at its end.
+    force: also while members live, who will commit over it. held: the owners that the plan saw hold still, and it is
+    checked in the same multi that none has given its partition up. also: what is to be done in that multi, at its end.
     on_progress: told how many partitions are written so far.
     Raises: ActiveGroupError, GroupDeletedError; OffsetsChangedError if an offset, and TopicMadeAnewError if a topic, is
     not what the plan saw, with nothing written;
@@ -75,7 +77,7 @@ def write_plan(
     made = _make_folders(store, plan)
     done: list[TopicPartition] = []
     try:
-        _write_chunks(store, plan, done, also, force=force, on_progress=on_progress)
+        _write_chunks(store, plan, done, also, force=force, held=held, on_progress=on_progress)
     except BaseException:
         _remove_empty(store, made)
         raise
@@ -112,17 +114,19 @@ def _write_chunks(
     also: Sequence[Op],
     *,
     force: bool,
+    held: bool,
     on_progress: Callable[[int], None],
 ) -> None:
     """done: grows with what is written. Raises: as write_plan."""
     todo = plan.to_write
-    chunks = list(_chunks(store, plan.group, changes_in_multi(plan), also)) or [((), tuple(also))]
+    chunks = list(_chunks(store, plan.group, changes_in_multi(plan), also, held=held)) or [((), tuple(also))]
     for changes, ops in chunks:
         try:
             if ops:
                 _refuse_rewritten(store, plan, changes)
                 checks = topic_checks(store, plan.group, plan.creations, {change.partition.topic for change in changes})
-                _carry_out(store, plan.group, [*ops, *checks], force=force)
+                owners = [op for change in changes for op in _owner_checks(plan.group, change, held=held)]
+                _carry_out(store, plan.group, [*ops, *checks, *owners], force=force)
         except (ActiveGroupError, GroupDeletedError, OffsetsChangedError, TopicMadeAnewError) as error:
             if done:
                 raise OffsetsHalfWrittenError(plan.group, tuple(done), len(todo), str(error)) from error
@@ -182,8 +186,12 @@ def _carry_out(store: ZkStore, group: str, ops: Sequence[Op], *, force: bool) ->
             return
 
 
+def _owner_checks(group: str, change: OffsetChange, *, held: bool) -> list[CheckOp]:
+    return [CheckOp(OwnerPath(group, *change.partition).path)] if held and change.before.owner is not None else []
+
+
 def _chunks(
-    store: ZkStore, group: str, todo: Sequence[OffsetChange], also: Sequence[Op]
+    store: ZkStore, group: str, todo: Sequence[OffsetChange], also: Sequence[Op], *, held: bool
 ) -> Iterator[tuple[tuple[OffsetChange, ...], tuple[Op, ...]]]:
     changes: list[OffsetChange] = []
     ops: list[Op] = []
@@ -193,7 +201,8 @@ def _chunks(
     for change in todo:
         op = op_of(group, change)
         # with the check of its topic, as if each had one of its own
-        cost = multi_size(op) + multi_size(CheckOp(TopicPath(change.partition.topic).path))
+        checks = [CheckOp(TopicPath(change.partition.topic).path), *_owner_checks(group, change, held=held)]
+        cost = sum(map(multi_size, [op, *checks]))
         if ops and size + cost > store.max_multi_bytes:
             yield tuple(changes), tuple(ops)
             changes, ops, size = [], [], reserved
@@ -229,6 +238,8 @@ def _explained(plan: OffsetPlan, changes: Sequence[OffsetChange], error: MultiFa
     if isinstance(error.cause, (BadVersionError, NodeExistsError, NoNodeError)):
         if error.index < len(changes):
             return OffsetsChangedError(plan.group, changes[error.index].partition)
+        if (owner := OwnerPath.parse(error.path)) is not None:
+            return OffsetsChangedError(plan.group, TopicPartition(owner.topic, owner.partition))
         if (topic := TopicPath.parse(error.path)) is not None:
             return TopicMadeAnewError(plan.group, topic.topic)
     return error.cause

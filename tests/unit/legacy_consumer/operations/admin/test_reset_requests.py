@@ -21,9 +21,10 @@ from legacy_consumer.member.resets import (
     encode_request,
     request_path,
 )
-from legacy_consumer.operations.admin.errors import OffsetsChangedError, ResetRequestError
+from legacy_consumer.operations.admin.errors import OffsetsChangedError, ResetRequestError, TopicMadeAnewError
 from legacy_consumer.operations.admin.live_resets import write_live
 from legacy_consumer.operations.admin.offset_plans import make_plan, read_standings
+from legacy_consumer.operations.admin.offset_writes import write_plan
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.fake_kafka import FakeFetchers, FakeKafka
 from tests.support.waiting import eventually
@@ -335,6 +336,41 @@ def test_nothing_is_written_when_a_member_of_the_jvm_took_over_since_the_owner_h
         cluster.reset({T0: 15}, before_write=take_over)
     assert cluster.committed(T0) == 20
     other.close()
+
+
+def test_nothing_is_written_when_an_owner_gives_its_partition_up_in_the_moment_of_the_write(cluster):
+    """Whoever claims it may have read the offset that stands there: a member of the JVM in a rebalance, for one."""
+    for tp in (T0, T1):
+        cluster.admin.create(f"/consumers/g/offsets/t/{tp.partition}", b"20", make_parents=True)
+        cluster.admin.create(f"/consumers/g/owners/t/{tp.partition}", b"g_m-0", ephemeral=True, make_parents=True)
+
+    class InThatMoment(MemoryStore):
+        def multi(self, ops):
+            cluster.admin.delete("/consumers/g/owners/t/1")
+            return super().multi(ops)
+
+    operator = InThatMoment(cluster.zookeeper)
+    operator.start()
+    plan = make_plan(operator, "g", read_standings(operator, "g"), {T0: 15, T1: 15})
+    with pytest.raises(OffsetsChangedError, match="t/1"):
+        write_plan(operator, plan, force=True, held=True)
+    assert (cluster.committed(T0), cluster.committed(T1)) == (20, 20)
+    operator.close()
+
+
+def test_nothing_is_written_for_a_topic_that_is_made_anew_while_its_members_hold_still(cluster):
+    member, stream = cluster.member()
+    consume(stream, 40)
+    member.commit_offsets()
+
+    def make_anew(plan):
+        cluster.admin.delete("/brokers/topics/t")
+        data = encode_topic(TopicAssignment({0: (0,), 1: (0,)}))
+        cluster.admin.create("/brokers/topics/t", data)
+
+    with pytest.raises(TopicMadeAnewError, match="nothing was written"):
+        cluster.reset({T0: 15}, before_write=make_anew)
+    assert cluster.committed(T0) == 20
 
 
 def test_a_commit_in_between_to_a_partition_that_nobody_owns_stands(cluster):
