@@ -137,7 +137,7 @@ class World:
             self.server.max_multi_bytes = 1_000_000
         elif is_narrow:
             # so that a claim takes several requests
-            self.server.max_multi_bytes = 600
+            self.server.max_multi_bytes = 800
         for topic in self.partitions:
             self._write_topic(topic)
         self._actions = [
