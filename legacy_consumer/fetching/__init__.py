@@ -1,1 +1,1 @@
-"""Where messages come from: the seam, which fetcher and why, positions, and the fetchers."""
+"""The message path: the seam, the choice of a fetcher, positions, and the fetchers."""

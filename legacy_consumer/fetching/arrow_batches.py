@@ -1,8 +1,7 @@
 """Messages as Arrow record batches: straight from columns, or put together from message objects.
 
-Names, types and order of the columns are the same, whatever fetched the messages.
-From objects, keys and values are joined and their lengths summed up, which is about ten times faster than to let Arrow
-look at each object.
+Names, types and order of the columns are the same with either fetcher. For message objects, keys and values are joined
+and their lengths summed up, which is about ten times faster than Arrow's conversion of each object.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What a batch has unless told otherwise; "headers" comes on request."""
+"""The default columns of a batch; "headers" is optional."""
 HEADERS = "headers"
 _MOST_SMALL_NUMBERS = 127
 """Topics in one batch that int8 can number."""
 
 
 class ColumnSequence(Sequence[Message]):
-    """Messages that are columns until somebody asks for one."""
+    """Messages kept as columns until a caller asks for one."""
 
     @property
     @abstractmethod
@@ -50,7 +49,7 @@ class ColumnSequence(Sequence[Message]):
 
     @abstractmethod
     def without(self, partitions: Collection[TopicPartition]) -> ColumnSequence:
-        """All but those of these partitions."""
+        """Return all messages except the ones of these partitions."""
 
     @abstractmethod
     def messages(self) -> Sequence[Message]:
@@ -134,7 +133,7 @@ def checked_columns(columns: object) -> tuple[str, ...]:
         msg = f"no column {', '.join(map(repr, unknown))}: there are {', '.join(known)}"
         raise ValueError(msg)
     if not wanted:
-        # a batch without columns has no rows: its messages would count, and nobody would have seen them
+        # a batch without columns has no rows: its messages would count as consumed unseen
         msg = f"columns must name at least one of {', '.join(known)}"
         raise ValueError(msg)
     if importlib.util.find_spec("pyarrow") is None:

@@ -1,11 +1,11 @@
-"""A cluster without its ZooKeeper: the znodes that fetching reads, as the brokers themselves would have them.
+"""A cluster without its ZooKeeper: the znodes that fetching reads, made from the brokers' metadata.
 
-Whoever fetches looks at /brokers/ids, at the registrations below it, and at the topics with the states of their
-partitions, all through a ZkStore. This store answers for these from the metadata of the brokers, which it asks anew
-when what it knows is older than a second. Everything else works on it as on ZooKeeper. It is only read.
+Fetchers read /brokers/ids, the registrations below it, and the topics with the states of their partitions, all through
+a ZkStore. This store answers these reads from the brokers' metadata, which it refreshes when they are older than a
+second. All other code works on it as on ZooKeeper. It is read-only.
 
-No question creates a topic. A broker tells the addresses of the listener by which it was asked, so that these are of
-the security protocol that is configured.
+No request creates a topic. A broker returns the addresses of the listener that got the request, so they match the
+configured security protocol.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MetadataAsker(Protocol):
     """Asks one broker; not for two threads at once."""
 
     def ask(self, server: tuple[str, int], topics: Collection[str]) -> ClusterMetadata:
-        """What this broker says of these topics, maybe of others too; no topic is created.
+        """Return this broker's metadata of these topics, maybe of others too; no topic is created.
 
         Raises: BrokersUnavailableError, BrokerRefusedError.
         """
@@ -90,7 +90,7 @@ class BrokerStore(MemoryStore):
         self._hosts = hosts
         self._asking = threading.Lock()
         self._others: list[tuple[str, int]] = []
-        """Where brokers are, as they said last; the one that answered is the first."""
+        """The brokers' last known addresses; the broker that answered is the first."""
         self._brokers_told = float("-inf")
         self._topics_told: dict[str, float] = {}
         self._is_over = False

@@ -1,4 +1,4 @@
-"""What brokers say of their cluster: who is there, and who has which partition."""
+"""The brokers' metadata of their cluster: brokers, and the leaders and replicas of partitions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """brokers: {id: (host, port)} of the living. partitions: of the topics that exist, of those that were asked for.
+    """The metadata. brokers: {id: (host, port)} of living brokers. partitions: of requested topics that exist.
 
-    refused: {topic: why the broker tells nothing of it}, beside topics that do not exist.
-    registration_version: how brokers of this kind register in ZooKeeper; below 3 they cannot say what they speak.
+    refused: {topic: why the broker has no answer for it}, without topics that do not exist. registration_version: how
+    brokers of this kind register in ZooKeeper; below 3 they cannot report their protocol versions.
     """
 
     brokers: Mapping[int, tuple[str, int]]

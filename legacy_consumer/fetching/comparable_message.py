@@ -1,4 +1,4 @@
-"""What a message is apart from its fields: the same for the messages of both fetchers."""
+"""The common behaviour of messages of both fetchers: comparison, hash, length, pickling."""
 
 from __future__ import annotations
 

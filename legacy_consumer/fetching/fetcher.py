@@ -25,10 +25,10 @@ NO_POSITION = -3
 
 
 class Message(Protocol):
-    """One message, with the accessors of a confluent_kafka.Message, so that code for those takes these too.
+    """One message, with the accessors of a confluent_kafka.Message, so that code for those works with it.
 
-    Whichever fetcher brought it: it is true though its value be empty, len() is the bytes of its value, it is equal to
-    a message with the same fields and hashable, and it can be pickled and copied.
+    With either fetcher it is true even if its value is empty, len() is the number of bytes of its value, it equals a
+    message with the same fields, and it can be hashed, pickled and copied.
     """
 
     __slots__ = ()
@@ -67,7 +67,7 @@ class Message(Protocol):
 
 
 class FetchedBatch(Protocol):
-    """What one poll brought. Messages are made no earlier than asked for, so a fetcher may keep columns instead."""
+    """The result of one poll. Messages are made on demand, so a fetcher may keep columns instead."""
 
     def __len__(self) -> int:
         """The number of messages."""
@@ -99,9 +99,9 @@ class Fetcher(Protocol):
         ...
 
     def poll(self, max_messages: int, timeout_s: float) -> FetchedBatch | None:
-        """Up to max_messages, or None when none came within timeout_s. Only from the consuming thread.
+        """Return up to max_messages, or None if none came within timeout_s. Only from the consuming thread.
 
-        A batch of no messages says, by its next_offsets, where partitions were put whose position was not known or lay
+        A batch without messages carries, in next_offsets, the new positions of partitions whose position was unknown or
         outside the log.
 
         Raises: FetchError (retriable ones are retried inside first). PositionError for a partition that waits to be
@@ -133,14 +133,14 @@ class LogOffsets(Protocol):
         ...
 
     def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
-        """Where the broker says that a time (ms since 1970, EARLIEST, LATEST) begins; None if it knows no such place.
+        """Return the broker's offset for a time (ms since 1970, EARLIEST, LATEST); None if it knows none.
 
         Raises: FetchError if waiting does not help, as when messages have no timestamps; BrokersUnavailableError.
         """
         ...
 
     def before(self, partition: TopicPartition, time_ms: int, most: int) -> list[int]:
-        """Up to so many offsets before which all is older than a time, newest first; one where no more are known.
+        """Return up to this many offsets before which all messages are older than a time, newest first.
 
         Raises: as at_time.
         """
@@ -171,10 +171,10 @@ class FetcherFactory(Protocol):
         ...
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Brokers came or went in ZooKeeper; gone: the ids of those that went. From any thread, never waits.
+        """Brokers came or went in ZooKeeper; gone: the ids of brokers that left. From any thread, never waits.
 
-        What waits for a leader or a position looks again at once, and connections to a broker that left are given up.
-        librdkafka sees to its connections itself, and its positions are looked for with the usual pause.
+        The fetcher looks again for missing leaders and positions at once, and closes connections to a broker that left.
+        librdkafka handles its connections itself, and its positions are looked for with the usual pause.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Which fetcher fetches: the columnar one where it covers what is configured, librdkafka otherwise."""
+"""Chooses the fetcher: the columnar one if it supports the configuration, librdkafka otherwise."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DECODER = "legacy_consumer_native"
 DECODER_VERSION = "0.2.0"
 """That of native/Cargo.toml. Another one may decode otherwise."""
 _MODULES = (_DECODER,)
-"""Of the extra `fast`, what the columnar fetcher is made of; pyarrow makes Arrow batches alone."""
+"""The modules of the extra `fast` that the columnar fetcher needs; pyarrow is only for Arrow batches."""
 _INSTALL = "install legacy-consumer[fast], or run make native in a clone"
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SECURITY_COVERED = {
@@ -55,7 +55,7 @@ _SECURITY_COVERED = {
 
 @dataclass(frozen=True, slots=True)
 class FetcherChoice:
-    """Which fetcher, and why not the other one; in words that follow `because`."""
+    """The chosen fetcher, and why not the other one; in words that follow `because`."""
 
     fetcher: str
     reason: str
@@ -65,7 +65,7 @@ class FetcherChoice:
 
 
 def missing_modules() -> tuple[str, ...]:
-    """What the columnar fetcher needs and is not installed; nothing is imported."""
+    """Return the missing modules of the columnar fetcher, without importing any."""
     return tuple(name for name in _MODULES if importlib.util.find_spec(name) is None)
 
 
@@ -140,7 +140,7 @@ def _security_obstacle(config: ClusterConfig) -> str | None:
 
 
 def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice) -> FetcherFactory:
-    """The factory of what was chosen. Raises: ConfigError for settings that it refuses, before any I/O."""
+    """Return the factory of the chosen fetcher. Raises: ConfigError for settings that it refuses, before any I/O."""
     logger.info("%s: fetches with %s", config.group_id, choice)
     if choice.fetcher == LIBRDKAFKA:
         return LibrdkafkaFetchers(config, store)
@@ -150,7 +150,7 @@ def make_fetchers(config: ConsumerConfig, store: ZkStore, choice: FetcherChoice)
 
 
 def open_log_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaLogOffsets | ColumnarLogOffsets:
-    """The ends of logs, for whoever has no connector."""
+    """Return a reader of log ends for callers without a connector."""
     if choose_fetcher(config).fetcher == LIBRDKAFKA:
         return open_librdkafka_log_offsets(config, store)
     from legacy_consumer.fetching.columnar import open_log_offsets as open_columnar_log_offsets
@@ -159,7 +159,7 @@ def open_log_offsets(config: ConsumerConfig, store: ZkStore) -> LibrdkafkaLogOff
 
 
 def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> Fetcher:
-    """A fetcher for whoever has no connector; a position outside the log is an error to it. log_offsets stays open."""
+    """Return a fetcher without a connector; a position outside the log is an error. log_offsets stays open."""
     choice = choose_fetcher(config)
     logger.info("%s: fetches with %s", config.client_id, choice)
     if choice.fetcher == LIBRDKAFKA:

@@ -1,6 +1,7 @@
-"""What a stream has handed out and its user has not acknowledged, with delivery.rule=acknowledged. Pure.
+"""Messages of a stream that were handed out and not yet acknowledged, with delivery.rule=acknowledged. Pure.
 
-Messages are acknowledged in any order. The position that counts as consumed is that of the first one that is not.
+Messages are acknowledged in any order. The consumed position is the offset of the first message that is not
+acknowledged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Handed:
 
 
 class Acknowledgements:
-    """Of one stream, used under its lock. What was handed out in another epoch than is asked for does not count."""
+    """The acknowledgements of one stream, used under its lock. Messages of another epoch do not count."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _Handed] = {}
@@ -37,7 +38,7 @@ class Acknowledgements:
     def hand_out(
         self, messages: Iterable[Message], ends: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """These are in users' hands, and the positions are those now: what counts as consumed of each partition."""
+        """Note messages as handed out, up to ends; return the consumed position of each partition."""
         known = {tp: end for tp, end in ends.items() if tp in epochs}
         for tp, end in known.items():
             handed = self._partitions.get(tp)
@@ -52,7 +53,7 @@ class Acknowledgements:
         return {tp: self._partitions[tp].first for tp in known}
 
     def acknowledge(self, tp: TopicPartition, epoch: int, offset: int) -> int | None:
-        """What counts as consumed now; None if this message is not waited for."""
+        """Note an acknowledgement; return the consumed position, None if the message is not waited for."""
         handed = self._of(tp, epoch)
         if handed is None or offset not in handed.waiting:
             return None

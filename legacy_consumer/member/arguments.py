@@ -1,4 +1,4 @@
-"""What users hand to a connector, checked before anything is done with it: one clear error in one line.
+"""Checks the arguments of a connector's calls before use; each error is one clear line.
 
 A value that looks right is not guessed at: 3.7 is no offset, True is no number of streams, "0" is no partition.
 """
@@ -21,7 +21,7 @@ from zk_layout.model import TopicPartition
 _LARGEST_OFFSET = 2**63 - 1
 _LARGEST_PARTITION = 2**31 - 1
 _LONGEST_S = 1e6
-"""What stands for ever in waits that cannot be for ever: eleven days."""
+"""The longest possible wait, used for an infinite one: eleven days."""
 _HOOKS = ("before_releasing_partitions", "before_starting_fetchers")
 _HOOKS_OF_JAVA = ("on_partitions_revoked", "on_partitions_assigned")
 _OPTIONAL_HOOKS = ("on_partitions_lost", "starting_offsets")
@@ -47,13 +47,13 @@ def check_topic_counts(topic_counts: object) -> None:
 
 
 def check_topic(topic: object) -> None:
-    """Raises: ConfigError for what is no name of a topic."""
+    """Check the name of a topic. Raises: ConfigError."""
     if not (isinstance(topic, str) and is_topic_name(topic)):
         raise ConfigError("topic", repr(topic), "is no name of a topic: letters, digits, '.', '_' and '-'")
 
 
 def check_count(count: object, what: str) -> None:
-    """Raises: ConfigError for what is no number of streams."""
+    """Check a number of streams. Raises: ConfigError."""
     if not isinstance(count, int) or isinstance(count, bool):
         raise ConfigError(what, repr(count), "must be a whole number")
     if not 1 <= count <= MOST_STREAMS:
@@ -95,13 +95,13 @@ def checked_seconds(timeout: object) -> float:
 
 
 def check_filter(topic_filter: object) -> None:
-    """Raises: ConfigError for what is no filter."""
+    """Check a topic filter. Raises: ConfigError."""
     if not isinstance(topic_filter, TopicFilter):
         raise ConfigError("topic_filter", repr(topic_filter), "must be a Whitelist or a Blacklist")
 
 
 def check_function(function: object, what: str) -> None:
-    """Raises: TypeError for what cannot be called."""
+    """Check that the value can be called. Raises: TypeError."""
     if not callable(function):
         msg = f"{what} must be a function, not {function!r}"
         raise TypeError(msg)
@@ -162,7 +162,7 @@ def checked_fetches(offsets: object) -> dict[TopicPartition, int]:
 
 
 def check_message(message: object) -> None:
-    """Raises: TypeError for what is no message."""
+    """Check that the value is a message. Raises: TypeError."""
     if not all(callable(getattr(message, name, None)) for name in ("topic", "partition", "offset")):
         msg = f"give a message as the stream handed it out, one at a time, not {message!r:.100}"
         raise TypeError(msg)
@@ -175,7 +175,7 @@ def position_of(offset: object) -> int | None:
 
 
 def checked_position(tp: object, offset: object) -> int:
-    """Return where to read a partition from. Raises: OffsetError for what is no partition or no such place."""
+    """Return the position to read a partition from. Raises: OffsetError for an invalid partition or position."""
     check_partition(tp)
     position = position_of(offset)
     if position is None:
@@ -194,7 +194,7 @@ def check_partitions(partitions: object) -> None:
 
 
 def check_partition(tp: object) -> None:
-    """Raises: OffsetError for what names no partition."""
+    """Check a partition. Raises: OffsetError."""
     if isinstance(tp, TopicPartition):
         topic, number = _parts(tp)
         if not (isinstance(topic, str) and is_topic_name(topic)):

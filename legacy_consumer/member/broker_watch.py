@@ -1,11 +1,11 @@
-"""Which brokers are registered in ZooKeeper: /brokers/ids, read once and watched from then on.
+"""Watches the list of registered brokers: /brokers/ids, read once and watched from then on.
 
-A broker that comes or goes causes no rebalance, as in Kafka's own consumers from 0.8 on. The fetchers are told. The
-columnar fetcher asks at once again for the leaders and positions that it waits for, and gives up its connections to a
-broker that left; librdkafka does so by itself, by its own timers.
+A broker that comes or goes causes no rebalance, as in Kafka's own consumers from 0.8 on. This class notifies the
+fetchers. The columnar fetcher then looks again for missing leaders and positions at once, and closes its connections to
+a broker that left; librdkafka does that by its own timers.
 
-The store's callback only notes that the watch fired. A thread reads the list again and lives no longer than that takes,
-or until ZooKeeper answers.
+The store's callback only notes that the watch fired. A short-lived thread reads the list again; it ends when ZooKeeper
+has answered.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _JOIN_S = 1.0
 
 
 class BrokerWatch:
-    """For one member. tell(gone): brokers came or went; gone: the ids of those that went. Called on the thread."""
+    """For one member. tell(gone): brokers came or went; gone: the ids of brokers that left. Called on the thread."""
 
     def __init__(self, store: ZkStore, consumer_id: str, tell: Callable[[Collection[int]], None]) -> None:
         self._store = store

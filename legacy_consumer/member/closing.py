@@ -1,4 +1,4 @@
-"""What a connector needs to be closed from anywhere: by any thread, in a signal handler, and again after a failure."""
+"""Closes a connector from anywhere: by any thread, in a signal handler, and again after a failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class Closing:
-    """Steps that are carried out in order, whatever becomes of the others, each until it has succeeded once."""
+    """Steps that run in order, each until it has succeeded once, even if others fail."""
 
     def __init__(self, name: str, steps: Sequence[Callable[[], None]]) -> None:
         self._name = name
@@ -18,9 +18,9 @@ class Closing:
         self._left = list(steps)
 
     def run(self, patience_s: float) -> None:
-        """Carry out what is left; of several threads one does, and the others wait for it up to patience_s.
+        """Run the steps that are left; one of several threads does, and the others wait for it up to patience_s.
 
-        Raises: the first error, when all had their turn. What failed is tried again by the next call.
+        Raises: the first error, after all steps have run. The next call retries the failed steps.
         """
         if not self._lock.acquire(timeout=patience_s):
             return

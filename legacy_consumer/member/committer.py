@@ -1,12 +1,12 @@
-"""Commits what the users of one member are done with, and the offsets that they name.
+"""Commits the consumed offsets of one member, and the offsets that the user's code names.
 
-Three ask for it: the coordinator from time to time and before partitions are given up, and users. One bad partition
-never stops the others; what became of each is in the CommitResult, and no offset that was written is forgotten because
-the next one could not be.
+The coordinator calls it periodically and before a release; the user's code calls it, too. One bad partition never stops
+the others. The CommitResult has the outcome of each partition, and a failure of one offset does not hide the offsets
+that were written before.
 
-A member never moves its own group back. What a user committed by name counts as done (Progress), so the next auto
-commit does not take it back; and a partition that somebody else owns, or whose group is further already, is written by
-name only when its user asks for no fence.
+A member never moves its own group back. An explicitly committed offset counts as done (Progress), so the next auto
+commit does not undo it. An explicit commit of a partition that another member owns, or whose group is already further,
+needs unfenced=True.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class CommitSettings:
     adopt_foreign_commits: bool
     retries: RetrySettings = field(default_factory=RetrySettings)
     topics_by_hand: frozenset[str] = frozenset()
-    """What is never committed."""
+    """The topics that are never committed."""
 
 
 class Committer:
     """The commits of one member, one at a time; from any thread.
 
-    streams: all of the member's. adopt: has partitions go on from what somebody else committed. on_unowned: told when
-    a commit finds that a partition of the member has no owner znode.
+    streams: all streams of the member. adopt: moves partitions to offsets that another client committed. on_unowned:
+    called when a commit finds that a partition of the member has no owner znode.
     """
 
     def __init__(
@@ -96,15 +96,15 @@ class Committer:
                 raise
             logger.warning("%s: gives partitions up without a commit: %s", self._settings.consumer_id, error)
         except Exception:
-            # a defect must not keep partitions from everybody
+            # a defect must not prevent the release of partitions
             logger.exception("%s: gives partitions up without a commit", self._settings.consumer_id)
 
     # For users.
 
     def commit_consumed(self, holder: object) -> CommitResult:
-        """Commit what was consumed, and what the holder has in hand: to ask for a commit is to say it is done.
+        """Commit the consumed messages, and the messages in hand of the calling thread, whose call says they are done.
 
-        Where commit.conflict=adopt takes what another client committed, that is in the result's foreign, and no error.
+        With commit.conflict=adopt, an adopted offset of another client is in the result's foreign and is no error.
         Raises: OffsetsNotCommittedError if any other partition was not written; ZooKeeperError; CommitFailedError when
         Kafka did not take it with any of the tries.
         """
@@ -117,7 +117,7 @@ class Committer:
         return result
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool = False) -> CommitResult:
-        """Commit these offsets, of partitions that are mine or that nobody owns; with unfenced, of any.
+        """Commit these offsets, of partitions that are mine or have no owner; with unfenced, of any.
 
         Raises: OffsetsNotCommittedError if any of them was not written; else as commit_consumed.
         """
@@ -127,7 +127,7 @@ class Committer:
         return result
 
     def begin_closing(self) -> None:
-        """From now on what users ask for is tried once."""
+        """Try each commit of the user's code only once from now on."""
         self._closing.set()
 
     # Inside.
@@ -258,7 +258,7 @@ class Committer:
         *,
         unfenced: bool,
     ) -> None:
-        """Somebody else wrote: keep ours, or adopt theirs. What nobody can read is never adopted."""
+        """Handle an offset of another client: keep ours, or adopt theirs. An unreadable offset is never adopted."""
         self.foreign_commits += len(result.foreign)
         adopts = self.adopts_foreign_commits and consumer_id is not None
         adopted = {tp: theirs for tp, theirs in result.foreign.items() if adopts and theirs.problem is None}

@@ -84,11 +84,11 @@ else:
 logger = logging.getLogger(__name__)
 
 _CLOSE_MARGIN_S = 5.0
-"""What leaving may take beyond drain.timeout.ms: a last commit and the release."""
+"""The time for leaving beyond drain.timeout.ms: a last commit and the release."""
 _HASTE_S = 1.0
 """For leaving when joining has failed."""
 _CLOSING_PATIENCE_S = 2.0
-"""How long a thread waits for another one that frees what a member used."""
+"""How long a thread waits for another thread that closes the parts of a member."""
 
 
 class ConsumerConnector:
@@ -97,8 +97,8 @@ class ConsumerConnector:
     Use it as a context manager, or call shutdown(). Give it a ConsumerConfig, or the properties themselves:
     ConsumerConnector(zookeeper_connect="localhost:2181", group_id="g").
 
-    A signal handler may call shutdown() and end_streams() and look (status, progress, counters, vitals) whatever it
-    interrupts. Its other calls raise CallInProgressError where it interrupts one of this connector or of its streams.
+    A signal handler may always call shutdown() and end_streams() and read status, progress, counters and vitals. Its
+    other calls raise CallInProgressError if it interrupts a call of this connector or of its streams.
 
     Raises: ConfigError before any I/O; when streams are created ConnectTimeoutError, MissingChrootError,
     AuthenticationError, MissingListenerError, BrokerRefusedError.
@@ -135,7 +135,7 @@ class ConsumerConnector:
         # a signal handler may find its own thread here
         self._lock = threading.RLock()
         self._has_begun = False
-        """Whether somebody creates the streams, or has."""
+        """Whether a thread creates the streams, or has created them."""
         self._has_joined = False
         """Whether they exist."""
         self._has_warned = False
@@ -166,11 +166,11 @@ class ConsumerConnector:
     def create_message_streams(self, topic_counts: Mapping[str, int]) -> dict[str, list[KafkaStream]]:
         """Join with topic_counts[topic] streams for each topic, and wait for the first share.
 
-        Returns: {topic: its streams, by thread number}. A stream without partitions waits for some. If others hold
-        partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
+        Returns: {topic: its streams, by thread number}. A stream without partitions waits for some. If other members
+        keep partitions for longer than all tries take, the member is DEGRADED (see status) and its streams begin later.
         Raises: MessageStreamsExistError the second time, unless unsubscribe() was called; StrategyMismatchError,
         MissingListenerError, BrokerRefusedError and, with offsets.storage=kafka, GroupOffsetsUnavailableError before
-        anything is registered; errors of ZooKeeper; ConfigError for what is no topic or no number of streams. After a
+        anything is registered; errors of ZooKeeper; ConfigError for an invalid topic or number of streams. After a
         retriable error before anything is registered it may be called again, as after a wrong value or
         MessageStreamsExistError; after any other error of joining the connector is shut down.
         """
@@ -205,14 +205,16 @@ class ConsumerConnector:
     def commit_offsets(
         self, offsets: Mapping[TopicPartition, int] | None = None, *, unfenced: bool = False
     ) -> CommitResult:
-        """Commit what was consumed, the messages in this thread's hands included; or the offsets given.
+        """Commit all consumed messages, including the calling thread's messages in hand; or the given offsets.
 
-        It is accepted for as long as this member owns its partitions, so while shutdown() waits and in a listener's
-        hook too; not in a signal handler that interrupts a call of this connector or of its streams. Given offsets
-        ({partition: next offset to read}) move no position, and say that all before them is done. They may name
-        partitions that nobody owns, to move them forward; with unfenced=True any partition, anywhere, over its owner.
+        It works as long as this member owns its partitions, so also while shutdown() waits and in a listener's hook;
+        not in a signal handler that interrupts a call of this connector or of its streams. Given offsets ({partition:
+        next offset to read}) move no position, and mark all messages before them as done. They may name partitions
+        without an owner, to move them forward; with unfenced=True any partition, in any direction, even against its
+        owner.
 
-        Returns: what became of each partition; what commit.conflict=adopt took of other clients is in its `foreign`.
+        Returns: the outcome of each partition; offsets adopted from other clients (commit.conflict=adopt) are in
+        `foreign`.
         Raises: OffsetsNotCommittedError naming each partition that was not written, and why; the others are committed.
         OffsetError, TypeError for wrong values; NoSuchTopicError, NoSuchPartitionError; ZooKeeperError; with
         offsets.storage=kafka CommitFailedError after all tries. NotJoinedError before the streams exist,
@@ -231,12 +233,12 @@ class ConsumerConnector:
     def acknowledge(self, message: Message) -> bool:
         """With delivery.rule=acknowledged: this message is done; from any thread, in any order.
 
-        Commits, auto commits too, write the offset of the first message that is not acknowledged. Partitions that are
-        to go, and shutdown(), wait up to drain.timeout.ms for the acknowledgement of what was handed out.
+        Commits, also auto commits, write the offset of the first message that is not acknowledged. Before a release,
+        and in shutdown(), the member waits up to drain.timeout.ms for the acknowledgement of the messages handed out.
 
-        Returns: False if it is not waited for: it was acknowledged already, or handed out before a seek, or its
-        partition has gone, and its next owner delivers the message again.
-        Raises: TypeError for what is no message; ConfigError with another delivery.rule; NotJoinedError.
+        Returns: False if the member does not wait for it: it was acknowledged already, was handed out before a seek, or
+        the member no longer owns its partition, and the next owner delivers the message again.
+        Raises: TypeError for a value that is no message; ConfigError with another delivery.rule; NotJoinedError.
         """
         check_message(message)
         if self._config.delivery_rule != "acknowledged":
@@ -252,24 +254,24 @@ class ConsumerConnector:
     # Where partitions are read.
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Hand out a partition of this member from another offset on: the next to read, EARLIEST or LATEST.
+        """Move a partition of this member to another position: the next offset to read, EARLIEST or LATEST.
 
-        Nothing that was fetched from elsewhere is handed out any more, and what users have in hand of it does not
-        count. The next commit, an auto commit too, writes the position that was sought or what was consumed from there
-        on, also if that moves the group back: a seek is its user's word. Nothing is committed by the seek itself. A
-        paused partition stays paused.
+        Messages fetched before are not handed out any more, and messages in hand of the partition do not count as
+        consumed. The next commit, also an auto commit, writes the new position or the progress from there on, even if
+        that moves the group back, since the user's code asked for it. The seek itself commits nothing. A paused
+        partition stays paused.
 
-        Raises: NotAssignedError if the partition is not this member's; OffsetError for what is no offset;
+        Raises: NotAssignedError if this member does not own the partition; OffsetError for an invalid offset;
         NotJoinedError, ConsumerClosedError.
         """
         position = checked_position(tp, offset)
         self._joined().delivery.stream_with(tp).seek(tp, position)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing more of these until they are resumed, or come anew with a rebalance.
+        """Hand out no messages of these partitions until they are resumed, or claimed anew in a rebalance.
 
-        They stay this member's, and nothing moves. What users have in hand counts as ever. A stream of which all
-        partitions are paused waits, as for messages (consumer.timeout.ms). KafkaStream.pause pauses a whole stream.
+        The member still owns them, and the group does not rebalance. Messages in hand count as usual. A stream whose
+        partitions are all paused waits as for messages (consumer.timeout.ms). KafkaStream.pause pauses a whole stream.
         Raises: NotAssignedError, and nothing is paused; OffsetError, NotJoinedError, ConsumerClosedError.
         """
         for stream, own in self._by_stream(partitions).items():
@@ -287,15 +289,15 @@ class ConsumerConnector:
         return frozenset().union(*(stream.paused() for stream in self._membership.streams.all()))
 
     def position(self, tp: TopicPartition) -> int | None:
-        """The offset of what is handed out next; None while that is not known (EARLIEST, LATEST).
+        """Return the offset of the next message to hand out; None while it is not known (EARLIEST, LATEST).
 
-        What is in hand lies before it, and is not consumed yet: see progress. Raises: as seek.
+        Messages in hand are before it, and not consumed yet: see progress. Raises: as seek.
         """
         check_partition(tp)
         return self._joined().delivery.stream_with(tp).position(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """What the group has committed of these, whoever owns them: the next offset to read, None where there is none.
+        """Return the group's committed offsets of these partitions, of any owner: the next offset to read, or None.
 
         It is read now, from where the group keeps its offsets (offsets.storage). Raises: OffsetError, also for a
         committed offset that cannot be read; ZooKeeperError, GroupOffsetsUnavailableError; NotJoinedError,
@@ -345,7 +347,7 @@ class ConsumerConnector:
 
     @property
     def fetcher_choice(self) -> FetcherChoice | None:
-        """Which fetcher fetches, and why; None if it was given to the constructor."""
+        """The chosen fetcher and the reason; None if the fetcher was given to the constructor."""
         return self._fetcher_choice
 
     @property
@@ -370,13 +372,13 @@ class ConsumerConnector:
 
     @property
     def vitals(self) -> Vitals:
-        """Whether the thread that decides about this member lives and gets on."""
+        """Return whether the coordinator's thread lives and is not stuck."""
         self._process.check()
         return self._membership.vitals()
 
     @property
     def counters(self) -> ConnectorCounters:
-        """What this member has done so far."""
+        """The counts of this member so far."""
         self._process.check()
         return self._membership.counters()
 
@@ -403,8 +405,8 @@ class ConsumerConnector:
     def wait_until(self, reached: Callable[[Status], bool], timeout: float) -> bool:
         """Wait up to timeout seconds until the status is as wanted; True if it is. False at once before it has joined.
 
-        reached: looks at a status, on this thread; what it raises is raised. Raises: TypeError, ValueError for what is
-        no function or no time.
+        reached: gets a status, on this thread; its exceptions reach the caller. Raises: TypeError, ValueError for an
+        invalid function or time.
         """
         self._process.check()
         check_function(reached, "reached")
@@ -465,18 +467,18 @@ class ConsumerConnector:
     def shutdown(self, timeout: float | None = None) -> None:
         """Drain, commit, release, leave the group, and end the streams.
 
-        timeout: seconds for doing it in order, math.inf is as good as for ever; default: drain.timeout.ms and a margin.
-        It returns within 5 seconds more in any state: what cannot be done in order by then is done in haste, or left to
-        the end of the session. What the calling thread itself has in hand is not waited for: it is delivered again,
+        timeout: seconds for a clean end, math.inf for no limit; default: drain.timeout.ms and a margin. It returns at
+        most 5 seconds later in any state: steps that are not done by then are cut short, or left to the end of the
+        session. It does not wait for messages that the calling thread itself has in hand: they are delivered again,
         unless commit_offsets() was called.
 
-        Any thread may call it, a listener's hook and a signal handler too, and again: what an earlier call did not
-        finish is finished. In a handler that interrupts a call of this connector or of its streams it returns at once,
-        a thread does the work, and the interrupted loop ends by itself. In a forked child it does nothing: the member
-        is the parent's.
+        Any thread may call it, also a listener's hook and a signal handler, and repeatedly: a later call finishes what
+        an earlier one could not. In a handler that interrupts a call of this connector or of its streams it returns at
+        once, a thread does the work, and the interrupted loop ends by itself. In a forked child it does nothing: the
+        member belongs to the parent.
 
-        Raises: TypeError and ValueError for what is no time, before anything is done; what a part raised while it was
-        closed, when all the others are.
+        Raises: TypeError and ValueError for an invalid timeout, before any step; the error of a part, after all other
+        parts are closed.
         """
         if self._process.is_elsewhere:
             return
@@ -576,7 +578,7 @@ class ConsumerConnector:
             membership.checks.check_offsets(registration)
             coordinator = membership.make_coordinator(registration)
             with self._lock:
-                # whoever shuts down after this finds a coordinator to close
+                # a shutdown() after this finds a coordinator to close
                 self._check_open()
                 membership.begin(coordinator, streams)
             if self._ending:
@@ -618,7 +620,7 @@ class ConsumerConnector:
             raise ConsumerClosedError
 
     def _joined(self) -> Membership:
-        """A member that is being shut down waits for its users, and what they are done with meanwhile counts."""
+        """Commit while a shutdown waits for the user's code: messages that it finishes meanwhile count as consumed."""
         membership = self._membership
         if not membership.has_session:
             self._check_open()
@@ -630,7 +632,7 @@ class ConsumerConnector:
         return membership
 
     def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
-        """An offset of what does not exist would stay for ever, and be some later topic's.
+        """Refuse an offset of a missing topic or partition: it would stay, and be read for a later topic of that name.
 
         Raises: NoSuchTopicError, NoSuchPartitionError.
         """

@@ -1,4 +1,4 @@
-"""What a member has done so far, in numbers that only grow."""
+"""A member's counters, which only grow."""
 
 from __future__ import annotations
 

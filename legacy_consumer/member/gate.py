@@ -1,15 +1,16 @@
-"""Gate: which partitions of a stream flow, what of it is in hand, and what counts as consumed. From any thread.
+"""Gate: the partitions of a stream that flow, the messages in hand, and the consumed offsets. From any thread.
 
-The coordinator opens and shuts the gate for single partitions, users pause and seek, commits ask how far the user has
-come. What was fetched and what is in hand is in the ledger (hand.py). A message counts as consumed when the user comes
-back for the next one (delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM does it).
+The coordinator opens and shuts the gate for single partitions, the user's code pauses and seeks, and commits read the
+progress. The ledger (hand.py) holds the fetched messages and the messages in hand. A message counts as consumed when
+the consuming thread asks for the next one (delivery.rule=at_least_once), or when it is handed out (at_next, as the JVM
+does it).
 
-Every change of the ledger is one assignment. So an exception may strike the consuming thread anywhere (Ctrl-C, a soft
-time limit, no memory): a change is made or not made, and what was not handed out is handed out later.
+Every change of the ledger is one assignment. So an exception may interrupt the consuming thread anywhere (Ctrl-C, a
+soft time limit, no memory): a change is made or not made, and messages not handed out yet are handed out later.
 
-Shutting the gate for a partition shuts the hand that has messages of it, so it takes effect before the next message is
-handed out. If the user has messages of the partition in hand, the consuming thread must come back once; then they count
-as consumed, and the partition is drained. What was not handed out of the hand waits again.
+Shutting the gate for a partition also shuts a hand with messages of it, so it takes effect before the next message is
+handed out. If the user's code has messages of the partition in hand, the consuming thread must ask once more; then they
+count as consumed, and the partition is drained. The rest of the hand waits again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from zk_layout.model import TopicPartition
 
 
 class Pause(Enum):
-    """Why a whole stream hands out nothing."""
+    """The reason why a whole stream hands out nothing."""
 
     SUSPENDED = "the connection to ZooKeeper is suspended"
     USER = "the user has paused it"
@@ -63,16 +64,16 @@ class Gate:
         # replaced, never changed: a poll notes the one that stood as it began
         self._live: Mapping[TopicPartition, Life] = {}
         self._wanted: set[TopicPartition] = set()
-        """What the coordinator lets flow; it does unless its user pauses it."""
+        """Partitions that the coordinator lets flow; they flow unless the user's code pauses them."""
         self._paused: set[TopicPartition] = set()
-        """What the user has paused by name."""
+        """Partitions that the user's code has paused by name."""
         self._lives: dict[TopicPartition, Life] = {}
         """The last life of each partition that the fetcher was ever told of."""
         self._ledger = Ledger()
         self._is_drained_due = False
         self._pauses: frozenset[Pause] = frozenset()
 
-    # For the coordinator and whoever commits, from any thread.
+    # For the coordinator and for commits, from any thread.
 
     def begin(
         self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, shut: bool = False
@@ -99,9 +100,9 @@ class Gate:
     def restart(
         self, positions: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed] | None = None
     ) -> Collection[TopicPartition]:
-        """Hand out from elsewhere; what is stopped or paused stays so, and what is in hand does not count any more.
+        """Move the partitions; stopped or paused ones stay so, and their messages in hand do not count any more.
 
-        committed: what is stored of them, if that is news. Returns: those that this stream has.
+        committed: their stored offsets, if those changed. Returns: the partitions that this stream has.
         """
         with self._lock:
             lives: dict[TopicPartition, Life] = {}
@@ -120,7 +121,7 @@ class Gate:
             return lives.keys()
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
-        """Hand out nothing more of these; see undrained for what is in hand."""
+        """Hand out no more messages of these partitions; see undrained for messages in hand."""
         with self._lock:
             self._wanted.difference_update(partitions)
             self._shut(self._live.keys() & partitions)
@@ -150,12 +151,12 @@ class Gate:
                 self._note(hand, hand.handed_out() if self._at_next else hand.done())
 
     def is_held_by(self, holder: object) -> bool:
-        """Return whether this is who took what is in hand."""
+        """Return whether this thread took the messages in hand."""
         hand = self._ledger.hand
         return hand is not None and hand.holder == holder
 
     def let_go(self) -> None:
-        """Wait no longer for what is in hand, and do not count it as consumed: its user is the one who waits."""
+        """Stop waiting for the messages in hand, and do not count them: the waiting thread itself has them."""
         with self._lock:
             hand = self._ledger.hand
             if hand is not None:
@@ -164,7 +165,7 @@ class Gate:
         self._tell_drained()
 
     def come_back(self) -> None:
-        """What was in hand is consumed, for its user is back or says so; what was not handed out of it waits again."""
+        """Count messages in hand as consumed: their thread is back or says so. The rest of the hand waits again."""
         with self._lock:
             hand = self._ledger.hand
             if hand is not None:
@@ -216,7 +217,7 @@ class Gate:
             return frozenset(tp for tp in paused if self._has(tp))
 
     def position(self, tp: TopicPartition) -> int | None:
-        """What is handed out next of it; None while that is not known. Raises: NotAssignedError."""
+        """Return the offset to hand out next; None while it is not known. Raises: NotAssignedError."""
         with self._lock:
             self.note_progress()
             start = self._next(tp, self._known(tp), self._in_hand())
@@ -269,9 +270,9 @@ class Gate:
 
     # Inside.
 
-    # A poll applies what the fetcher was told before it began, and its messages belong to the lives that stood then. So
-    # the fetcher is told of an end before the life is over, and of a beginning when the life is there: what is polled
-    # between the two is nothing, or of a life that is over.
+    # A poll applies the changes that the fetcher got before it, and its messages belong to the lives of that moment. So
+    # the fetcher learns of an end before the life ends, and of a start after the life began: a poll between the two
+    # brings nothing, or messages of an ended life.
 
     def _shut(self, going: Collection[TopicPartition]) -> None:
         if not going:
@@ -313,7 +314,7 @@ class Gate:
             hand.shut()
 
     def _put_back(self, hand: Hand, consumed: int) -> None:
-        """So many of the messages in hand are consumed; nothing is in hand any more, and the rest waits."""
+        """Count this many messages in hand as consumed; then nothing is in hand, and the rest waits."""
         with self._lock:
             if hand is not self._ledger.hand:
                 return

@@ -1,10 +1,11 @@
-"""What a stream has fetched and its user has not consumed: chunks that wait, and the hand that is being handed out.
+"""Fetched messages that are not consumed yet: waiting chunks, and the hand whose messages are being handed out.
 
-A *chunk* is what a poll of the fetcher brought, or a part of it. Chunks wait until the user asks for messages; then one
-is the *hand*, and its messages are handed out. The ledger holds both, and every change of it is one assignment.
+A *chunk* is the result of a poll of the fetcher, or a part of it. Chunks wait until the consuming thread asks for
+messages; then one becomes the *hand*, and its messages are handed out. The ledger holds both, and every change of it is
+one assignment.
 
-How far the user has come in the hand is one number, which its iterator counts. The iterator can be shut, from any
-thread and between any two messages; then the number stands.
+The progress in the hand is one number, which its iterator counts. Any thread can shut the iterator between two
+messages; then the number no longer changes.
 """
 
 from __future__ import annotations

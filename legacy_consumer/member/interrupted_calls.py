@@ -1,8 +1,8 @@
-"""Whether a signal handler has interrupted its own thread inside a call of the same consumer.
+"""Detects a signal handler that has interrupted its own thread inside a call of the same consumer.
 
-What it interrupted may hold locks, and goes on only when the handler returns: a call that waits for them waits for
-ever. The stack of the thread tells. A count of the calls under way would not: it is wrong for ever after an exception
-that strikes between a call and its note.
+The interrupted call may hold locks, and continues only after the handler returns: a call that waits for these locks
+would never end. The stack of the thread shows it. A counter of running calls would not work: it stays wrong after an
+exception between a call and its counting.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a member looks at before it joins: whether this group, its offsets and its topics are as it needs them.
+"""Checks before a member joins: whether the group, its offsets and its topics are suitable.
 
-Nothing is written here. A group that divides otherwise is refused before anybody is disturbed.
+The checks write nothing. A member refuses a group with another strategy before it disturbs any other member.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class JoiningChecks:
-    """Those of one member. check_open raises when the member is being closed meanwhile."""
+    """The checks of one member. check_open raises if the member is being closed meanwhile."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class JoiningChecks:
                 return
 
     def mismatch(self) -> StrategyMismatchError | None:
-        """How the group divides otherwise than this member would, by what stands now; None if nothing tells of it."""
+        """Return how the group's present strategy differs from this member's; None if no difference shows."""
         config = self._config
         strategy = classic_strategy(config)
         if not self._is_anything_owned():

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 class KafkaStream:
     """The messages of one consumer thread id. Iterate over it, or over batches().
 
-    One thread at a time: a second one that asks while the first waits for messages is given a StreamInUseError. Threads
-    may take turns; whoever comes back for the next message says that the former one is done. A signal handler that
-    interrupts a call of a consumer is given a CallInProgressError.
+    One thread at a time: a second thread that asks while the first waits for messages gets a StreamInUseError. Threads
+    may take turns; a request for the next message marks the previous one as done. A signal handler that interrupts a
+    call of a consumer gets a CallInProgressError.
     """
 
     __slots__ = ("__weakref__", "_stream")
@@ -43,20 +43,20 @@ class KafkaStream:
         return iter(self._stream)
 
     def __next__(self) -> Message:
-        """The next message; see __iter__.
+        """Return the next message; see __iter__.
 
-        A call that waits while another thread asks too raises as well: after asyncio.wait_for(to_thread(next, stream))
-        timed out nobody takes the answer of the thread that still waits.
+        A waiting call also raises when another thread asks: after asyncio.wait_for(to_thread(next, stream)) timed out,
+        no code takes the message of the thread that still waits.
         """
         return next(self._stream)
 
     def batches(self, max_messages: int = 1000, timeout: float | None = None) -> Iterator[Sequence[Message]]:
-        """Sequences of up to max_messages messages, until the connector is shut down.
+        """Yield lists of up to max_messages messages, until the connector is shut down.
 
-        A batch is the user's own: it may be changed, and counts as a whole whatever becomes of it.
+        The batch belongs to the user's code, which may change it; it counts as a whole in any case.
 
-        timeout: seconds to wait for a batch; when none came an empty one is handed out, so that the caller can see to
-        other things. None = consumer.timeout.ms decides.
+        timeout: seconds to wait for a batch; if none came, an empty one is handed out, so that the caller can do other
+        work. None = consumer.timeout.ms decides.
         Raises: as __iter__; at the call TypeError and ValueError.
         """
         return self._stream.batches(max_messages, timeout)
@@ -83,9 +83,9 @@ class KafkaStream:
         self._stream.seek(tp, position)
 
     def pause(self) -> None:
-        """Hand out nothing of any partition, those that come later too, until resume(); from any thread.
+        """Hand out no messages of any partition, also of later ones, until resume(); from any thread.
 
-        What is in hand counts as ever. A thread that asks for messages waits (consumer.timeout.ms).
+        Messages in hand count as usual. A thread that asks for messages waits (consumer.timeout.ms).
         """
         self._check()
         self._stream.pause(Pause.USER)

@@ -1,4 +1,4 @@
-"""What a user may hook into a rebalance."""
+"""The hooks that the user's code may add to a rebalance."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class RebalanceListener(Protocol):
     """
 
     def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are about to go: delivery has stopped, the last commit is over, the owner znodes still stand.
+        """Called before a release: delivery has stopped, the last commit is over, the owner znodes still exist.
 
-        What was consumed is committed, unless auto.commit.enable is off or the commit was refused. Offsets can be
-        committed here. A listener without on_partitions_lost is told here of what is lost too.
+        Consumed offsets are committed, unless auto.commit.enable is off or the commit was refused. Offsets can be
+        committed here. If the listener has no on_partitions_lost, this hook also gets lost partitions.
         """
         ...
 
@@ -46,20 +46,20 @@ class StartListener(RebalanceListener, Protocol):
     """A listener that says where partitions start, as for offsets that are kept with the results."""
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
-        """Return where each partition starts that has just become mine: the next offset to read, EARLIEST or LATEST.
+        """Return the start of each newly claimed partition: the next offset to read, EARLIEST or LATEST.
 
-        partitions: with the group's committed offsets, None where there is none. What the answer leaves out, or says
-        None of, starts there, or by auto.offset.reset, unless offsets.by.hand names its topic. Partitions that were not
-        asked for are ignored. Those for which this raises, answers no offset or does not return within
-        drain.timeout.ms, and those of offsets.by.hand that it leaves out, do not start elsewhere: it is asked again,
-        and the member is DEGRADED meanwhile.
+        partitions: with the group's committed offsets, None if there is none. A partition that is missing in the
+        result, or None, starts there or by auto.offset.reset, unless offsets.by.hand names its topic. Other partitions
+        in the result are ignored. If this raises, returns an invalid offset, does not return within drain.timeout.ms,
+        or leaves out a partition of offsets.by.hand, the partitions do not start: the member calls it again, and is
+        DEGRADED meanwhile.
         """
         ...
 
 
 @runtime_checkable
 class LossListener(RebalanceListener, Protocol):
-    """A listener that tells what is lost from what is released."""
+    """A listener that distinguishes lost partitions from released ones."""
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
         """These are gone, and others may own them already: the session ended, somebody took or deleted the owner
@@ -76,7 +76,8 @@ class GenerationListener(Protocol):
     In a led group each generation calls them, with an empty set too: with an eager strategy on_partitions_revoked
     before the member joins and on_partitions_assigned when it has what it was given; with a cooperative one
     on_partitions_revoked only for what a generation takes, and on_partitions_assigned for what it adds. In a classic
-    group they are called for what really goes and comes. Without on_partitions_lost, what is lost is told as revoked.
+    group they are called only for partitions that move. Without on_partitions_lost, lost partitions are reported as
+    revoked.
     """
 
     def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
@@ -89,7 +90,7 @@ class GenerationListener(Protocol):
 
 
 class JavaStyle:
-    """A listener with Java's hooks, called as one with ours. What else it has, it keeps."""
+    """Adapts a listener with Java's hooks to ours; other hooks of it stay."""
 
     def __init__(self, listener: GenerationListener) -> None:
         self._listener = listener

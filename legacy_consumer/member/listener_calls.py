@@ -1,8 +1,8 @@
-"""Calls what users hooked in, on threads that may block: a rebalance waits for them, but not for ever.
+"""Calls the user's hooks on threads that may block: a rebalance waits for them, up to a bound.
 
-The coordinator's thread also hears of the session and of others who wait for its partitions, so nothing of a user's may
-run on it. The hooks of a listener are called one after another, in the order of what they tell. One that does not
-return holds up the hooks behind it and nobody else.
+The coordinator's thread also handles events of the session and of waiting members, so no user code may run on it. The
+hooks of a listener are called one after another, in the order of their events. A hook that does not return delays only
+the hooks behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _MOST_WAITING = 100
 """Hooks behind one that does not return; those beyond are not called."""
 _SLICE_S = 0.1
-"""How soon a wait notices that there is less time than it thought."""
+"""The interval at which a wait checks for a shorter deadline."""
 
 Hook = Callable[[RebalanceListener], None]
 Result = TypeVar("Result")
@@ -100,7 +100,7 @@ class ListenerCalls:
         return threading.current_thread() is self._thread
 
     def end(self) -> None:
-        """Call no further hook, and let nobody wait for the one that runs; from any thread, a hook too."""
+        """Call no further hook, and end all waits for the running one; from any thread, also from a hook."""
         with self._lock:
             self._over = True
             waiting, running = list(self._waiting), self._running
@@ -130,7 +130,7 @@ class ListenerCalls:
 
 
 class BoundedCall(Generic[Result]):
-    """A question to others, asked on a thread of its own, whose answer is waited for only so long."""
+    """A call on a thread of its own, with a bounded wait for its result."""
 
     def __init__(self, ask: Callable[[], Result], name: str) -> None:
         self._ask = ask
@@ -140,7 +140,7 @@ class BoundedCall(Generic[Result]):
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def wait(self, timeout_s: float) -> Result:
-        """The answer. Raises: what asking raised; TimeoutError, after which nobody looks at the answer."""
+        """Return the result. Raises: the call's exception; TimeoutError, after which the result is dropped."""
         began = time.monotonic()
         if not self._done.wait(timeout_s):
             raise TimeoutError(f"no answer within {time.monotonic() - began:.1f} s")

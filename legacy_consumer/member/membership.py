@@ -46,13 +46,13 @@ StreamKey = tuple[str | None, int]
 """Topic, None with a filter, and thread number."""
 
 _REBALANCE_MARGIN_MS = 5000
-"""How much longer than drain.timeout.ms a led group waits for a member to join again."""
+"""The time beyond drain.timeout.ms for which a led group waits for a member to join again."""
 _LOOK_AGAIN_S = 0.2
-"""How soon wait_until() sees what is no change of the coordinator's: partitions held, brokers, a led group's state."""
+"""The interval at which wait_until() checks facts outside the coordinator: held partitions, brokers, led groups."""
 
 
 class MemberStreams:
-    """Which stream a partition's messages go to (stream_delivery.Streams)."""
+    """The stream of each partition (stream_delivery.Streams)."""
 
     def __init__(self) -> None:
         self.by_key: Mapping[StreamKey, GatedStream] = {}
@@ -71,7 +71,7 @@ class MemberStreams:
 class Membership:
     """One life of a connector in its group, under one consumer id.
 
-    check_open raises what a connector that was shut down raises; past is what earlier memberships counted.
+    check_open raises the error of a closed connector; past: the counts of earlier memberships.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class Membership:
         )
 
     def counters(self) -> ConnectorCounters:
-        """What this member has done so far, in its earlier memberships too."""
+        """Return the counts of this member, including its earlier memberships."""
         consumed, committed = self._progress.totals()
         committer, past = self.delivery.committer, self._past
         return ConnectorCounters(
@@ -250,7 +250,7 @@ class Membership:
 
     @property
     def has_left(self) -> bool:
-        """Whether it does nothing any more, in order or not."""
+        """Whether it has ended, cleanly or not."""
         return self._coordinator is not None and self._coordinator.is_closed
 
     def has_left_in_order(self) -> bool:

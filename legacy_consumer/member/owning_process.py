@@ -1,7 +1,7 @@
 """A consumer belongs to the process that made it.
 
-A forked child has a copy of the object and of its sockets, but none of its threads: whatever it did would disturb the
-parent's connections, or wait for ever for a thread that is not there.
+A forked child has a copy of the object and of its sockets, but none of its threads: any call would disturb the parent's
+connections, or wait without end for a missing thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from legacy_consumer.errors import ForkedConsumerError
 
 
 class ToldInChild(Protocol):
-    """What has to be stopped in a forked child before any of the child's code runs."""
+    """Hooks that must run in a forked child before any of the child's code."""
 
     def end_in_child(self) -> None:
         """Called in the child alone; takes no lock."""
@@ -22,7 +22,7 @@ class ToldInChild(Protocol):
 
 
 class _Generation:
-    """How many forks lie between the first process and this one."""
+    """The number of forks between the first process and this one."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,14 +1,14 @@
 """GatedStream: the messages of one stream, as batches or one by one, behind a gate that a rebalance can shut.
 
-Each way of reading is a loop over hands (hand.py): take the next one, and hand it out. The next one comes from
-hand_source.py; gate.py says which partitions flow, and shuts a hand from another thread.
+Each way of reading is a loop over hands (hand.py): take the next hand, and hand it out. hand_source.py brings the next
+hand; gate.py decides which partitions flow, and shuts a hand from another thread.
 
-A loop runs no code of ours between two messages: it takes from the iterator of the hand, which counts. When that
-iterator is at its end, or shut, the loop is back in _turns and goes on with the next hand. So an exception may strike
-the consuming thread anywhere (Ctrl-C, a soft time limit): a message was handed out and counted, or neither.
+A loop runs no code of ours between two messages: it takes them from the iterator of the hand, which counts. When that
+iterator ends, or is shut, _turns continues with the next hand. So an exception may interrupt the consuming thread
+anywhere (Ctrl-C, a soft time limit): a message was handed out and counted, or neither.
 
-To look at the lease (rebalance.lease) costs more than a message, so it is looked at before each turn of the iterator.
-A turn is one message; for a user who is done with many in a moment it is as many as that.
+A check of the lease (rebalance.lease) costs more than a message, so it happens before each turn of the iterator. A turn
+is one message, or more messages if the user's code handles many in a moment.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Handed = TypeVar("Handed")
 
 _TURN = 256
 _TURN_S = 100e-6
-"""A turn has at most so many messages, and no more than took the user about so long at the last pace."""
+"""The limits of a turn: a number of messages, and a time for the user's code at its last pace."""
 
 _ONE_BY_ONE = Demand(TAKEN_AT_ONCE)
 
@@ -120,7 +120,7 @@ class GatedStream(HandSource):
                 yield hand.as_a_whole(made)
 
     def _lets_through(self, hand: Hand, most: int) -> bool:
-        """Allow the next so many messages of it, or its batch; False if it is shut or at its end."""
+        """Allow this many more messages of it, or its batch; False if it is shut or at its end."""
         self.check_process()
         return self._may_hand_out() and hand.iterator.allow(most)
 

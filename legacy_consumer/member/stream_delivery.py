@@ -1,6 +1,6 @@
-"""What this member does with its partitions: where they begin, and which stream runs them. Commits: committer.py.
+"""The delivery of this member's partitions: their start positions, and their streams. Commits: committer.py.
 
-The consumer's side of rebalance.delivery: the coordinator says which partitions come and go.
+The consumer's side of rebalance.delivery: the coordinator decides which partitions come and go.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 logger = logging.getLogger(__name__)
 
 _HASTE_S = 0.5
-"""What one thing may take when the time for leaving is over."""
+"""The time for one step after the time for leaving is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """The part of the configuration that delivery depends on.
 
-    reset_to: EARLIEST, LATEST, or None to leave partitions without an offset to their user.
-    topics_by_hand: whose offsets are neither read from the group nor committed to it.
-    last_commit_timeout_s: bounds the commit before partitions are given up, where it goes to Kafka; what a rebalance
-    waits for a listener's hook; and for the brokers to say where a log ends.
+    reset_to: EARLIEST, LATEST, or None to leave partitions without an offset to the user's code. topics_by_hand: topics
+    whose offsets are neither read from the group nor committed to it. last_commit_timeout_s: bounds the commit to Kafka
+    before a release, the wait of a rebalance for a listener's hook, and the wait for the brokers' log ends.
     """
 
     consumer_id: str
@@ -53,7 +52,7 @@ class DeliverySettings:
 
 
 class Streams(Protocol):
-    """Which stream a partition's messages go to."""
+    """The stream of each partition."""
 
     def all(self) -> Collection[GatedStream]:
         """Every stream of the connector."""
@@ -109,7 +108,7 @@ class StreamDelivery:
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
         """Read the committed offsets, now that the owner znodes stand and no other member commits, and start."""
         if not claimed and self.listener is None:
-            # of most members of a group that changes: others' shares changed, and nobody wants to hear of it
+            # the case of most members in a change: only the shares of others changed, and no hook needs to know
             return
         by_hand = {tp: Committed(None, None) for tp in claimed if self._is_by_hand(tp)}
         committed = {**self._offsets.read([tp for tp in claimed if tp not in by_hand]), **by_hand}
@@ -154,7 +153,7 @@ class StreamDelivery:
             stream.stop(own)
 
     def undrained(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        """What users have in hand."""
+        """Return the partitions with messages in hand."""
         return frozenset().union(*(stream.undrained(own) for stream, own in self._by_stream(partitions).items()))
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
@@ -163,7 +162,7 @@ class StreamDelivery:
             stream.go_on(own)
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
-        """Shut, whatever the gate was; last commit, listener, forget."""
+        """Shut the gates; commit a last time, call the listener, forget the partitions."""
         going = [tp for tp in partitions if tp in self._running]
         if not going:
             return
@@ -243,18 +242,18 @@ class StreamDelivery:
 
     @property
     def listener_errors(self) -> int:
-        """How many of the listener's hooks raised or did not return in time."""
+        """The number of the listener's hooks that raised or did not return in time."""
         return 0 if self._calls is None else self._calls.errors
 
     def let_go(self, holder: object) -> None:
-        """Do not wait for what this one has in hand: it is the one that waits."""
+        """Do not wait for the messages that this thread has in hand: it is the thread that waits."""
         for stream in self._streams.all():
             if stream.is_held_by(holder):
                 stream.let_go()
 
     @property
     def adopts_foreign_commits(self) -> bool:
-        """Whether what others commit counts."""
+        """Whether commits of other clients count."""
         return self.committer.adopts_foreign_commits
 
     @adopts_foreign_commits.setter
@@ -273,7 +272,7 @@ class StreamDelivery:
     def _ask_for_starts(
         self, committed: Mapping[TopicPartition, int | None]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Where the listener has partitions start, and of which it does not say: those must not start elsewhere."""
+        """Return the listener's start positions, and the partitions without one, which must not start elsewhere."""
         if not isinstance(self.listener, StartListener) or not committed:
             return {}, {}
         answers: list[object] = []
@@ -318,10 +317,10 @@ class StreamDelivery:
             self._running.pop(tp, None)
 
     def _starting_positions(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
-        """Return where each partition starts: its committed offset, or where auto.offset.reset says.
+        """Return the start of each partition: its committed offset, or the position of auto.offset.reset.
 
-        The largest is looked up now and counts as consumed, as in the JVM: whoever owns a partition next starts there,
-        not at what has become the end by then. The smallest can wait for the fetcher. A topic that was deleted and
+        The largest offset is looked up now and counts as consumed, as in the JVM: the next owner of the partition
+        starts there, not at a later end. The fetcher finds the smallest offset later. A topic that was deleted and
         created again is read from its beginning: see offsets.judgement.
         """
         starts = {tp: seen.offset for tp, seen in committed.items() if seen.offset is not None}

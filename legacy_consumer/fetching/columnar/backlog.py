@@ -1,4 +1,4 @@
-"""What was received and not handed out yet: record sets, decoded one after the other when they are wanted."""
+"""Received record sets that are not handed out yet, decoded one after the other on demand."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ class _Waiting:
 
 
 class Backlog:
-    """First in, first out. is_live says whether a life of a partition still stands: what does not is dropped.
+    """First in, first out. is_live tells whether a life of a partition is current; others are dropped.
 
-    decode_ahead: the first of those that wait are decoded by other threads before they are wanted; None where as many
-    are as may be.
+    decode_ahead: lets other threads decode the first waiting record sets before the poll; None at their limit.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Backlog:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what was received and not decoded."""
+        """Bytes that were received and not decoded."""
         return self._size
 
     @property
@@ -74,9 +73,9 @@ class Backlog:
         self._begin_ahead()
 
     def take(self, most: int, enough: int | None = None, enough_bytes: int = sys.maxsize) -> list[Columns]:
-        """Up to so many records, and no more record sets than it takes for `enough` of them, or of their bytes.
+        """Take up to this many records, and no more record sets than `enough` of them, or of their bytes, need.
 
-        Raises: what decoding raises, with nothing taken; see drop_first.
+        Raises: errors of decoding, with nothing taken; see drop_first.
         """
         runs: list[Columns] = []
         room = most

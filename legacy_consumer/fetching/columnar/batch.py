@@ -1,4 +1,4 @@
-"""What a poll of the columnar fetcher brought: runs of columns, each of one partition."""
+"""The result of a poll of the columnar fetcher: runs of columns, each of one partition."""
 
 from __future__ import annotations
 

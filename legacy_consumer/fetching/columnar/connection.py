@@ -1,7 +1,7 @@
 """One connection to one broker: at most one request is under way, its response goes into a buffer of its own.
 
-The socket never blocks: whoever has several connections waits for all of them at once, and calls receive() of those
-that can be read. ask() is for whoever has nothing else to do meanwhile.
+The socket never blocks: a caller with several connections waits for all of them at once, and calls receive() of the
+readable ones. ask() is for a caller with nothing else to do.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SMALL_ANSWER_BYTES = 16 * 1024 * 1024
 """More than any answer but to a fetch has: 100,000 partitions in metadata."""
 _AT_ONCE = 4 * 1024 * 1024
 _READABLE_BYTES = 4 * 1024 * 1024
-"""Of a response under way so much is there, or its rest, before the socket counts as readable."""
+"""The bytes of a response, or its rest, that must have arrived before the socket counts as readable."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Connection:
         self._client_id = client_id
         self._correlation_id = 0
         self._awaited: _Awaited | None = None
-        # of what TLS wraps nobody knows the size; nor is there such an option on every system
+        # with TLS the size on the wire is not known; nor does every system have this option
         self._can_wait_for_more = not isinstance(sock, ssl.SSLSocket) and hasattr(socket, "SO_RCVLOWAT")
         self._readable_bytes = 1
         sock.setblocking(False)
@@ -140,7 +140,7 @@ class Connection:
                 raise self.lost(error) from error
 
     def read_bytes(self, count: int, timeout_s: float) -> bytes:
-        """Wait for so many bytes, without a frame."""
+        """Wait for this many bytes, without a frame."""
         deadline = time.monotonic() + timeout_s
         into = bytearray(count)
         state = _Awaited(Api.SASL_HANDSHAKE, 0, count, into)

@@ -130,7 +130,7 @@ class ColumnarFetchers:
             fetcher.note_brokers(gone)
 
     def close(self) -> None:
-        """Close every fetcher and what they share; twice is harmless."""
+        """Close every fetcher and their shared parts; twice is harmless."""
         with self._lock:
             fetchers = list(self._fetchers)
         for fetcher in fetchers:
@@ -139,12 +139,12 @@ class ColumnarFetchers:
 
 
 def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float = 5.0) -> ColumnarLogOffsets:
-    """A way to ask for the ends of logs, for whoever has no connector; connects with its first question."""
+    """Return a reader of log ends for callers without a connector; it connects at its first request."""
     return _log_offsets(BrokerDoor(config, store), read_committed=False, timeout_s=timeout_s)
 
 
 def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> ColumnarFetcher:
-    """A fetcher for whoever has no connector; a position outside the log is an error to it. log_offsets stays open."""
+    """Return a fetcher without a connector; a position outside the log is an error. log_offsets stays open."""
     return _fetcher(BrokerDoor(config, store), FetchSettings.of(config), lambda: log_offsets, None)
 
 

@@ -1,10 +1,10 @@
-"""Fetcher over connections of its own: which partitions, from where on, and what is handed out of what brokers send.
+"""The fetcher with connections of its own: it drives the core, and hands out the decoded messages.
 
-The core (columnar.core) decides: what to ask which broker for, and what follows from what it answers. This drives it on
-the polling thread, with the sockets, the clock, the log and the decoder that the core does not know: of a response that
-is whole, the heads of its batches say where its partitions go on, the next request is sent, and only then is the
-response decoded and handed out. Threads of their own, for as long as they are needed, connect, and look for leaders and
-positions, so that no partition waits for another one's trouble.
+The core (columnar.core) decides the requests to each broker, and handles the responses. This class drives it on the
+polling thread, with the sockets, the clock, the log and the decoder that the core does not know. When a response is
+complete, it reads the next offsets from the headers of the batches and sends the next request; only then it decodes the
+response and hands it out. Short-lived threads connect and look for leaders and positions, so no partition waits for the
+trouble of another.
 
 Other threads leave their changes under a lock, and the next poll applies them before anything else.
 
@@ -66,7 +66,7 @@ logger = logging.getLogger(__name__)
 _LOW_BACKLOG_BYTES = 8 * 1024 * 1024
 """With less than this waiting the next response is taken in, while others decode, and the one after it asked for."""
 _SERVICE_S = 0.05
-"""So often sockets and searches are looked after while there is enough to hand out."""
+"""The interval at which sockets and searches are served while there is enough to hand out."""
 _SERVICE_LOW_S = 0.001
 """The same while little is left: what has come is taken in, so that the next response can be asked for."""
 _SEARCH_SLICE_S = 0.005
@@ -142,7 +142,7 @@ class ColumnarFetcher:
         self._sockets.ring()
 
     def note_brokers(self, gone: Collection[int]) -> None:
-        """Brokers came or went: look again for leaders and positions; the next service leaves those that went."""
+        """Brokers came or went: look again for leaders and positions; the next service drops brokers that left."""
         with self._lock:
             self._gone.update(gone)
         self._leaders.look_now()
@@ -157,9 +157,9 @@ class ColumnarFetcher:
         return self._core.position(tp) if self._backlog.is_empty else None
 
     def poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
-        """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
+        """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
-        A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
+        A batch without messages carries the new positions of partitions whose position was unknown or outside the log.
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. Polling
         again goes on.
         """
@@ -383,6 +383,6 @@ class ColumnarFetcher:
             self._finder.search(searches)
 
     def _free(self) -> None:
-        with self._freeing:  # who closes and who was polling may both come here
+        with self._freeing:  # the closing thread and the polling thread may both come here
             self._sockets.close()
             self._backlog.clear()

@@ -1,4 +1,4 @@
-"""Who leads a partition and where that broker listens: by ZooKeeper, or by a broker while ZooKeeper is out of sight.
+"""Finds the leaders of partitions and their addresses in ZooKeeper, or from a broker if ZooKeeper does not answer.
 
     /brokers/ids                                 one request for the names; left out if all leaders were found last time
     /brokers/ids/<id>, .../partitions/<p>/state  one batched read for all
@@ -224,13 +224,13 @@ class LeaderReader:
 
 
 _LONGEST_BACKOFF = 5
-"""How many times the back-off a pause may be."""
+"""The longest pause, in multiples of the back-off."""
 
 
 def next_pause(pause_s: float, backoff_s: float, *, is_news: bool) -> float:
-    """Return how long to wait before it is asked again: longer and longer while the answer stays the same.
+    """Return the pause before the next search: it grows while the result stays the same.
 
-    So long a wait for a leader is one for a broker to be started, and many members of a host may wait for it.
+    A long wait for a leader means that a broker is down, and many members of a host may wait for it.
     """
     return backoff_s if is_news else min(2 * pause_s, _LONGEST_BACKOFF * backoff_s)
 
@@ -288,7 +288,7 @@ class LeaderFinder:
             self._changed.notify_all()
 
     def take(self) -> dict[TopicPartition, BrokerAddress]:
-        """What was found since the last time."""
+        """Return the results since the last call."""
         if not self._found:
             return {}
         with self._changed:
@@ -304,7 +304,7 @@ class LeaderFinder:
             return reasons
 
     def take_error(self) -> KafkaError | None:
-        """What will not pass by waiting."""
+        """Return the error that waiting does not cure."""
         if self._error is None:
             return None
         with self._changed:

@@ -1,4 +1,4 @@
-"""Where logs begin and end, asked of the leaders over connections of its own."""
+"""Reads the starts and ends of logs from the leaders, over connections of its own."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ColumnarLogOffsets:
         return self._known(dict.fromkeys(partitions, LATEST))
 
     def at_time(self, partition: TopicPartition, time_ms: int) -> int | None:
-        """Where the broker says that this time (ms since 1970) begins in the log; None if it knows no such place.
+        """Return the broker's offset for this time (ms since 1970); None if it knows none.
 
         Brokers from 0.10.1 on: the first message with this timestamp or a later one; None = all are older. Older
         brokers: the newest segment last written to by then; None = all were written to since.

@@ -42,7 +42,7 @@ class MetadataAsker:
         self._connection: Connection | None = None
 
     def ask(self, server: tuple[str, int], topics: Collection[str]) -> ClusterMetadata:
-        """What this broker says of these topics, maybe of others too; no topic is created.
+        """Return this broker's metadata of these topics, maybe of others too; no topic is created.
 
         Raises: BrokersUnavailableError, BrokerRefusedError.
         """

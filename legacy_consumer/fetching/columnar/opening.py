@@ -32,9 +32,9 @@ from legacy_consumer.fetching.columnar.security import SaslLogin, Security
 logger = logging.getLogger(__name__)
 
 _LARGEST_ANSWER = 64 * 1024
-"""Of a broker that nobody knows yet."""
+"""The name of a broker that is not known yet."""
 _LONGEST_REASON = 200
-"""Characters of what such a broker says that reach an error, which is logged with each attempt."""
+"""The characters of such a broker's text that reach an error, which is logged with each attempt."""
 
 
 def open_connection(
@@ -68,7 +68,7 @@ def open_connection(
         sock.close()
         if isinstance(error, BrokersUnavailableError) or not isinstance(error, Exception):
             raise
-        # whatever else a broker makes of it is that broker's trouble alone
+        # any other failure concerns only that broker
         raise BrokersUnavailableError(f"broker {address.broker_id} at {address}: {error}") from error
     return connection
 
@@ -241,7 +241,7 @@ class Opening:
     def _run(self) -> None:
         try:
             connection = self._open_it(self._note)
-        except Exception as error:  # noqa: BLE001  # whatever it is, result() raises it where it is waited for
+        except Exception as error:  # noqa: BLE001  # result() raises it in the waiting thread
             self._error = error
         else:
             with self._lock:

@@ -9,7 +9,7 @@ from legacy_consumer.config.properties import KAFKA_FETCH_BYTES
 
 _RESPONSE_BYTES = 8 * 1024 * 1024
 _FEW_PARTITIONS_BYTES = 2 * 1024 * 1024
-"""What each request and each record set costs, whatever its size, is felt with 1 MB, which is Kafka's default."""
+"""More than Kafka's default of 1 MB, at which the fixed cost of each request and record set is noticeable."""
 _LARGEST_BYTES = 100_000_000
 """librdkafka's receive.message.max.bytes: what a response, or one batch of messages, may have at most."""
 _OVERHEAD_BYTES = 64 * 1024
@@ -26,7 +26,7 @@ class FetchSettings:
     response_bytes have room for it; response_bytes: of a response. All are what is asked for: the first batch of
     messages is sent whole, whatever its size, from 0.10.1 on. largest_bytes: of one batch, or one response: larger ones
     are an error.
-    backlog_bytes: with so much received and not handed out no more is received.
+    backlog_bytes: with this much received and not handed out, no more is received.
     """
 
     client_id: str
@@ -45,7 +45,7 @@ class FetchSettings:
 
     @classmethod
     def of(cls, config: ConsumerConfig) -> FetchSettings:
-        """What a user configured."""
+        """The configured sizes."""
         size = config.fetch_message_max_bytes or KAFKA_FETCH_BYTES
         return cls(
             client_id=config.client_id,
@@ -63,14 +63,14 @@ class FetchSettings:
         )
 
     def bytes_of_each(self, count: int) -> int:
-        """Return how many to ask of each of so many partitions."""
+        """Return the bytes to ask for in each of this many partitions."""
         return max(self.partition_bytes, min(self.few_partitions_bytes, self.response_bytes // max(count, 1)))
 
     @property
     def suspicion_s(self) -> float:
-        """A broker from which no byte came for so long may lead no more; whether it does is asked, as often."""
+        """A broker that is silent for this time may no longer lead; the fetcher checks that, at this interval."""
         return min(_SUSPICION_S + self.max_wait_ms / 1000, self.socket_timeout_s / 2)
 
     def largest_response_bytes(self, asked: int) -> int:
-        """What a response to a request for so many bytes of all partitions together may have."""
+        """Return the largest valid response to a request for this many bytes of all partitions together."""
         return max(self.largest_bytes, asked) + _OVERHEAD_BYTES

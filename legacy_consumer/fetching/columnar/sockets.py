@@ -22,7 +22,7 @@ _CLOSE_WAIT_S = 1.0
 
 
 class BrokerSockets:
-    """For the polling thread, but for ring(); close() when nobody polls. begin_opening rings when it is done."""
+    """For the polling thread, except ring(); close() when no thread polls. begin_opening rings when it is done."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BrokerSockets:
                 )
 
     def take_opened(self) -> list[tuple[BrokerAddress, Opening]]:
-        """Those that have been opened, or could not be, each once; see use()."""
+        """Return the connections that were opened, or failed to open, each once; see use()."""
         if not self._openings:
             return []
         done = [(address, opening) for address, opening in self._openings.items() if opening.is_done]
@@ -90,7 +90,7 @@ class BrokerSockets:
         return readable
 
     def note_any_byte(self) -> None:
-        """Brokers of which a byte has come are among those of the next wait, as little as it may be."""
+        """Let the next wait also return brokers from which only a few bytes have come."""
         for connection in self._connections.values():
             connection.be_readable()
 

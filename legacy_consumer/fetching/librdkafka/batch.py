@@ -1,4 +1,4 @@
-"""What a poll of librdkafka brought."""
+"""The result of a poll of librdkafka."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zk_layout.model import TopicPartition
 
 
 class LibrdkafkaMessage(ComparableMessage, tuple["RdMessage"]):
-    """A message of confluent_kafka's that behaves as those of the columnar fetcher; none that is an error.
+    """A message of confluent_kafka that behaves as a message of the columnar fetcher; never an error.
 
     A tuple of it alone: the cheapest object to make many of.
     """

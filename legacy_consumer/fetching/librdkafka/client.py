@@ -29,7 +29,7 @@ Callbacks: TypeAlias = Mapping[str, Callable[..., None]]
 _Code = confluent_kafka.KafkaError
 _REFUSED = {_Code._AUTHENTICATION, _Code.SASL_AUTHENTICATION_FAILED, _Code._SSL}
 _REFUSALS_IN_A_ROW = 3
-"""So often a broker must have refused us for that to be final: one that is shutting down may break off a handshake."""
+"""Refusals of a broker that count as final: a broker that shuts down may break off a handshake."""
 _STATE = re.compile(r" ?\(after \d+ms in state [^)]*\)")
 _HUSHED = {"CONFWARN", "AUTOCREATE"}
 """That settings which old brokers need are deprecated; that brokers before 0.11 create topics as they are set to."""
@@ -66,7 +66,7 @@ class _Log:
 
 
 class Client:
-    """What consumers and producers share: their errors that concern no partition."""
+    """The common part of consumers and producers: errors that concern no partition."""
 
     def __init__(self, settings: Settings) -> None:
         self.bootstrap_servers = str(settings.get("bootstrap.servers", ""))
@@ -80,9 +80,10 @@ class Client:
         self._oversize: str | None = None
 
     def lasting_failure(self) -> KafkaError | None:
-        """What keeps us from the brokers and does not pass by waiting; whoever goes on hears of it again.
+        """Return the error that keeps us from the brokers and that waiting does not cure; later calls return it again.
 
-        No broker lets us in, or an answer is larger than we may take, which librdkafka would ask for for ever.
+        No broker accepts us, or a response is larger than the limit, so that librdkafka would repeat the request
+        without end.
         """
         if self._oversize is not None:
             oversize, self._oversize = self._oversize, None

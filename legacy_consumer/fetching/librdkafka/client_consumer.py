@@ -12,7 +12,7 @@ from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_na
 from zk_layout.model import TopicPartition
 
 _FEW_PARTITIONS = 16
-"""Up to so many it costs nothing to ask librdkafka for the positions of all."""
+"""Up to this number of partitions, asking librdkafka for all positions costs nothing."""
 _MANY_CANDIDATES = 64
 
 
@@ -73,7 +73,7 @@ class ConsumerHandle(Client):
         self._positions = {tp: found.offset for tp, found in zip(self._assigned, positions, strict=True)}
 
     def consume(self, max_messages: int, timeout_s: float) -> list[RdMessage]:
-        """What is queued; with nothing queued wait, and then take what came. Faults are among the messages.
+        """Return the queued messages; if there are none, wait for some. Faults are among the messages.
 
         librdkafka itself would wait until max_messages have come, so it is asked to wait for one only.
         """
@@ -91,7 +91,7 @@ class ConsumerHandle(Client):
 
         They must be the ones that consume returned last, without faults. librdkafka counts positions as it hands
         messages out, so asking for these costs less than looking at each message: 0 instead of a quarter of the time of
-        a batch of 500 with 4 partitions. With many partitions only those are asked for whose number is in the batch.
+        a batch of 500 with 4 partitions. With many partitions it asks only for partitions whose number is in the batch.
         """
         known = self._positions
         asked = self._assigned

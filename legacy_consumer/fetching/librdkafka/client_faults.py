@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the codes of librdkafka's own errors begin with an underscore
-"""Errors that come in the place of messages, sorted by what a fetcher has to do about them."""
+"""Errors that come in place of messages, sorted by the fetcher's reaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Code = confluent_kafka.KafkaError
 
 
 class FaultKind(Enum):
-    """What an error of librdkafka means for a fetcher."""
+    """The meaning of an error of librdkafka for a fetcher."""
 
     POSITION = auto()
     """The partition stands still until it is given a position inside its log."""
@@ -79,7 +79,7 @@ _KINDS: dict[int, FaultKind] = {
 
 
 def kind_of(error: confluent_kafka.KafkaError) -> FaultKind:
-    """What an error means; those that nobody expects, by what librdkafka says of them."""
+    """Return the meaning of an error; unknown errors by librdkafka's own classification."""
     return _KINDS.get(error.code(), FaultKind.PASSING if error.retriable() else FaultKind.LASTING)
 
 

@@ -1,4 +1,4 @@
-"""Who has joined a group on the brokers' side; no member of a ZooKeeper group ever does. Brokers from 0.9 on."""
+"""Reads the members of a group on the brokers' side, which are never ZooKeeper members. Brokers from 0.9 on."""
 
 from __future__ import annotations
 

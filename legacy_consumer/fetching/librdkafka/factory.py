@@ -41,9 +41,9 @@ class LibrdkafkaFetchers:
         check_settings(_without_brokers(config))
 
     def check_access(self) -> None:
-        """See whether the brokers would let us in; brokers that are down are no failure.
+        """Check whether the brokers accept us; brokers that are down are no failure.
 
-        Without TLS and SASL there is nothing that a broker could refuse, so nobody is asked.
+        Without TLS and SASL a broker can refuse nothing, so there is no request.
         Raises: MissingListenerError, BrokerRefusedError.
         """
         try:
@@ -63,7 +63,7 @@ class LibrdkafkaFetchers:
         finder = PositionFinder(self.log_offsets, reset_to=self._config.reset_to, backoff_s=backoff_s)
         fetcher = LibrdkafkaFetcher(self._open_handle, finder, backoff_s=backoff_s)
         with self._lock:
-            # those of streams that were left are over, and those to come share what they had
+            # fetchers of closed streams have ended, and later ones share their memory
             self._fetchers = [*(one for one in self._fetchers if not one.is_closed), fetcher]
         return fetcher
 
@@ -79,7 +79,7 @@ class LibrdkafkaFetchers:
             fetcher.note_brokers(gone)
 
     def close(self) -> None:
-        """Close every fetcher and what they share; twice is harmless."""
+        """Close every fetcher and their shared parts; twice is harmless."""
         with self._lock:
             fetchers = list(self._fetchers)
         for fetcher in fetchers:
@@ -93,7 +93,7 @@ class LibrdkafkaFetchers:
 
 
 def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float = 5.0) -> LibrdkafkaLogOffsets:
-    """A way to ask for the ends of logs, for whoever has no connector; connects with its first question."""
+    """Return a reader of log ends for callers without a connector; it connects at its first request."""
 
     def existing(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
         topics = sorted({tp.topic for tp in partitions})
@@ -114,7 +114,7 @@ def _numbers(topic: str, znode: Znode) -> Container[int]:
 
 
 def open_fetcher(config: ConsumerConfig, store: ZkStore, log_offsets: LogOffsets) -> LibrdkafkaFetcher:
-    """A fetcher for whoever has no connector; a position outside the log is an error to it. log_offsets stays open.
+    """Return a fetcher for callers without a connector; a position outside the log is an error. log_offsets stays open.
 
     Raises: ConfigError for settings that librdkafka refuses.
     """

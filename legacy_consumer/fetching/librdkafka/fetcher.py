@@ -78,9 +78,9 @@ class LibrdkafkaFetcher:
         self._woken = True
 
     def poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
-        """Up to max_messages, or None when none came within timeout_s or something changed meanwhile.
+        """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
-        A batch of no messages says where partitions were put whose position was not known, or lay outside the log.
+        A batch without messages carries the new positions of partitions whose position was unknown or outside the log.
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
         else keeps a position from being found, as NotPermittedError.
         """
@@ -145,10 +145,10 @@ class LibrdkafkaFetcher:
         return self._handle
 
     def _begin_again(self, handle: ConsumerHandle) -> ConsumerHandle:
-        """With no broker in reach see whether others are registered by now, as after a move, and go on with these.
+        """With no broker in reach, look for newly registered brokers, as after a move, and continue with these.
 
-        librdkafka itself only knows those that it once heard of. Go on with a new handle, too, where the old one was
-        told that a topic has no partitions: it may never look again.
+        librdkafka itself only knows brokers from earlier metadata. Also continue with a new handle if the old one has
+        learned that a topic has no partitions: it may never look again.
         """
         now = time.monotonic()
         if now < self._next_look:
@@ -237,7 +237,7 @@ class LibrdkafkaFetcher:
             self._finder.search([Search(tp, self._lives[tp], position) for tp, position in positions.items()])
 
     def _place_found(self, handle: ConsumerHandle) -> dict[TopicPartition, int]:
-        """Go on where the finder says; returns those positions."""
+        """Move partitions to the finder's positions; return these."""
         placed: dict[TopicPartition, int] = {}
         for found in self._finder.take():
             search = found.search

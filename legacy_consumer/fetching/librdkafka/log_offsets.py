@@ -1,4 +1,4 @@
-"""Where logs begin and end, for many partitions in few requests."""
+"""Reads the starts and ends of logs, of many partitions in few requests."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class LibrdkafkaLogOffsets:
         return [] if found is None else [found]
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Where the brokers say that each time (ms since 1970) begins in its log; None if they know no such place.
+        """Return the brokers' offset for each time (ms since 1970); None if they know none.
 
         Brokers from 0.10.1 on: the first message with this timestamp or a later one; None = all are older. Older
         brokers: the newest segment last written to by then; None = all were written to since.

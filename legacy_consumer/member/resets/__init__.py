@@ -1,4 +1,4 @@
-"""How an operator has running members follow a reset of their offsets: see records for the znodes and the steps."""
+"""Resets of the offsets of running members: see records for the znodes and the steps."""
 
 from legacy_consumer.member.resets.follower import ResetFollower
 from legacy_consumer.member.resets.records import (

@@ -1,15 +1,15 @@
-"""A member's side of a reset: holds its partitions while an operator rewrites their offsets, and goes on from there.
+"""A member's side of a reset: holds its partitions while an operator writes their offsets, and continues from there.
 
-It stands between the coordinator and the delivery, so it knows what is owned and what is about to be released, and
-everything it does happens on the coordinator's thread: watches and the session's events only post an errand. It looks
-at the request as it is now and makes of its partitions what follows from that, so a look too many does no harm. While a
-request stands it looks again from time to time, so a look that fails does no harm either.
+It wraps the delivery, so the coordinator's calls tell it which partitions are owned and which are about to be released.
+All its work is on the coordinator's thread: watches and events of the session only post an errand. It reads the present
+request and brings its partitions into the matching state, so an extra reading does no harm. While a request exists it
+reads periodically, so a failed reading does no harm either.
 
-A partition flows if neither the coordinator nor a request keeps its gate shut. The coordinator's word is the last one:
-what it stopped for a release stays shut when the reset is over.
+A partition flows if neither the coordinator nor a request keeps its gate shut. The coordinator decides last: a
+partition that it stopped for a release stays shut after the reset.
 
-Anybody who reaches ZooKeeper may write a request. So one counts only while the session that made it lives, and a member
-holds its partitions for HOLD_MS at most.
+Any client of ZooKeeper may write a request. So a request counts only while the session that created it lives, and a
+member holds its partitions for HOLD_MS at most.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from zk_layout.store import SessionEvent, SessionKind, WatchEvent, WatchKind, Zk
 logger = logging.getLogger(__name__)
 
 _AGAIN_MS = 2000
-"""How often to look while a request stands."""
+"""The interval of readings while a request exists."""
 
 
 class FollowingDelivery(Delivery, Protocol):
@@ -61,9 +61,10 @@ class FollowingDelivery(Delivery, Protocol):
 class ResetFollower:
     """Implements rebalance.delivery.Delivery around another one.
 
-    post: hands an errand to the coordinator's mailbox; later: the same in so many milliseconds, from its own thread.
-    refusal: why this member cannot follow, if it cannot. topics_by_hand: whose offsets it does not take from the group.
-    keeps_folder: make the folder of requests, so that with zookeeper.set.acl nobody else can.
+    post: puts an errand into the coordinator's mailbox; later: the same after a number of milliseconds, from the
+    coordinator's thread. refusal: why this member cannot follow, if it cannot. topics_by_hand: topics whose offsets it
+    does not take from the group. keeps_folder: create the folder of requests, so that with zookeeper.set.acl no other
+    client can.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class ResetFollower:
         self._adopted_before = delivery.adopts_foreign_commits
         self._owned: set[TopicPartition] = set()
         self._releasing: set[TopicPartition] = set()
-        """What the coordinator has stopped, and neither taken back nor ended."""
+        """Partitions that the coordinator has stopped, and neither resumed nor ended."""
         self._held: set[TopicPartition] = set()
         self._request: Request | None = None
         self._overdue = ""
@@ -105,11 +106,11 @@ class ResetFollower:
         self._answered: Answer | None = None
         self._answered_in = 0
         self._unseen = True
-        """Whether a request may have come or gone since the last look."""
+        """Whether a request may have come or gone since the last reading."""
 
     @property
     def held(self) -> frozenset[TopicPartition]:
-        """What hands out nothing because of a request; from any thread."""
+        """The partitions that hand out nothing because of a request; from any thread."""
         return frozenset(self._held.copy())
 
     def start(self) -> None:
@@ -157,7 +158,7 @@ class ResetFollower:
         return self._delivery.undrained(partitions)
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
-        """As the delivery, but for what is held."""
+        """As the delivery, except for held partitions."""
         self._releasing.difference_update(partitions)
         self._delivery.go_on([tp for tp in partitions if tp not in self._held])
 
@@ -274,13 +275,13 @@ class ResetFollower:
         if request.state is RequestState.PREPARE and request.request_id == self._overdue:
             self._let_flow()
         elif request.state is RequestState.PREPARE:
-            # until it is over whatever others commit counts, and what is in hand does not overwrite it
+            # until the reset is over, commits of other clients count, and messages in hand do not overwrite them
             self._delivery.adopts_foreign_commits = True
             self._delivery.stop(mine - self._held)
             self._held |= mine
             self._answer(Answer(request.request_id, AnswerState.READY, mine))
         elif self._answered != Answer(request.request_id, AnswerState.DONE, mine):
-            # also of those that came to me in between: their offsets may be read before they were written
+            # also for partitions claimed in between: their offsets may have been read before the reset wrote them
             self._take_up(mine | self._held, is_applied=True)
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
@@ -308,16 +309,16 @@ class ResetFollower:
             self._withdraw()
 
     def _take_up(self, partitions: Collection[TopicPartition], *, is_applied: bool) -> None:
-        """Go on: from the committed offset where somebody else wrote it, else from where the partition was.
+        """Continue from the committed offset if another client wrote it, else from the present position.
 
-        is_applied: the operator has written the offsets. Otherwise what stands may also be an own commit's without an
-        answer, and users have gone on or sought since.
+        is_applied: the operator has written the offsets. Otherwise the stored offset may also come from an own commit
+        without an answer, and the user's code may have continued or sought since.
         """
         going = [tp for tp in partitions if tp in self._owned]
         changed: dict[TopicPartition, Committed] = {}
         for tp, committed in self._offsets.read(going).items():
             known = self._progress.get(tp)
-            # what nobody can read is no offset to go on from: the owner's next commit mends it
+            # an unreadable offset is no position to continue from: the owner's next commit repairs it
             before = committed if known is None or committed.problem is not None else known.committed
             is_own = not is_applied and self._offsets.wrote(tp, committed)
             if (before.version, before.offset) != (committed.version, committed.offset) and not is_own:

@@ -1,10 +1,10 @@
-"""The znodes by which a reset reaches running members. No I/O.
+"""The znodes of a reset that running members follow. No I/O.
 
     /consumers/G/requests/reset              ephemeral of the operator's command: what is to be reset, and how far it is
     /consumers/G/requests/answers/<id>       ephemeral of each member concerned: what it has done about it
 
-Members of the JVM and Kafka's tools look at ids, owners and offsets of a group and at nothing else, so they see none of
-this; they cannot follow either, and have to be stopped.
+JVM members and Kafka's tools read only ids, owners and offsets of a group, so they ignore these znodes. They cannot
+follow a reset and must be stopped.
 
     operator                                      member
     request, state prepare                 ──►    hands out nothing more of the partitions it owns
@@ -14,11 +14,11 @@ this; they cannot follow either, and have to be stopped.
                                            ◄──    answer done
     deletes the request                    ──►    deletes its answer
 
-Whatever ends the command ends its session and so the request; members then go on: from where they were if nobody wrote
-their offset, and else from what is written. A request that is not ephemeral is nobody's and counts for nothing, and an
-answer counts only from the session that owns the owner znode: others than members may write in a group's folder. A
-member that is given such a partition meanwhile answers for it too, so
-the operator waits until the owner of each partition has answered, whoever that is by then.
+When the command ends for any reason, its session ends and so does the request. Members then continue: from the written
+offset if there is one, else from their position. A request that is not ephemeral does not count, and an answer counts
+only from the session that owns the owner znode, since other clients may also write in a group's folder. A member that
+claims such a partition meanwhile answers for it too, so the operator waits until the present owner of each partition
+has answered.
 
     {"version":1,"id":"5f0c...","state":"prepare","partitions":{"orders":[0,1]}}
     {"version":1,"request":"5f0c...","state":"ready","partitions":{"orders":[0,1]}}
@@ -36,18 +36,18 @@ from zk_layout.model import TopicPartition
 
 _VERSION = 1
 HOLD_MS = 120_000
-"""For so long a member holds its partitions for one request; the operator's command waits 10 s by default."""
+"""The longest time for which a member holds its partitions for one request; the command waits 10 s by default."""
 
 
 class RequestState(Enum):
-    """How far the operator is."""
+    """The operator's progress."""
 
     PREPARE = "prepare"
     APPLIED = "applied"
 
 
 class AnswerState(Enum):
-    """How far a member is."""
+    """A member's progress."""
 
     READY = "ready"
     DONE = "done"
@@ -56,7 +56,7 @@ class AnswerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What an operator wants; request_id tells one request from the next."""
+    """An operator's request; request_id distinguishes it from the next one."""
 
     request_id: str
     state: RequestState
@@ -65,7 +65,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a member says to it. reason: why it refuses."""
+    """A member's answer. reason: why it refuses."""
 
     request_id: str
     state: AnswerState
@@ -74,7 +74,7 @@ class Answer:
 
 
 def request_path(group: str) -> str:
-    """One request at a time: whoever comes second finds it there."""
+    """The path of the one request at a time; a second operator finds the znode there."""
     return f"/consumers/{group}/requests/reset"
 
 

@@ -1,4 +1,4 @@
-"""What of a reset stands in ZooKeeper: for tools that tell why a group hands out nothing."""
+"""Reads a reset from ZooKeeper, for tools that explain why a group hands out nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StandingReset:
 
     @property
     def is_running(self) -> bool:
-        """A reset as it should be: nothing is wrong with the group. All others stay until somebody ends them."""
+        """A normal reset: nothing is wrong with the group. All others stay until an operator ends them."""
         return self.heeded and not self.is_overdue
 
     @property
@@ -49,7 +49,7 @@ class StandingReset:
 
     @property
     def text(self) -> str:
-        """Which session asked, since when, for which partitions, and what members make of it."""
+        """The session of the request, its start, its partitions, and the members' answers."""
         moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=self.since_ms)
         since = f"since {moment:%Y-%m-%d %H:%M:%S} UTC"
         asker = f"session 0x{self.session_id & 0xFFFFFFFFFFFFFFFF:x}" if self.session_id else "no session"
@@ -67,7 +67,7 @@ class StandingReset:
 
     @property
     def advice(self) -> str:
-        """What ends it."""
+        """The remedy that ends it."""
         deletion = f"with ZooKeeper's own client: delete {shlex.quote(self.path)}"
         if not self.session_id:
             return f"no other reset can begin while it is there; delete the znode {deletion}"

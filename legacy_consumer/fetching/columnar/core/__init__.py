@@ -1,4 +1,4 @@
-"""What a fetcher decides, without sockets, threads, a clock or a log of its own: whoever drives it has those."""
+"""The decisions of a fetcher, without sockets, threads, clock or log; the caller has those."""
 
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.core.events import (

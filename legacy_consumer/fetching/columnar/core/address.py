@@ -1,4 +1,4 @@
-"""Where a broker is spoken to."""
+"""The address of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows from a broker's answer for one partition."""
+"""Handles a broker's answer for one partition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def judge(
     settings: FetchSettings,
     glance: Callable[[memoryview, int], tuple[int, int]],
 ) -> Answer:
-    """Bring the partition up to date with what was answered, and say what follows."""
+    """Update the partition from the answer, and return what follows."""
     if fetched.error != error_codes.NONE:
         return _judge_error(tp, one, fetched.error)
     one.failures = 0

@@ -1,8 +1,8 @@
-"""One broker as the core sees it: its connection, the request under way, and what the next request has to name.
+"""One broker as the core sees it: its connection, the request in flight, and the contents of the next request.
 
-What is to be fetched stands in `ready`, and `changed` and `forgotten` say how that differs from what the broker's fetch
-session holds. They are kept as partitions change, so that neither a request nor a response costs more than it names,
-however many partitions the session has (KIP-227). Without a session every request names all of them.
+`ready` holds the partitions to fetch; `changed` and `forgotten` hold the difference to the broker's fetch session. They
+are updated when partitions change, so the cost of a request or response depends only on the partitions in it, however
+many partitions the session has (KIP-227). Without a session every request names all of them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LONGEST_THROTTLE_S = 60.0
 
 
 class Asked(NamedTuple):
-    """What the broker was asked for last of a partition."""
+    """The last request to the broker for a partition."""
 
     life: int
     offset: int
@@ -47,9 +47,9 @@ class Line(Enum):
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """led: the partitions that it leads; ready: those of them that are to be asked for now.
+    """led: the partitions that it leads; ready: the ones of them to ask for now.
 
-    ready_at: neither to be connected to nor asked earlier. heard_at: when it was asked, or its last byte came.
+    ready_at: no connection or request before this time. heard_at: the time of the request, or of its last byte.
     """
 
     address: BrokerAddress
@@ -66,7 +66,7 @@ class Broker:
     led: dict[TopicPartition, None] = field(default_factory=dict)
     ready: dict[TopicPartition, None] = field(default_factory=dict)
     larger: dict[TopicPartition, int] = field(default_factory=dict)
-    """Partitions among those ready of which more is to be asked than usual."""
+    """Ready partitions for which the request asks for more bytes than usual."""
     session: FetchSession = field(default_factory=FetchSession)
     known: dict[TopicPartition, Asked] = field(default_factory=dict)
     changed: dict[TopicPartition, None] = field(default_factory=dict)

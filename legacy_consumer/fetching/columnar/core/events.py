@@ -1,4 +1,4 @@
-"""What the core asks of whoever drives it: orders for connections, and events of partitions."""
+"""The output of the core: orders for connections, and events of partitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the connection to a broker, or stop opening it. What it may still answer counts no more."""
+    """Close the connection to a broker, or stop opening it. Later responses do not count."""
 
     broker: BrokerAddress
 
@@ -78,7 +78,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a partition or a broker waits for; told once until it has mended."""
+    """A problem of a partition or a broker; reported once until it is over."""
 
     about: object
     reason: str

@@ -1,13 +1,13 @@
-"""Which broker is asked for what, and when; what follows from each answer, from silence, and from lost connections.
+"""Decides the requests to brokers, and handles responses, silence, and lost connections.
 
-The core is told what happens, with the time, and answers with events and orders. It keeps one request a broker under
-way. Who drives it (fetcher.ColumnarFetcher, with threads) connects, sends, receives, decodes and searches.
+The core gets each event with the time, and returns events and orders. It keeps one request per broker in flight. Its
+driver (fetcher.ColumnarFetcher, with threads) connects, sends, receives, decodes and searches.
 
     requests(now)                     the orders for connections: Open, Send, HangUp
-    opened, heard, received, lost     what became of them
-    gone, look_for_silence            brokers that left ZooKeeper, brokers that say nothing
-    change, leader_found, placed      what users change, and what searches found
-    damaged                           the decoder cannot read what was received
+    opened, heard, received, lost     the results of these orders
+    gone, look_for_silence            brokers that left ZooKeeper, silent brokers
+    change, leader_found, placed      changes of the user's code, and results of searches
+    damaged                           the decoder cannot read a record set
     next_deadline()                   when requests() and look_for_silence() are to be called at the latest
 """
 
@@ -55,7 +55,7 @@ class FetchCore:
         self._known_leaders: dict[TopicPartition, BrokerAddress] = {}
         self._life = 0
         self._resting: list[tuple[float, int, TopicPartition]] = []
-        """(until when, a number, partition) of those that are not to be asked for yet, and of some that were."""
+        """(end of the pause, a number, partition) of partitions that pause, and of some whose pause is over."""
         self._rests = 0
         self._complaints: dict[object, set[str]] = {}
 
@@ -122,9 +122,9 @@ class FetchCore:
         return events
 
     def placed(self, tp: TopicPartition, life: int, position: int) -> bool:
-        """The search found a position; False if that moves nothing, or nobody waits for it any more.
+        """Take the position that a search found; False if that moves nothing, or nothing waits for it any more.
 
-        A position that turned out to be inside the log stays, and with it all that was received before it.
+        A position that turned out to be inside the log stays, and so do all messages received before it.
         """
         if not self.is_live(tp, life):
             return False
@@ -137,7 +137,7 @@ class FetchCore:
         return True
 
     def damaged(self, tp: TopicPartition, life: int, position: int, now: float) -> None:
-        """What was received cannot be read at this position: ask again from there, after a pause."""
+        """Handle an unreadable record set at this position: ask again from there, after a pause."""
         if self.is_live(tp, life):
             self._place(tp, position, not_before=now + self._settings.backoff_s)
 
@@ -191,7 +191,7 @@ class FetchCore:
     # Requests
 
     def requests(self, now: float) -> list[Order]:
-        """What is to be done with connections now."""
+        """Return the present orders for connections."""
         while self._resting and self._resting[0][0] <= now:
             tp = heapq.heappop(self._resting)[2]
             one = self._partitions.get(tp)
@@ -214,9 +214,9 @@ class FetchCore:
         return [*orders, *(HangUp(broker.address) for broker in spare if broker.line is Line.IDLE)]
 
     def next_deadline(self) -> float:
-        """When requests() or look_for_silence() have something to do at the latest; infinity: only if something comes.
+        """Return the latest time for the next call of requests() or look_for_silence(); infinity: only after an event.
 
-        A time that has passed is what requests() would do at once.
+        A time in the past means that requests() has orders now.
         """
         due = self._resting[0][0] if self._resting else float("inf")
         for broker in self._brokers.values():
@@ -256,7 +256,7 @@ class FetchCore:
             self._follow(tp, one, answer, later, events)
             if answer.remedy is Remedy.FIND_LEADER:
                 moved.append(tp)
-                if one.failures > 1:  # the last look found nobody better
+                if one.failures > 1:  # the last search found no other leader
                     delay_s = self._settings.backoff_s
             elif answer.is_changed or answer.rests:
                 self._ask_for(tp, one, now)

@@ -1,4 +1,4 @@
-"""What the core knows of one partition that is assigned."""
+"""The core's state of one assigned partition."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """life: changes whenever a user or an error moves the position; what was asked in an earlier life counts no more.
+    """life: changes when the user's code or an error moves the position; responses to an earlier life do not count.
 
-    position: the next offset to ask the broker for; while is_placed is False it is what the search begins with.
-    leader: the broker to ask; None while it is being looked for.
-    larger_bytes: the size of a batch that waits, where that is larger than the fetch size; else 0.
-    failures: errors since the broker last answered without one.
-    not_before: not to be asked for earlier.
+    position: the next offset to ask the broker for; while is_placed is False the search begins with it. leader: the
+    broker to ask; None during the search for it. larger_bytes: the size of a waiting batch that is larger than the
+    fetch size; else 0. failures: errors since the broker's last answer without one. not_before: no request before this
+    time.
     """
 
     life: int

@@ -61,7 +61,7 @@ class Versions:
 
 
 def versions_by_registration(registration_version: int) -> Versions | None:
-    """What a broker before 0.10 speaks; None if it can be asked."""
+    """Return the versions of a broker before 0.10; None for a broker that reports them."""
     if registration_version >= FIRST_REGISTRATION_THAT_ANSWERS:
         return None
     return Versions(_BEFORE_API_VERSIONS[max(registration_version, 1)])

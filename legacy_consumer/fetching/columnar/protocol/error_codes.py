@@ -1,7 +1,7 @@
-"""What brokers answer instead of data, and what a consumer makes of it.
+"""The brokers' error codes, and the consumer's reaction to each.
 
-Kafka's org.apache.kafka.common.protocol.Errors, as far as fetching meets it. Whatever is not in the table is looked at
-again after a pause, as an error of the broker that may pass.
+Kafka's org.apache.kafka.common.protocol.Errors, as far as fetching meets it. For a code that is not in the table the
+fetcher asks again after a pause, since the broker's error may pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
 
 
 class Remedy(Enum):
-    """What to do about an error."""
+    """The reaction to an error."""
 
     FIND_LEADER = "another broker leads, or none does yet"
     FIND_POSITION = "the position lies outside the log"
@@ -61,5 +61,5 @@ def error_name(code: int) -> str:
 
 
 def remedy(code: int) -> Remedy:
-    """What to do about an error code that is not 0."""
+    """Return the reaction to an error code that is not 0."""
     return _TABLE[code][1] if code in _TABLE else Remedy.AGAIN

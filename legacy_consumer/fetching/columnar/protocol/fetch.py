@@ -25,8 +25,8 @@ A response may end in the middle of a batch of records. From version 3 on the fi
 has any is sent whole, whatever the limits are.
 
 Sessions (KIP-227): a request with epoch 0 names all partitions and asks for a session, later ones with the session's id
-and the next epoch name only those that changed, and the response only those that have something to say. Session 0 means
-that the broker keeps none.
+and the next epoch name only changed partitions, and the response only partitions with news. Session 0 means that the
+broker keeps none.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
-    """Where to go on in one partition, and how many bytes to take at most."""
+    """The next offset of one partition, and the most bytes to return."""
 
     offset: int
     max_bytes: int
@@ -56,7 +56,7 @@ class FetchPartition:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What concerns a whole request."""
+    """The settings of a whole request."""
 
     max_wait_ms: int
     min_bytes: int
@@ -80,7 +80,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchedPartition:
-    """What a broker says of one partition.
+    """A broker's answer for one partition.
 
     aborted: ((producer id, first offset of the transaction), ...), for readers of committed messages.
     records: bytes of the frame, not copied; None and empty are the same.
@@ -174,7 +174,7 @@ def decode_fetch(version: int, frame: memoryview | bytes) -> FetchResponse:
                     reader.int64()  # where the log begins
                 aborted = tuple((reader.int64(), reader.int64()) for _ in range(reader.count(16)))
                 if version >= 11:
-                    reader.int32()  # a follower to read from, for those who named their rack
+                    reader.int32()  # a follower to read from, for consumers that named their rack
             partition = TopicPartition(topic, number)
             if partition in found:
                 raise reader.malformed(f"{partition} comes twice")

@@ -1,4 +1,4 @@
-"""What stands around every request and response.
+"""The frame of every request and response.
 
     request   size int32 | api key int16 | api version int16 | correlation id int32 | client id string | body
     response  size int32 | correlation id int32 | body

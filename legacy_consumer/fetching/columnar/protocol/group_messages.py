@@ -22,7 +22,7 @@ _NEWEST_EVER = 1_000
 
 
 class Kind(Enum):
-    """How a field stands on the wire."""
+    """The wire format of a field."""
 
     INT8 = "int8"
     INT16 = "int16"

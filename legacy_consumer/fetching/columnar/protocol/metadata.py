@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, and who leads the partitions of some topics; for when ZooKeeper is not asked.
+"""Metadata (3): brokers, and the leaders of some topics' partitions; used instead of ZooKeeper.
 
     request   [topic string] | v4: create missing topics bool
     response  v3: throttle ms int32 | brokers [id int32, host string, port int32 | v1: rack string]
@@ -6,9 +6,8 @@
               | [error int16, topic string | v1: internal bool
                  | [error int16, partition int32, leader int32, replicas [int32], in sync [int32]]]
 
-Before version 4 (0.11) a broker may create a topic that it is asked for and does not have: ask there only for topics
-that are known to exist, or for all: a null array, an empty one in version 0. The addresses are those of the listener
-that the request came in by.
+Before version 4 (0.11) a broker may create a missing topic on request: ask there only for topics that are known to
+exist, or for all (a null array, an empty one in version 0). The addresses are of the listener that got the request.
 """
 
 from __future__ import annotations

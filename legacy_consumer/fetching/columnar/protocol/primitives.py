@@ -28,7 +28,7 @@ class Reader:
         self._frame = memoryview(frame)
         self._at = 0
         self.what = what
-        """Which response it is, for errors."""
+        """The name of the response, for errors."""
 
     @property
     def left(self) -> int:
@@ -78,7 +78,7 @@ class Reader:
         return None if length == -1 else self._slice(length, "byte array")
 
     def count(self, entry_bytes: int) -> int:
-        """int32 number of an array's entries, each at least so long; null counts as none."""
+        """Read the int32 number of an array's entries, each of at least this length; null counts as none."""
         return self.nullable_count(entry_bytes) or 0
 
     def nullable_count(self, entry_bytes: int) -> int | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Int64s = NDArray[np.int64]
 
 ARROW_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What to_arrow() makes unless told otherwise. Names and order are those of Spark."""
+"""The default columns of to_arrow(). Names and order are those of Spark."""
 ALL_COLUMNS = (*ARROW_COLUMNS, "headers")
 
 
@@ -36,9 +36,9 @@ class Columns:
 
     @property
     def next_offset(self) -> int:
-        """The position after all that was looked at: over gaps, control records and aborted transactions, too.
+        """The position after all decoded entries, including gaps, control records and aborted transactions.
 
-        So it may move without a record. Where it equals the position that was asked for, nothing whole was there.
+        So it may move without a record. If it equals the requested position, there was no complete entry.
         """
         return self._rows.next_offset
 

@@ -16,9 +16,9 @@ from zk_layout.model import TopicPartition
 __all__ = ["MAX_BATCH_BYTES", "AbortedTransaction", "Ahead", "crc32c", "decode_ahead", "decode_records", "glance"]
 
 MAX_BATCH_BYTES = 128 * 1024 * 1024
-"""What one batch may decompress to. Producers limit a batch before they compress it, by default to 1 MB."""
+"""The largest decompressed size of a batch. Producers limit a batch before compression, by default to 1 MB."""
 MAX_DECOMPRESSED_BYTES = 32 * 1024 * 1024
-"""Once so much is decompressed the columns end with that batch."""
+"""Once this many bytes are decompressed the columns end with that batch."""
 MOST_RECORDS = 1 << 20
 """Of one call: a batch of 150 KB may hold millions of empty records, and each takes some bytes of columns."""
 _MOST_BYTES = 2**31 - 1
