@@ -164,7 +164,7 @@ COLUMNS = (
     Column(
         "owner",
         ColumnType.STRING,
-        "the consumer thread that owns the partition, as its znode says; null if nobody does",
+        "the consumer thread that owns the partition, from its owner znode; null if there is none",
         lambda rows, _: [row.owner for row in rows],
     ),
     Column(

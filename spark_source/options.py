@@ -86,7 +86,7 @@ STREAM_OPTIONS = (
         str(_SNAPSHOT_INTERVAL_MS),
         "of a stream: the least time from one snapshot to the next, whatever the trigger",
     ),
-    Option("changesOnly", "false", "of a stream: only rows that differ from those of the snapshot before"),
+    Option("changesOnly", "false", "for a stream: only rows that differ from the previous snapshot"),
 )
 WRITE_OPTIONS = (
     Option(

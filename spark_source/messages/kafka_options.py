@@ -11,7 +11,7 @@ KAFKA_SOURCE_OPTIONS = {
     "assign": 'write `partitions`, also JSON as `{"t": [0, 2]}`',
     "kafka.bootstrap.servers": "write `zookeeper.connect`: the brokers are found in ZooKeeper",
     "kafka.group.id": "write `group.id`; a stream also commits to this group, unless `commitOffsets=false`",
-    "groupIdPrefix": "has no use here: nobody joins a group at the brokers, so there is no name to make up",
+    "groupIdPrefix": "has no effect here: the source joins no group at the brokers, so it needs no name",
     "kafka.isolation.level": "write `isolation.level`",
     "kafka.ssl.truststore.location": "write `ssl.ca.location` with PEM certificates: Java key stores are not read",
     "kafka.sasl.jaas.config": "write `sasl.username` and `sasl.password`",

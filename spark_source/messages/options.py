@@ -76,7 +76,7 @@ READ_OPTIONS = (
         "smallest",
         "where to begin in partitions for which the group committed nothing: `smallest` or `largest`",
     ),
-    Option("minPartitions", "one for each partition", "cut big ranges until there are so many tasks"),
+    Option("minPartitions", "one for each partition", "cuts big ranges until there are this many tasks"),
     Option("maxRecordsPerPartition", "none", "most offsets that one task reads; big ranges are cut"),
     Option("failOnDataLoss", "true", "`false` reads what is left of a range that the log does not hold any more"),
     Option("includeHeaders", "false", "adds the column headers; a schema that names it does, too"),
@@ -84,7 +84,7 @@ READ_OPTIONS = (
 )
 STREAM_OPTIONS = (
     Option("maxOffsetsPerTrigger", "none", "most offsets of one trigger, shared among the partitions by their lag"),
-    Option("minOffsetsPerTrigger", "none", "wait with a batch until there are so many offsets to read"),
+    Option("minOffsetsPerTrigger", "none", "delays a batch until there are this many offsets to read"),
     Option(
         "maxTriggerDelay",
         _MAX_TRIGGER_DELAY,
