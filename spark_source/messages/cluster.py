@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
 from legacy_consumer.fetching.librdkafka import LibrdkafkaLogOffsets, open_log_offsets, read_brokers
+from legacy_consumer.fetching.topic_names import has_a_possible_name
 from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in, read_topic_origins
@@ -119,7 +120,8 @@ class Cluster:
         else:
             known = self._topics()
             internal_out = self._options.config.exclude_internal_topics
-            known_or_gone = sorted({*known, *beside})
+            # of any other name somebody made it in ZooKeeper, and no broker can be asked for it
+            known_or_gone = sorted(filter(has_a_possible_name, {*known, *beside}))
             named = [t for t in known_or_gone if choice.filter.allows(t, exclude_internal_topics=internal_out)]
             chosen = [topic for topic in named if topic in known]
             if not chosen and must_exist:

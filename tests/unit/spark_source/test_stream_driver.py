@@ -322,6 +322,17 @@ def test_the_tail_of_a_range_is_given_up_only_if_it_is_not_there_and_loss_is_all
             read_all(read, Brokers(), fail=fail, log=log)
 
 
+def test_a_topic_of_a_name_that_no_broker_takes_ends_no_stream_that_chooses_by_a_filter(scene):
+    """Anybody makes one in ZooKeeper, and no broker tells where its log ends."""
+    scene.topic("t", (0, 10))
+    parsed = parse_message_options({"zookeeper.connect": "m:1", "whitelist": ".*", "startingOffsets": "latest"})
+    driver = StreamDriver(parsed, Reachable(parsed, MemoryStore(scene.server), scene.brokers, scene.brokers))
+    driver.open()
+    begin = driver.advance(NOT_BEGUN, None)
+    scene.operator.create(f"/brokers/topics/{'x' * 600}", b'{"version":1,"partitions":{"0":[0]}}')
+    assert driver.advance(begin, None).offsets == begin.offsets == {A: 10}
+
+
 def test_a_topic_that_a_filter_chooses_later_is_read_from_its_begin(scene):
     scene.topic("t", (0, 10))
     given = {"zookeeper.connect": "m:1", "whitelist": "t|u", "startingOffsets": "latest"}
