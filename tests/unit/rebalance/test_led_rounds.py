@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rebalance.assignors.seam import Subscription
 from rebalance.coordination.requests import Protocol
 from rebalance.led.records import (
     decode_generation,
@@ -109,6 +110,20 @@ def test_a_member_whose_next_words_a_stranger_wrote_before_it_gets_its_share_bac
     admin.delete(generation_path(GROUP))
     led.group.pass_time(2)
     assert (led.generation().number, led.told(second).generation) == (number, number)
+    assert [len(member.owned) for member in led.group.members] == [3, 3]
+
+
+def test_a_member_in_whose_place_a_stranger_told_that_it_wants_nothing_gets_its_share_back():
+    led = Led("range")
+    second = led.join("b")
+    led.group.settle()
+    led.group.pass_time(0.25)
+    path = member_path(GROUP, second.consumer_id)
+    joining = decode_joining(path, second.consumer_id, led.group.admin.get_data(path).data)
+    nothing = Protocol("range", encode_subscription(Subscription(())))
+    led.group.admin.set_data(path, encode_joining(replace(joining, protocols=(nothing,))))
+    led.group.pass_time(2)
+    assert led.told(second).topics == ("t",)
     assert [len(member.owned) for member in led.group.members] == [3, 3]
 
 
