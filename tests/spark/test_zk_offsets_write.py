@@ -198,7 +198,9 @@ def test_two_offsets_for_one_partition_are_refused():
 # --- the stream of snapshots
 
 
-def test_a_stream_takes_a_snapshot_for_each_run_or_only_what_changed(spark, tree, tmp_path):
+def test_a_stream_takes_a_snapshot_for_each_run_or_only_what_changed_and_each_batch_can_be_written(
+    spark, tree, tmp_path
+):
     tree.commit("g", "t", 0, 5)
     tree.commit("g", "t", 1, 6)
     taken = []
@@ -208,13 +210,22 @@ def test_a_stream_takes_a_snapshot_for_each_run_or_only_what_changed(spark, tree
         if number == 0:
             tree.store.set_data("/consumers/g/offsets/t/1", b"8")
 
-    def start(checkpoint, **options):
-        source = spark.readStream.format("zk_offsets").options(**{"zookeeper.connect": tree.connect, **options})
-        frame = source.schema("partition int, committed_offset bigint, read_at timestamp").load()
-        return frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / checkpoint))
+    def keep_and_copy(frame, number):
+        keep(frame, number)
+        rows = frame.selectExpr("'copy' as group", "'t' as topic", "partition", "committed_offset as offset")
+        options = {"zookeeper.connect": tree.connect, "backupFolder": "none", "outsideLog": "allow"}
+        rows.write.format("zk_offsets").options(**options).mode("append").save()
 
-    assert start("whole").trigger(availableNow=True).start().awaitTermination(90)
+    def start(checkpoint, write=keep, **options):
+        options = {"zookeeper.connect": tree.connect, "groups": "g", **options}
+        source = spark.readStream.format("zk_offsets").options(**options)
+        frame = source.schema("partition int, committed_offset bigint, read_at timestamp").load()
+        return frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / checkpoint))
+
+    assert start("whole", keep_and_copy).trigger(availableNow=True).start().awaitTermination(90)
     assert taken == [(0, [(0, 5), (1, 6)])]
+    # a batch that is asked twice is two snapshots
+    assert [tree.store.get_data(f"/consumers/copy/offsets/t/{partition}").data for partition in (0, 1)] == [b"5", b"8"]
     taken.clear()
     query = start("changes", changesOnly="true", snapshotIntervalMs="100").start()
     try:
