@@ -1,1 +1,1 @@
-"""What Kafka writes in ZooKeeper, and nothing else: records, paths, codecs, and the seam to a ZooKeeper."""
+"""Kafka's data in ZooKeeper, and nothing else: records, paths, codecs, and the seam to a ZooKeeper."""

@@ -22,7 +22,7 @@ def read_each(store: ZkStore, paths: Sequence[str]) -> list[Znode | NotPermitted
 
 
 def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | None], dict[str, NotPermittedError]]:
-    """As get_data_many; of a znode that may not be read the Stat, which ZooKeeper tells everybody, and the reason."""
+    """As get_data_many; for a znode that an ACL forbids to read, the Stat, which is always readable, and the reason."""
     found = read_each(store, paths)
     closed = {path: one for path, one in zip(paths, found, strict=True) if isinstance(one, NotPermittedError)}
     stats = dict(zip(closed, store.exists_many(list(closed)), strict=True)) if closed else {}

@@ -3,7 +3,7 @@
 LegacyConsumerError                 retriable says whether doing the same again can help
   ConfigError                       the caller's fault, raised before any I/O
   ZkLayoutError
-    MalformedZnodeError             a znode holds what no version of Kafka writes
+    MalformedZnodeError             a znode holds data that no version of Kafka writes
   ZooKeeperError
     ConnectionLostError             retriable; the request may or may not have been carried out
     ConnectTimeoutError             retriable; no server answered within zookeeper.connection.timeout.ms
@@ -15,7 +15,7 @@ LegacyConsumerError                 retriable says whether doing the same again 
     NoNodeError, NodeExistsError, BadVersionError, NotEmptyError
     MultiFailedError                one operation of an all-or-nothing request failed; nothing was done
 
-The type says whose fault it is and whether to retry; the facts are attributes. Errors survive pickle: each class
+The type tells which side is at fault and whether to retry; the facts are attributes. Errors survive pickle: each class
 hands exactly its constructor's arguments to Exception, so that unpickling can call it again.
 """
 
@@ -41,7 +41,7 @@ class ConfigError(LegacyConsumerError):
 
     def __str__(self) -> str:
         text = str(self.value)
-        # in one line, whatever was given
+        # always one line
         shown = "" if self.value is None else f"={text if text.isprintable() else ascii(text)[1:-1]}"
         return f"{self.key}{shown}: {self.reason}"
 

@@ -1,4 +1,4 @@
-"""kazoo's client, connection and handler, with what KazooStore promises and kazoo's public API cannot do.
+"""kazoo's client, connection and handler, extended where kazoo's public API cannot do what KazooStore promises.
 
 kazoo is used by its public face, but for these private names. The requirement in pyproject.toml has an upper bound
 because of them, and the contract suite runs on the oldest and the newest kazoo that it allows.

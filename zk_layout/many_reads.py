@@ -38,7 +38,7 @@ class ReadsMany(ABC):
     def __init__(self, hosts: str) -> None:
         self.hosts = hosts
         self._serves_multi_read: bool | None = None
-        """None as long as nobody knows."""
+        """None as long as it is not known."""
         self._finding_out = threading.Lock()
 
     @abstractmethod

@@ -1,10 +1,10 @@
 """An in-memory ZooKeeper and the stores that are connected to it: for tests and simulations, without threads.
 
 What happens to a store (a watch fires, its connection breaks, its session expires) is first a Delivery in the queue
-of that store, in the order in which a real server's messages would arrive. By default the queues are emptied at
-the end of each request, whoever made it. A simulation sets auto_deliver to False and picks the store whose next
-delivery comes: any order between stores, never inside one. A store's own requests always empty its own queue first,
-since a reply cannot overtake the events before it.
+of that store, in the order in which a real server's messages would arrive. By default the queues are emptied at the end
+of each request of any store. A simulation sets auto_deliver to False and picks the store whose next delivery comes: any
+order between stores, never inside one. A store's own requests always empty its own queue first, since a reply cannot
+overtake the events before it.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ Event = TypeVar("Event")
 
 
 class Fault(Enum):
-    """What may befall a request; either way the connection breaks and comes back, in the same session."""
+    """The ways to lose a request; in both the connection breaks and comes back, in the same session."""
 
     LOSE_REQUEST = "lose_request"
     """The server never sees it."""
     LOSE_REPLY = "lose_reply"
-    """The server carries it out, and nobody hears of it."""
+    """The server carries it out, and the reply is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What else may befall a request: it ends in this error, though the connection stands.
+    """Another fate of a request: it ends in this error, although the connection stays.
 
     carried_out: the error comes after the request was carried out, as when a reply makes no sense to the client.
     """
@@ -89,11 +89,11 @@ class Delivery:
 
     event: WatchEvent | SessionEvent
     watcher: Watcher | None = None
-    """Who is told of a WatchEvent."""
+    """The watchers that get a WatchEvent."""
 
 
 class MemoryZooKeeper:
-    """The server: znodes, sessions, watches, and what is on its way to each store.
+    """The server: znodes, sessions, watches, and the deliveries on their way to each store.
 
     wall_ms: milliseconds since 1970, for ctime and mtime. monotonic: seconds, for how long a store heard nothing.
     reachable: False lets start() of new stores time out.
@@ -124,7 +124,7 @@ class MemoryZooKeeper:
     # ------------------------------------------------------------------ for simulations
 
     def pending(self) -> dict[MemoryStore, tuple[Delivery, ...]]:
-        """What is on its way, by store, oldest first; stores with nothing, or that stand still, are left out."""
+        """Return the waiting deliveries by store, oldest first, without stores that are stalled or have none."""
         with self.lock:
             return {store: tuple(store.queue) for store in self._stores if store.queue and not store.is_stalled}
 
@@ -160,7 +160,7 @@ class MemoryZooKeeper:
             store.is_stalled = True
 
     def wake(self, store: MemoryStore) -> None:
-        """Undo stall(). What the store believes is what it believed before, until something reaches it."""
+        """Undo stall(). The store keeps its old state until a delivery reaches it."""
         with self.lock:
             store.is_stalled = False
             if store.is_forsaken:
@@ -304,7 +304,7 @@ class MemoryStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        """What was asked for."""
+        """The requests."""
         return self._session_timeout_ms
 
     def silence_s(self, session_id: int) -> float:
@@ -485,7 +485,7 @@ class MemoryStore:
             self.watches.setdefault((on, full), {})[watcher] = None
 
     def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
-        """Those that were given; nobody has credentials here, so SECURE is the same as OPEN."""
+        """Return the given ACL; there are no credentials here, so SECURE is the same as OPEN."""
         found = [self._request("get_acl", partial(_or_none, self._server.tree.acl, self._full(p))) for p in paths]
         return [EVERYBODY if isinstance(acl, Acl) else acl for acl in found]
 

@@ -1,4 +1,4 @@
-"""Where a group keeps its offsets."""
+"""The stores of a group's committed offsets."""
 
 from __future__ import annotations
 

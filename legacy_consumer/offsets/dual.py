@@ -1,12 +1,13 @@
-"""Offsets in Kafka and in ZooKeeper: offsets.storage=kafka with dual.commit.enabled, the way from one to the other.
+"""Offsets in Kafka and in ZooKeeper: offsets.storage=kafka with dual.commit.enabled, for the move between them.
 
-The greater of both counts, as for the JVM. So a rewind in one of them alone is undone without a word: an operator must
-set both, or better stop the group first.
+The greater of both counts, as for the JVM. So a rewind in only one of them is silently undone: an operator must set
+both, or better stop the group first.
 
-The JVM commits to Kafka, then to ZooKeeper what Kafka took. Here ZooKeeper comes first, and Kafka gets what ZooKeeper
-let pass: the multi there is fenced, so a member that lost its session or a partition moves nothing in either store. And
-when no coordinator answers, ZooKeeper has the offset at least, and with it every member that reads both. Between the
-two writes ZooKeeper is ahead; who reads Kafka alone then sees messages again, and loses none.
+The JVM commits to Kafka first, then commits to ZooKeeper the offsets that Kafka accepted. Here ZooKeeper comes first,
+and Kafka gets only the offsets that ZooKeeper accepted: the multi there is fenced, so a member that lost its session or
+a partition moves no offset in either store. If no coordinator answers, at least ZooKeeper has the offset, and every
+member that reads both sees it. Between the two writes ZooKeeper is ahead; a member that reads Kafka alone then repeats
+messages, and loses none.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class DualOffsetStore:
 
 
 def greater(in_zookeeper: Committed, in_kafka: KafkaOffset) -> Committed:
-    """Both stores' offsets as one. An offset in Kafka that does not say for which topic it is follows its znode.
+    """Merge the offsets of both stores. An offset in Kafka without a topic id is judged like its znode.
 
     A JVM member writes both and marks neither: if the znode is of an earlier topic, so is what is not beyond it.
     """

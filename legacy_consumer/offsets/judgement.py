@@ -1,9 +1,9 @@
-"""One judgement of a committed offset: members, the operator's tools and Spark all ask this.
+"""Judges whether a committed offset fits its topic as it is now; members, the operator's tools and Spark use it.
 
 Deleting a topic leaves the groups' offsets behind, and a topic created again under the same name begins at 0. A member
-that starts it at the old offset, as the JVM does, skips its first messages without a word. So an offset of an earlier
-topic counts as none, and the new topic is read from its beginning, whatever auto.offset.reset says. A message read
-twice can be recognised, one that was skipped cannot.
+that starts it at the old offset, as the JVM does, silently skips its first messages. So an offset of an earlier topic
+counts as none, and the new topic is read from its beginning, independent of auto.offset.reset. A consumer can recognise
+a repeated message, but not a skipped one.
 
 The zxid orders all writes of one ensemble: an offset znode that was last written (mzxid) before its topic's znode was
 created (czxid) belongs to an earlier topic. But zxids say nothing across ensembles. When znodes were copied or restored
@@ -42,7 +42,7 @@ _MARK = re.compile(r"topic-(?:id=(?P<id>[A-Za-z0-9_-]{1,64})|czxid=0x(?P<czxid>[
 
 
 class Verdict(Enum):
-    """What a committed offset is worth for the topic as it is."""
+    """The validity of a committed offset for the topic as it is now."""
 
     VALID = "valid"
     EARLIER_TOPIC = "of an earlier topic"
@@ -51,7 +51,7 @@ class Verdict(Enum):
     UNREADABLE = "unreadable"
     NONE = "none"
     UNKNOWN = "unknown"
-    """Nothing speaks against it, but the topic does not exist, or nobody told where its log begins and ends."""
+    """It may be valid, but the topic does not exist, or the range of its log is not known."""
 
 
 _COUNTING = frozenset({Verdict.VALID, Verdict.BEYOND_LOG, Verdict.BEFORE_LOG, Verdict.UNKNOWN})
@@ -59,7 +59,7 @@ _COUNTING = frozenset({Verdict.VALID, Verdict.BEYOND_LOG, Verdict.BEFORE_LOG, Ve
 
 @dataclass(frozen=True, slots=True)
 class TopicOrigin:
-    """Where a topic's znode comes from.
+    """The origin of a topic's znode.
 
     czxid: the zxid at which /brokers/topics/T was created. topic_id: None before Kafka 2.8. list_czxid: the same of
     /brokers/topics. deletions: how many topics were ever deleted from /brokers/topics.
@@ -103,7 +103,7 @@ class Judgement:
 
     @property
     def position(self) -> int | None:
-        """Where a member goes on; None if nothing counts. Outside the log, auto.offset.reset decides."""
+        """The offset at which a member continues; None if none is valid. Outside the log, auto.offset.reset decides."""
         return self.offset if self.verdict in _COUNTING else None
 
     @property
@@ -160,9 +160,9 @@ def _join(*reasons: str) -> str:
 
 
 def written_elsewhere(offset: int | None, outlived: int | None) -> int | None:
-    """What a file or another group's znode is to say of an offset, so that it means there what it means here.
+    """Return the offset to write into a file or another group's znode, so that it has the same meaning there.
 
-    That of an earlier topic would count once it is written again, and the group begins its topic at 0: so 0.
+    An offset of an earlier topic would count once it is written again, but the group begins its topic at 0: so 0.
     """
     return offset if outlived is None else 0
 
@@ -188,7 +188,7 @@ def written_in_kafka(offset: int | None, metadata: str) -> WrittenOffset:
 
 
 def metadata_of(topic: TopicOrigin | None) -> str:
-    """What a commit to Kafka says of the topic it is for: its id, which a copied ensemble keeps, or its czxid."""
+    """Return the metadata of a commit to Kafka: the topic's id, which a copied ensemble keeps, or its czxid."""
     if topic is None:
         return ""
     return f"topic-czxid=0x{topic.czxid:x}" if topic.topic_id is None else f"topic-id={topic.topic_id}"

@@ -1,15 +1,15 @@
 """Offsets in Kafka, in the group coordinator's __consumer_offsets: offsets.storage=kafka.
 
 One request commits every partition that is owned, unchanged ones too, as the JVM does: a broker forgets an offset that
-was not committed for offsets.retention.minutes (a day before Kafka 2.0), and a group without members on the broker's
-side, as this one, has nothing else that keeps it. A position that is not known yet is not sent; the JVM sends -1.
+was not committed for offsets.retention.minutes (a day before Kafka 2.0), and nothing else keeps the offsets of a group
+without members on the broker's side, like this one. A position that is not known yet is not sent; the JVM sends -1.
 
-What protects, and what does not. An offset in Kafka has no version: the coordinator takes whatever a client sends that
-belongs to no generation. So before a commit one multi in ZooKeeper checks that the session, the registration and the
-owner znodes are there, and the offsets in Kafka are read and compared with what was last seen: what somebody else wrote
-is reported, as for ZooKeeper. Between these looks and the write there is a gap of some milliseconds in which a session
-may end or another client may commit; then the last one wins. Who cannot live with that keeps dual.commit.enabled: the
-offset znode, which is fenced, is written too, and the greater of both is where the next owner starts.
+Protection and its limits: an offset in Kafka has no version, and the coordinator accepts any commit without a
+generation. So before a commit one multi in ZooKeeper checks that the session, the registration and the owner znodes
+exist. The offsets in Kafka are read and compared with the last seen ones; an offset of another client is reported, as
+for ZooKeeper. Between these checks and the write there are some milliseconds in which a session may expire or another
+client may commit; then the last one wins. If that matters, keep dual.commit.enabled: then the fenced offset znode is
+written too, and the next owner starts at the greater of both.
 
 Reading before writing serves another purpose too: it finds the coordinator. librdkafka queues a commit while it knows
 none, for session.timeout.ms, carries it out when one comes, and closes no consumer meanwhile. So that time is set to
@@ -58,14 +58,14 @@ class GroupOffsets(Protocol):
     """The way to one group's coordinator. Any thread may call; a call waits for the one before it."""
 
     def read(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, KafkaOffset]:
-        """What is committed; partitions that the coordinator refuses to tell about are missing.
+        """Read the committed offsets, without partitions that the coordinator refuses.
 
         Raises: BrokersUnavailableError if no coordinator answers, or it is not ready.
         """
         ...
 
     def write(self, offsets: Mapping[TopicPartition, KafkaOffset], timeout_s: float) -> str | None:
-        """Commit in one request; None, or why the coordinator refused some, it is not said which.
+        """Commit in one request; None, or why the coordinator refused some partitions, without their names.
 
         No write begins while an earlier one, whose answer did not come in time, may still be carried out.
         Raises: BrokersUnavailableError without an answer in time.
@@ -124,7 +124,7 @@ class KafkaOffsetStore:
         timeout_s: float | None = None,
         unfenced: bool = False,
     ) -> CommitResult:
-        """Commit those that are owned and that nobody else wrote."""
+        """Commit the owned partitions whose offsets no other client wrote."""
         result = CommitResult()
         todo = dict(commits)
         try:
@@ -140,7 +140,7 @@ class KafkaOffsetStore:
         for tp, now in found.items():
             seen = todo[tp].seen
             expected = {seen.offset, seen.outlived, todo[tp].offset}
-            # one that expired is nobody's reset, and one of ours may have been written without our being told
+            # an expired offset is no reset, and one of our own may have been written without an answer
             own = {*self._unanswered.get(tp, ()), self._written.get(tp)}
             if now.offset is not None and now.offset not in expected and now not in own:
                 self._written.pop(tp, None)
@@ -149,14 +149,14 @@ class KafkaOffsetStore:
         return result
 
     def put(self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult) -> None:
-        """Write these without looking at who may; result gets the failure, and nothing else but what was written."""
+        """Write these without any check; result gets the failure and the written offsets."""
         found = self._look(commits, timeout_s, result)
         self._put({tp: commits[tp] for tp in found}, timeout_s, result)
 
     def _look(
         self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult
     ) -> dict[TopicPartition, KafkaOffset]:
-        """What stands there of those that may be written; result gets why the others may not."""
+        """Read the offsets that may be written; result gets the reasons for the others."""
         try:
             found = self.fetch(commits, timeout_s)
         except Exception as error:  # noqa: BLE001
@@ -179,7 +179,7 @@ class KafkaOffsetStore:
             raise GroupOffsetsUnavailableError(self._group, error.reason) from error
 
     def _failure(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:
-        """What does not pass by waiting is not tried again."""
+        """Do not retry errors that waiting does not cure."""
         if not isinstance(error, LegacyConsumerError):
             return error
         cause = error.__cause__ if isinstance(error, GroupOffsetsUnavailableError) else error
@@ -224,7 +224,7 @@ class KafkaOffsetStore:
 
 
 def committed_in_kafka(found: KafkaOffset, topic: TopicOrigin | None) -> Committed:
-    """What an offset in Kafka means for the topic as it is."""
+    """Return the meaning of an offset in Kafka for the topic as it is now."""
     if found is UNTOLD:
         return Committed(None, None, topic, problem=_UNTOLD)
     judgement = judge(written_in_kafka(found.offset, found.metadata), topic)
@@ -232,7 +232,7 @@ def committed_in_kafka(found: KafkaOffset, topic: TopicOrigin | None) -> Committ
 
 
 def is_marked(found: KafkaOffset) -> bool:
-    """Whether legacy-consumer wrote the offset: newer consumers and members of the JVM name no topic with theirs."""
+    """Return whether legacy-consumer wrote the offset: newer consumers and JVM members add no topic to theirs."""
     written = written_in_kafka(found.offset, found.metadata)
     return written.topic_id is not None or written.zxid is not None
 

@@ -1,10 +1,9 @@
-"""How far each partition that is mine has come: consumed, and committed.
+"""The progress of each owned partition: consumed, and committed.
 
-Pure bookkeeping, shared by the streams that consume and whoever commits; a lock makes each change whole. A partition
-that comes, goes and comes again has a new epoch each time, so that what a user acknowledges late cannot move its new
-life.
+Pure bookkeeping, shared by the streams and the committer; a lock makes each change atomic. A partition gets a new epoch
+each time it is claimed, so that a late acknowledgement cannot move its new life.
 
-Looking takes no lock, because a signal handler may look whatever it interrupted.
+Reading takes no lock, because a signal handler may read it at any point.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class Committed:
 
     version None = there is no znode, so a commit creates it.
     topic: where the topic's znode comes from, None if the topic does not exist.
-    outlived: the offset of an earlier topic of this name, which is none for the topic as it is; offset is None then.
-    problem: why what stands there cannot be read; offset is None then, and nobody may guess one.
-    transaction: that wrote the znode, by ZooKeeper; 0 if that is not known.
+    outlived: the offset of an earlier topic of this name, which does not count for the present topic; offset is None
+    then. problem: why the stored offset is unreadable; offset is None then, and no code may guess one. transaction: the
+    zxid that wrote the znode; 0 if it is not known.
     """
 
     offset: int | None
@@ -42,9 +41,9 @@ class Committed:
 
 @dataclass(slots=True)
 class PartitionProgress:
-    """consumed: the next offset to read after all that was consumed; None while no position is known.
+    """consumed: the next offset to read after all consumed messages; None while no position is known.
 
-    done: the offset up to which its user said by name that all is done; None if that was never said.
+    done: the offset that the user's code committed by name; None if there is none.
     Nobody changes one, Progress puts another in its place. It is not frozen, because a commit makes two of each
     partition, and a frozen one takes six times as long to make.
     """
@@ -56,7 +55,7 @@ class PartitionProgress:
 
     @property
     def to_commit(self) -> int | None:
-        """What the next commit writes."""
+        """The offset that the next commit writes."""
         return self.consumed if self.consumed is None else max(self.consumed, self.done or 0)
 
 
@@ -127,7 +126,7 @@ class Progress:
                     self._partitions[tp] = PartitionProgress(known.epoch, known.consumed, committed, known.done)
 
     def note_done(self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int]) -> None:
-        """Users committed these by name, whatever of them was consumed by then."""
+        """Note offsets that the user's code committed by name, independent of the consumed ones."""
         with self._lock:
             for tp, offset in offsets.items():
                 known = self._partitions.get(tp)

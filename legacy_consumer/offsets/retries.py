@@ -1,6 +1,6 @@
-"""How often and how long Kafka is asked again for what concerns a group's offsets.
+"""The retries of requests to Kafka about a group's offsets.
 
-By whom a commit is wanted (offsets.commit.max.retries, offsets.channel.backoff.ms):
+By the origin of a commit (offsets.commit.max.retries, offsets.channel.backoff.ms):
 
 auto commit           once: the next interval is the next try, and the thread that decides about the group must not wait
 rebalance, shutdown   again until the tries are used up or drain.timeout.ms is over: others wait for the partitions
@@ -38,7 +38,7 @@ class RetrySettings:
 
 
 def explicit_commit(settings: RetrySettings, closing: threading.Event) -> Retrying:
-    """For a user who asked for it, and waits."""
+    """For a call of the user's code, which waits."""
     return Retrying(
         stop=stop_after_attempt(1 + settings.max_retries) | stop_when_event_set(closing),
         wait=wait_fixed(settings.backoff_s),
@@ -49,7 +49,7 @@ def explicit_commit(settings: RetrySettings, closing: threading.Event) -> Retryi
 
 
 def last_commit(settings: RetrySettings, within_s: float) -> Retrying:
-    """Before partitions are given up: nobody commits for this member after it."""
+    """Before a release: this member cannot commit these partitions after it."""
     return Retrying(
         stop=stop_after_attempt(1 + settings.max_retries) | stop_before_delay(within_s),
         wait=wait_fixed(settings.backoff_s),

@@ -22,12 +22,12 @@ class Commit:
 
 @dataclass(slots=True)
 class CommitResult:
-    """What became of a commit.
+    """The result of a commit.
 
-    committed: as they are stored now. foreign: somebody else wrote these; as they are. unowned: the committing member
-    does not own these, so they were not written. refused: the store does not take these (an ACL, a quota), whatever
-    becomes of the others. failure: why all that is named nowhere else was not committed, or is not known to be; an
-    error that nobody foresaw is one too, for what was done before it stands.
+    committed: the stored offsets. foreign: offsets that another client wrote. unowned: not written, since the
+    committing member does not own these. refused: the store does not accept these (an ACL, a quota), independent of the
+    others. failure: why all other partitions were not committed, or may not be; also an unforeseen error, since the
+    writes before it remain.
     """
 
     committed: dict[TopicPartition, Committed] = field(default_factory=dict)
@@ -77,11 +77,11 @@ class OffsetStore(Protocol):
         """Try once to write these offsets.
 
         consumer_id: the member that owns the partitions, whose registration and owner znodes must exist; None commits
-        what nobody owns. unfenced: without consumer_id, also what somebody owns. timeout_s: how long Kafka may take, if
-        less than what is configured.
-        Returns: what became of each, errors of ZooKeeper and Kafka included: what was done before one of them stands.
-        The failure is a SessionExpiredError if the registration is gone or the session is another. After a retriable
-        one the offsets may be written all the same; the store remembers that, and takes them for its own later.
+        only partitions without an owner. unfenced: without consumer_id, also owned ones. timeout_s: a limit for Kafka,
+        if less than the configured one. Returns: the outcome of each partition, including errors of ZooKeeper and
+        Kafka, since the writes before an error remain. The failure is a SessionExpiredError if the registration is gone
+        or the session is another. After a retriable one the offsets may be written all the same; the store remembers
+        that, and takes them for its own later.
         """
         ...
 

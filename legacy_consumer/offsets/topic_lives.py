@@ -1,4 +1,4 @@
-"""Reads where topics come from, which judgement.py compares with what was committed."""
+"""Reads the origins of topics, which judgement.py compares with committed offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def origin_paths(topics: Iterable[str]) -> list[str]:
 
 
 def origins_in(topics: Iterable[str], znodes: Iterable[Znode | None]) -> dict[str, TopicOrigin]:
-    """{topic: its origin} of those that exist. topics, znodes: as origin_paths was asked, and what stands there."""
+    """Return {topic: its origin} of existing topics. topics: the input of origin_paths; znodes: those at its paths."""
     topic_list, *found = znodes
     return {
         topic: TopicOrigin.of(znode.stat, _topic_id(topic, znode), topic_list.stat)
@@ -28,7 +28,7 @@ def origins_in(topics: Iterable[str], znodes: Iterable[Znode | None]) -> dict[st
 
 
 def read_topic_origins(store: ZkStore, topics: Iterable[str]) -> dict[str, TopicOrigin]:
-    """{topic: its origin} of those that exist, in one request; of one that may not be read, all but its id.
+    """Return {topic: its origin} of existing topics, in one request; without the id if an ACL forbids to read it.
 
     Raises: ZooKeeperError.
     """

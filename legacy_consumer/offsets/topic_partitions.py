@@ -1,4 +1,4 @@
-"""Which topics there are, and which partitions each has."""
+"""Reads the existing topics and their partitions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TopicsOnce:
         return self._names
 
     def lives(self, topics: Collection[str]) -> dict[str, TopicLife]:
-        """{topic: its partitions} of those that exist."""
+        """Return {topic: its partitions} of existing topics."""
         self._read(topics)
         return {topic: self._lives[topic] for topic in topics if topic in self._lives}
 
@@ -98,7 +98,7 @@ def list_topic_names(store: ZkStore) -> tuple[str, ...]:
 
 
 def read_topic_lives(store: ZkStore, topics: Collection[str]) -> dict[str, TopicLife]:
-    """{topic: its partitions} of those that exist, in one request; one that cannot be read is named in the log."""
+    """Return {topic: its partitions} of existing topics, in one request; an unreadable topic is named in the log."""
     names = sorted(topics)
     return _lives_in(names, store.get_data_many([TopicPath(topic).path for topic in names]))
 

@@ -1,14 +1,14 @@
 """Offsets in ZooKeeper: reads them, and commits them so that a group cannot move backwards by accident.
 
 A commit is one multi: my registration exists, so my session lives; each owner znode exists; each offset znode still has
-the version it had when I last saw it. A version that differs means that somebody else wrote: an operator's reset, or a
-JVM member that does not know yet that it lost the partition. Nothing is overwritten unseen: the partition is reported
-with both offsets, and what happens next is the caller's choice (commit.conflict).
+the version it had when I last saw it. A different version means that another client wrote: an operator's reset, or a
+JVM member that does not know yet that it lost the partition. No offset is overwritten silently: the partition is
+reported with both offsets, and the caller decides (commit.conflict).
 
-A partition in the way of a multi is taken out of it, and the others are written. A refusal for good (an ACL, a quota)
-is remembered: such partitions are tried apart from the others from then on, so that they cost the others nothing.
+A partition that makes a multi fail is taken out of it, and the others are written. A permanent refusal (an ACL, a
+quota) is remembered: from then on such partitions are tried separately, so that they do not delay the others.
 
-What an offset is worth for the topic as it is, judgement.py says.
+judgement.py decides whether an offset fits the topic as it is now.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _LONGEST_OFFSET = b"9" * 19
 _MOST_REFUSALS = 50
-"""So many partitions are found refused in one commit, each by a request of its own; the next commit finds the rest."""
+"""The most refused partitions to find in one commit, each by its own request; the next commit finds the rest."""
 
 
 class ZooKeeperOffsetStore:
@@ -120,7 +120,7 @@ class ZooKeeperOffsetStore:
         return result.unowned
 
     def find_owned(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return which of these anybody owns now. Raises: ConnectionLostError, SessionExpiredError."""
+        """Return which of these have an owner now. Raises: ConnectionLostError, SessionExpiredError."""
         order = sorted(partitions)
         stats = self._store.exists_many([self._owner_path(tp) for tp in order])
         return {tp for tp, stat in zip(order, stats, strict=True) if stat is not None}
@@ -183,7 +183,7 @@ class ZooKeeperOffsetStore:
                     result.unowned.add(tp)
                     del todo[tp]
                 elif in_fence and isinstance(cause, NoNodeError):
-                    # without the folder nobody owns anything of the topic
+                    # without the folder no partition of the topic has an owner
                     ownable -= {other for other in ownable if other.topic == tp.topic}
                 elif isinstance(cause, NoNodeError) and todo[tp].seen.version is None:
                     self._make_dirs(todo, result)
@@ -201,7 +201,7 @@ class ZooKeeperOffsetStore:
                         return
                 continue
             except BaseException:
-                # perhaps written all the same: not to be taken for somebody else's write later
+                # may have been written: a later read must not take it for another client's commit
                 for tp, commit in todo.items():
                     version = 0 if commit.seen.version is None else commit.seen.version + 1
                     self._unanswered.setdefault(tp, set()).add((commit.offset, version))
@@ -212,7 +212,7 @@ class ZooKeeperOffsetStore:
         )
 
     def _fence(self, tp: TopicPartition, guard: Sequence[CheckOp]) -> list[Op]:
-        """Operations that fail unless the committing member owns the partition, or, without one, if anybody does."""
+        """Return operations that fail unless the committing member owns the partition; without one, if any owns it."""
         path = self._owner_path(tp)
         return [CheckOp(path)] if guard else [CreateOp(path, b""), DeleteOp(path)]
 
@@ -238,7 +238,7 @@ class ZooKeeperOffsetStore:
     def _set_aside_stolen(
         self, todo: dict[TopicPartition, Commit], session_id: int | None, result: CommitResult
     ) -> None:
-        """Who wrote may own the partition by now: a JVM member deletes owner znodes by path, whoever's they are."""
+        """The other writer may own the partition by now: a JVM member deletes also other members' owner znodes."""
         order = list(todo)
         stats = self._store.exists_many([self._owner_path(tp) for tp in order])
         for tp, stat in zip(order, stats, strict=True):
@@ -281,7 +281,7 @@ class ZooKeeperOffsetStore:
             try:
                 self._store.ensure_path(TopicOffsetsPath(self._group, topic).path)
             except NoNodeError:
-                # somebody deletes the group's folders meanwhile: the next round makes them again
+                # another client deletes the group's folders meanwhile: the next round creates them again
                 continue
             except LegacyConsumerError as error:
                 if error.retriable:

@@ -1,4 +1,4 @@
-"""What operators ask of the controller, which deletes it when it has done it.
+"""Requests of operators to the controller, which deletes each when it is done.
 
 /admin/reassign_partitions, 0.8 to 2.8 (from 2.4 on brokers are asked instead):
 

@@ -1,4 +1,4 @@
-"""What a broker writes about itself in /brokers/ids/<id>.
+"""A broker's registration in /brokers/ids/<id>.
 
 Version 1 (0.8.0; 0.8.1 and 0.8.2), 2 (0.9), 3 (0.10.0 and 0.10.1), 4 (0.10.2 to 2.6), 5 (2.7 to 3.9):
 
@@ -13,7 +13,7 @@ Version 1 (0.8.0; 0.8.1 and 0.8.2), 2 (0.9), 3 (0.10.0 and 0.10.1), 4 (0.10.2 to
      "endpoints":["SSL://[2001:db8::1]:9093"],"jmx_port":-1,"port":-1,"host":null,"version":5,
      "timestamp":"1614000000000"}
 
-Host and port at the top are those of the first PLAINTEXT endpoint; from version 2 on the endpoints say all.
+The host and port fields belong to the first PLAINTEXT endpoint; from version 2 on the endpoints are complete.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PLAINTEXT = "PLAINTEXT"
 _MAX_PORT = 65535
 _LONGEST_HOST = 255
 _SHOWN = 300
-"""Characters of what is wrong: anybody writes here as much as a znode takes."""
+"""The characters of bad data in an error: any client may write as much here as a znode can hold."""
 
 
 def decode_broker(path: str, data: bytes | None) -> Broker:

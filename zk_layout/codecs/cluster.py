@@ -1,4 +1,4 @@
-"""What the controller and the cluster write about themselves.
+"""The znodes of the controller and of the cluster.
 
 /controller: 0.8.0; 0.8.1 to 3.3; 3.4 and newer; before 0.8.0 the bare broker id, which readers still accept:
 

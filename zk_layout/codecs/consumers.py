@@ -1,4 +1,4 @@
-r"""What consumers write under /consumers: registrations, owners, offsets.
+r"""The znodes of consumers under /consumers: registrations, owners, offsets.
 
 Owner: the consumer thread id, bare text.
 
@@ -21,8 +21,8 @@ The regex of a list is escaped differently by version. `a\.b` stands in the znod
     "a\\.b"      0.8.2 to 1.0.0, and this project: once, which every version from 0.8.2 reads right
     "a\\\\.b"    1.0.1 to 1.1.1: twice, so every reader, the writer too, sees `a\\.b`: a literal backslash
 
-The last is read here as every member of the group reads it. To undo it would give this member another view of
-who subscribes to what, and so another assignment.
+The last is read here as every member of the group reads it. Undoing it would give this member another view of the
+subscriptions, and so another assignment.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern
 
 MOST_BYTES = 512 * 1024
-"""A registration larger than this is not read: anybody may write one, and all members read all of them."""
+"""A registration larger than this is not read: any client may write one, and all members read all of them."""
 MOST_STREAMS = 10_000
 """Of one topic; each would be a thread and a queue in its process."""
 MOST_STREAMS_IN_ALL = 100_000
 """Of one member, over all its topics, so that it has no more topics either."""
 
 _ALWAYS_A_LONG = 18
-"""A number of so many digits is in range, whatever they are."""
+"""Any number with this many digits is in range."""
 
 
 _NOT_A_THREAD = (
@@ -73,7 +73,7 @@ def encode_offset(offset: int) -> bytes:
 
 
 def decode_owner(path: str, data: bytes | None) -> ConsumerThreadId:
-    """Read who owns a partition. Raises: MalformedZnodeError."""
+    """Read the owner of a partition. Raises: MalformedZnodeError."""
     try:
         return ConsumerThreadId.parse(decode_text(path, data))
     except ValueError as error:
@@ -86,10 +86,10 @@ def encode_owner(owner: ConsumerThreadId) -> bytes:
 
 
 def decode_registration(path: str, data: bytes | None) -> ConsumerRegistration:
-    """Read a member's registration as a JVM member does, or say whose it is if no JVM member can read it.
+    """Read a member's registration as a JVM member does, or name its client if no JVM member can read it.
 
     An unknown pattern counts as static, and so does every pattern without a subscription.
-    Raises: MalformedZnodeError where the rebalance of a JVM member fails, and for what no process could live up to.
+    Raises: MalformedZnodeError if the rebalance of a JVM member fails over it, and for numbers beyond any process.
     Source: Scala consumer, TopicCount.scala, constructTopicCount.
     """
     if not data:

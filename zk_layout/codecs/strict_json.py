@@ -1,6 +1,6 @@
-"""JSON as it stands in znodes, read without trusting a byte of it.
+"""Reads the JSON of znodes without trusting it.
 
-Whatever the bytes are, the outcome is a JsonObject or MalformedZnodeError. The order of keys, white space and
+For any bytes the result is a JsonObject or MalformedZnodeError. The order of keys, white space and
 unknown keys never matter. A key given twice counts as given last, as for the JVM's readers. Integers are Java
 ints: true, 1.0 and 2147483648 are none.
 """

@@ -1,4 +1,4 @@
-"""What is written about a topic: its partitions, their state, its configuration.
+"""The znodes of a topic: its partitions, their state, its configuration.
 
 /brokers/topics/T, version 1 (0.8.0; 0.8.1 to 2.3), 2 (2.4 to 2.7) and 3 (2.8 to 3.9). The replicas that a
 reassignment adds and removes are listed for the partitions under way; a controller from 2.8 on adds topic_id:
@@ -37,8 +37,8 @@ _WITH_TOPIC_ID = 3
 def decode_topic(path: str, data: bytes | None) -> TopicAssignment:
     """Read a topic's partitions; none at all if the document does not mention any.
 
-    Raises: MalformedZnodeError. The consumer of 1.x takes that for a topic without partitions, and so should
-    whoever divides a group's partitions: the topic exists, and nothing of it can be consumed.
+    Raises: MalformedZnodeError. The consumer of 1.x takes that for a topic without partitions, and assignors should,
+    too: the topic exists, and nothing of it can be consumed.
     """
     if not data:
         raise MalformedZnodeError(path, data, "it is empty, as a topic of Kafka 0.7 is: no partitions are listed")
@@ -64,7 +64,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def decode_partition_state(path: str, data: bytes | None) -> PartitionState:
-    """Read who leads a partition and who is in sync. Raises: MalformedZnodeError."""
+    """Read the leader of a partition and its replicas in sync. Raises: MalformedZnodeError."""
     document = decode_object(path, data)
     return PartitionState(
         leader=document.integer("leader"),

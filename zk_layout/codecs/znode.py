@@ -35,7 +35,7 @@ from zk_layout.paths import ZnodePath, parse_path
 
 
 class NoRecord(Enum):
-    """Why a znode has no record."""
+    """The reason why a znode has no record."""
 
     PARENT = "parent"
     """It is there for its children; its data says nothing."""
