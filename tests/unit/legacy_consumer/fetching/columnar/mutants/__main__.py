@@ -21,6 +21,7 @@ JUDGES = (
     "test_trust_in_brokers.py",
     "../test_positions.py",
     "records/test_records_formats.py",
+    "records/test_records_damaged.py",
 )
 ROOM = Path("tests/unit/legacy_consumer/fetching/columnar")
 
