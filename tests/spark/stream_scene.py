@@ -7,6 +7,7 @@ from pyspark.errors import StreamingQueryException
 
 from legacy_consumer.fetching.librdkafka import produce_all
 from spark_source.reasons import reason_of
+from tests.spark.story_app import NOT_IN_TIME
 from zk_layout.errors import NoNodeError
 
 WAIT_S = 90.0
@@ -76,9 +77,7 @@ class Scene:
 
     def run(self, **options):
         """Read what is there now; the query when it has ended."""
-        query = self.start(**options)
-        assert query.awaitTermination(WAIT_S)
-        return query
+        return run_to_its_end(lambda: self.start(**options))
 
     def elsewhere(self):
         """The same group and topic, another checkpoint and output."""
@@ -89,6 +88,19 @@ class Scene:
     def output(self):
         rows = self.spark.read.schema("value string").json(str(self.folder / "out")).collect()
         return sorted(tuple(map(int, row["value"].split(":"))) for row in rows)
+
+
+def run_to_its_end(start):
+    """Start a query that ends by itself, and start it again if Spark gave its Python worker no time to start."""
+    while True:
+        query = start()
+        try:
+            assert query.awaitTermination(WAIT_S)
+        except StreamingQueryException as error:
+            if NOT_IN_TIME not in str(error):
+                raise
+        else:
+            return query
 
 
 def numbers(*ranges):

@@ -12,6 +12,7 @@ from legacy_consumer.fetching.librdkafka import Record, produce_all
 from spark_source.reasons import reason_of
 from tests.spark.asking import Asked
 from tests.spark.conftest import Tree, store_of
+from tests.spark.stream_scene import run_to_its_end
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]  # the first to ask starts Spark, the servers and the decoder
 
@@ -140,8 +141,7 @@ def test_a_stream_reads_the_same_with_all_settings_changed_at_once(spark, told, 
             frame = spark.readStream.format(form).options(**options).load().selectExpr(*told.columns[form])
             frame = frame.toDF(*(f"c{number}" for number in range(len(frame.columns))))
             place = {"path": str(tmp_path / form), "checkpointLocation": str(tmp_path / f"{form}-checkpoint")}
-            query = frame.writeStream.format("parquet").options(**place).trigger(availableNow=True).start()
-            assert query.awaitTermination(90)
+            run_to_its_end(frame.writeStream.format("parquet").options(**place).trigger(availableNow=True).start)
             rows = spark.read.parquet(place["path"]).collect()
             assert sorted(tuple(row) for row in rows) == told.rows[form]
 

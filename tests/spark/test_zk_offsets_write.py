@@ -17,6 +17,7 @@ from spark_source.offsets import COLUMNS
 from spark_source.options import parse_write_options
 from spark_source.reasons import reason_of
 from tests.spark.conftest import Tree, store_of
+from tests.spark.stream_scene import run_to_its_end
 from zk_layout.errors import ConfigError
 
 FIELDS = (("group", "string"), ("topic", "string"), ("partition", "int"), ("offset", "bigint"))
@@ -222,7 +223,7 @@ def test_a_stream_takes_a_snapshot_for_each_run_or_only_what_changed_and_each_ba
         frame = source.schema("partition int, committed_offset bigint, read_at timestamp").load()
         return frame.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / checkpoint))
 
-    assert start("whole", keep_and_copy).trigger(availableNow=True).start().awaitTermination(90)
+    run_to_its_end(start("whole", keep_and_copy).trigger(availableNow=True).start)
     assert taken == [(0, [(0, 5), (1, 6)])]
     # a batch that is asked twice is two snapshots
     assert [tree.store.get_data(f"/consumers/copy/offsets/t/{partition}").data for partition in (0, 1)] == [b"5", b"8"]
