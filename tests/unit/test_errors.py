@@ -46,6 +46,7 @@ SAMPLES = [
     spark.DataLossError((spark.Lost(TP, 5, 30, 10, 20), spark.Lost(TopicPartition("u", 0), 9, 9, 0, 4))),
     spark.DataLossError((spark.LostLog(TP, 5, 30), spark.LostLog(TopicPartition("u", 0), 9, None, again=True))),
     spark.RangeReadError(TP, 5, 10, "no message came"),
+    spark.UndecidedError(((TP, 30, 10),)),
     spark.LiveGroupError("g", ("c", "d")),
     spark.OwnershipLostError("g", {TP: "c-0"}),
     spark.UnreadableZnodeError("/consumers/g/offsets/t/0 holds b'x'"),
