@@ -56,7 +56,7 @@ _NOT_READY: Mapping[CoordinatorState, Code] = {
 
 
 class Coordinator:
-    """Begins Down; the shell tells it when it is elected and what is stored.
+    """It begins Down; the shell reports its election and the stored groups.
 
     new_suffix: makes the end of a member id that no member of any coordinator has had.
     """
@@ -70,12 +70,12 @@ class Coordinator:
 
     @property
     def groups(self) -> Mapping[str, Group]:
-        """What is known of each group, to be looked at."""
+        """The state of each group, read-only."""
         return self._groups
 
     @property
     def timer_operations(self) -> int:
-        """What the timers have cost so far."""
+        """The cost of the timers so far."""
         return self._timers.operations
 
     def elect(self) -> None:
@@ -106,7 +106,7 @@ class Coordinator:
                 self._remember(turn, group)
 
     def resign(self, now: int, undone: Iterable[Effect] = ()) -> tuple[Effect, ...]:
-        """Another one is the coordinator, or a write was refused: whatever waits is sent to look for the other one.
+        """Another coordinator was elected, or a write was refused: waiting requests are sent to look for the other one.
 
         undone: the effects behind the refused write. Their answers are not true, and they are still waited for.
         """

@@ -1,4 +1,4 @@
-"""What follows from a request or from the time: answers and writes, in the order in which the shell carries them out.
+"""The effects of a request or of the time: answers and writes, in the order in which the shell carries them out.
 
 A write stands before the answers that depend on it. If a write is refused, because another coordinator has written
 meanwhile, the shell carries nothing out of what is behind it and gives that to Coordinator.resign().

@@ -1,4 +1,4 @@
-"""JoinGroup: what follows from it depends on the group's state, on the member, and on what it brings."""
+"""JoinGroup: its effects depend on the group's state, on the member, and on the request."""
 
 from __future__ import annotations
 
@@ -108,7 +108,8 @@ def _join_again(turn: Turn, group: Group, request: JoinGroup) -> None:
         turn.reply(request.reply_to, JoinAnswer(code, request.member_id))
         return
     unchanged = member.protocols == request.protocols
-    # a leader joins a stable group again to have it assigned anew; whoever else repeats itself missed an answer
+    # a leader joins a stable group again to have it assigned anew; any other member that repeats a join missed an
+    # answer
     repeats = group.state is GroupState.COMPLETING_REBALANCE or (
         group.state is GroupState.STABLE and group.leader != member.member_id
     )

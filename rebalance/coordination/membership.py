@@ -20,7 +20,7 @@ HEARTBEAT_CODES: Mapping[GroupState, Code] = {
     GroupState.STABLE: Code.NONE,
     GroupState.DEAD: Code.UNKNOWN_MEMBER_ID,
 }
-"""What a member of the current generation is told. While the leader assigns, there is nothing to tell."""
+"""Return the answer for a member of the current generation. While the leader assigns, there is no news."""
 
 
 def standing(group: Group, member_id: str, instance_id: str | None, generation: int) -> Code:

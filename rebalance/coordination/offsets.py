@@ -19,7 +19,7 @@ COMMIT_CODES: Mapping[GroupState, Code] = {
     GroupState.STABLE: Code.NONE,
     GroupState.DEAD: Code.UNKNOWN_MEMBER_ID,
 }
-"""What a commit of the current generation is told. Before it joins again a member commits what it has consumed."""
+"""Return the answer to a commit of the current generation. A member commits before it joins again."""
 
 
 def commit(turn: Turn, group: Group, request: CommitOffsets) -> None:

@@ -1,4 +1,4 @@
-"""How a rebalance of one group begins, waits and ends, and how members are lost."""
+"""The start, the wait and the end of a rebalance of one group, and the loss of members."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def generation_answer(group: Group, member: Member) -> JoinAnswer:
 
 
 def take_assignment(turn: Turn, group: Group) -> None:
-    """The leader's assignment is in the members: write it with its generation, then answer whoever waits for it."""
+    """The members have the leader's assignment: write it with its generation, then answer the waiting requests."""
     turn.move(group, GroupEvent.LEADER_SYNCED)
     turn.effects.append(StoreGroup(group.stored()))
     for member in group.members.values():
@@ -150,14 +150,14 @@ def drop_pending(turn: Turn, group: Group, member_id: str) -> None:
 
 
 def drop_group(turn: Turn, group: Group, code: Code) -> None:
-    """The coordinator gives the group up: whatever waits is answered with the code."""
+    """The coordinator gives the group up: it answers all waiting requests with the code."""
     for member in group.members.values():
         dismiss(turn, group, member, code)
     turn.move(group, GroupEvent.DROPPED)
 
 
 def forget_if_unused(turn: Turn, group: Group) -> bool:
-    """A group that nobody uses any more is Dead, and nothing is stored of it. Returns whether it is."""
+    """Mark an unused group as Dead and delete its stored data. Returns whether it is unused."""
     if group.state is not GroupState.EMPTY or group.offsets or group.pending:
         return False
     drop_group(turn, group, Code.UNKNOWN_MEMBER_ID)

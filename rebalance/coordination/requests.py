@@ -1,4 +1,4 @@
-"""What members ask of a group coordinator. Times are milliseconds.
+"""The requests of members to a group coordinator. Times are milliseconds.
 
 reply_to: the shell's handle for the answer; the coordinator gives it back in a Reply and never looks into it.
 """
@@ -72,7 +72,7 @@ class JoinGroup:
 
 @dataclass(frozen=True, slots=True)
 class SyncGroup:
-    """A member wants its assignment. The leader brings everybody's; the others bring none."""
+    """A member wants its assignment. The leader brings the assignments of all; the others bring none."""
 
     reply_to: int
     group: str

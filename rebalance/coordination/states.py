@@ -1,4 +1,4 @@
-"""The states of a group and of the coordinator itself, and what leads from one to another. The tables are data.
+"""The states of a group and of the coordinator itself, and their transitions. The tables are data.
 
 docs/coordination.md shows both tables as pictures, made by draw().
 """
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 
 class GroupState(Enum):
-    """Where a group stands."""
+    """The state of a group."""
 
     EMPTY = "Empty"
     """It has no member. It may have committed offsets."""
@@ -26,7 +26,7 @@ class GroupState(Enum):
 
 
 class GroupEvent(Enum):
-    """What happens to a group."""
+    """An event of a group."""
 
     MEMBERS_CHANGED = "a member joins, leaves, changes or is lost"
     ALL_JOINED = "every member has joined, or the rebalance timeout is over"
@@ -37,18 +37,18 @@ class GroupEvent(Enum):
 
 
 class CoordinatorState(Enum):
-    """Where the coordinator itself stands."""
+    """The state of the coordinator itself."""
 
     DOWN = "Down"
-    """It is not elected: it sends everybody to another coordinator."""
+    """It is not elected: it sends every client to another coordinator."""
     CATCHING_UP = "CatchingUp"
-    """It is elected and reads its groups: it asks everybody to come again."""
+    """It is elected and reads its groups: it asks every client to try again."""
     READY = "Ready"
     """It answers."""
 
 
 class CoordinatorEvent(Enum):
-    """What happens to the coordinator itself."""
+    """An event of the coordinator itself."""
 
     ELECTED = "it is elected"
     CAUGHT_UP = "it has read its groups"

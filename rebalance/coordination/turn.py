@@ -1,4 +1,4 @@
-"""What the coordinator has at hand while it carries out one request or one tick."""
+"""The context of one request or one tick of the coordinator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rebalance.coordination.timers import Timers
 
 
 class TimerKind(Enum):
-    """Which timer it is. A group has one JOIN and one EMPTY, a member one SESSION, an unused id one PENDING."""
+    """The kind of a timer. A group has one JOIN and one EMPTY, a member one SESSION, an unused id one PENDING."""
 
     JOIN = "the delayed join"
     SESSION = "the delayed heartbeat"
@@ -35,8 +35,8 @@ class Settings:
     """Milliseconds, with Kafka's names and defaults, but for the initial delay, which Kafka sets to 3000.
 
     group_initial_rebalance_delay_ms: how long an empty group waits for more members after each new one.
-    group_max_size: at most so many members; None for any number. empty_group_ms: how long a group without members and
-    offsets is remembered.
+    group_max_size: the largest number of members; None for any number. empty_group_ms: how long a group without members
+    and offsets is remembered.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -58,7 +58,7 @@ class Turn:
     effects: list[Effect] = field(default_factory=list)
 
     def reply(self, to: int | None, answer: Answer) -> None:
-        """Answer a request; None: nobody waits."""
+        """Answer a request; None: no client waits."""
         if to is not None:
             self.effects.append(Reply(to, answer))
 

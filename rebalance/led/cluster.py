@@ -1,4 +1,4 @@
-"""What a member of a led group reads of the cluster: for the leader's assignor, and for its own streams."""
+"""A led member's readings of the cluster, for the leader's assignor and for its own streams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def topics_of(consumer_id: str, snapshot: GroupSnapshot) -> tuple[str, ...]:
 
 
 def subscribed_counts(snapshot: GroupSnapshot) -> dict[str, int]:
-    """{topic: partitions} of what the group's members subscribe to, of those that exist."""
+    """Return {topic: partitions} of existing topics to which the group's members subscribe."""
     topics = {topic for consumer_id in snapshot.members for topic in topics_of(consumer_id, snapshot)}
     return {topic: len(snapshot.partitions[topic]) for topic in sorted(topics) if snapshot.partitions.get(topic)}
 
@@ -66,7 +66,7 @@ def read_cluster(store: ZkStore, counts: Mapping[str, int], assignor: Assignor |
 def threads_of(shares: Mapping[str, Share], snapshot: GroupSnapshot) -> Assignment:
     """Which thread of its member each partition goes to: a member's partitions of a topic in ranges over its streams.
 
-    Members that are not there and partitions that do not exist are left out.
+    Missing members and missing partitions are left out.
     """
     found: dict[TopicPartition, ConsumerThreadId] = {}
     for share in shares.values():

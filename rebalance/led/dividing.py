@@ -1,4 +1,4 @@
-"""How a leader asks its assignor, and how its group goes on when the assignor fails."""
+"""Calls the leader's assignor, and keeps the group's shares if the assignor fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def divide(
     cluster: Cluster,
     previous: Mapping[str, Sequence[TopicPartition]],
 ) -> GroupAssignment:
-    """What each member is given; if the assignor fails, what it had.
+    """Return the share of each member; its previous share if the assignor fails.
 
     name: of this leader. assignor: its own of that strategy; None if it has none. told: {member: metadata}.
     previous: {member: partitions} of the last generation.

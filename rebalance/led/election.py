@@ -1,4 +1,4 @@
-"""Who leads a group: a member stands where nobody leads, and does the leader's work while it is the one."""
+"""Elects the leader: a member takes the lead if there is no leader, and does the leader's work while it leads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FAR_MS = 1 << 40
 class Election:
     """One member's part in it. Used by the coordinator's thread alone, but for leader and state.
 
-    watched: the member's. look_in: asks the member to look again after so many milliseconds.
+    watched: the member's. look_in: asks the member to read again after a number of milliseconds.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Election:
 
     @property
     def leads(self) -> bool:
-        """Whether this member does, as far as it knows."""
+        """Whether this member leads, as far as it knows."""
         return self._leadership is not None
 
     @property
@@ -65,7 +65,7 @@ class Election:
         return self._leadership is not None and not self._leadership.hears(member_id)
 
     def forget(self) -> None:
-        """What a leader knows half is worse than what it, or the next one, reads anew."""
+        """Drop the leader's state after an error: a partial state is worse than one that is read anew."""
         self._leadership = self.leader = None
 
     def step_down(self, znode: Znode | None, session_id: int) -> None:
@@ -96,7 +96,7 @@ class Election:
         elif znode.stat.ephemeral_owner != session_id:
             self._leadership = None
         elif self._leadership is None:
-            # elected in a request whose reply was lost: nobody knows what it wrote
+            # elected in a request whose reply was lost: its writes are not known
             self._store.delete(leader_path(self._group), znode.stat.version)
             self._look_in(0)
         if self._leadership is None:

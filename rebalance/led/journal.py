@@ -1,7 +1,7 @@
-"""What a leader writes: the two znodes `round` and `generation`.
+"""The leader's two znodes, `round` and `generation`.
 
-Each write names the versions seen last, and a new leader writes both first. So of two that believe to lead only one
-gets on.
+Each write names the versions seen last, and a new leader writes both first. So if two members believe that they lead,
+only one succeeds.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _MOST = 1 << 30
-"""No group comes this far; somebody else wrote a higher number, and behind the last one of Java's none follows."""
+"""No group reaches this number: another client wrote a higher one. Java has no number after its last int."""
 
 
 class Journal:
-    """One leader's. round, generation: as they stand, if nobody else has written meanwhile."""
+    """The znodes of one leader. round, generation: as stored, unless another client has written meanwhile."""
 
     def __init__(self, store: ZkStore, group: str, consumer_id: str, session_id: int) -> None:
         self._store = store
@@ -64,7 +64,7 @@ class Journal:
         if not all(-1 <= number < _MOST for number in numbers):
             logger.warning("%s: group %s counts anew, for no leader wrote these: %s", self._name, self._group, numbers)
             self.round, self.generation = Round(), NO_GENERATION
-        # another version: what the former leader decided by what it saw is refused
+        # another version: writes of the former leader, which it based on the old data, are refused
         self._round_version = 0 if asked is None else asked.stat.version + 1
         self._generation_version = 0 if given is None else given.stat.version + 1
         ops: list[Op] = []
@@ -136,7 +136,7 @@ class Journal:
 
 
 def readable(name: str, decode: Callable[[], _T]) -> _T | None:
-    """None, and a warning, for what nobody can read."""
+    """None, and a warning, for unreadable data."""
     try:
         return decode()
     except MalformedZnodeError as error:

@@ -1,7 +1,8 @@
-"""What the leader of a led group does: it runs the coordinator over the members' znodes, and assigns.
+"""The leader of a led group: it runs the coordinator over the members' znodes, and assigns.
 
-A member's ephemeral znode is its join, and its session is its heartbeat: the znode's end is the member's. What the
-coordinator answers goes into two znodes. `round` asks the members to join again; `generation` gives everybody a share.
+A member's ephemeral znode is its join, and its session is its heartbeat: when the znode is deleted, the member has
+left. The coordinator's answers go into two znodes. `round` asks the members to join again; `generation` gives each
+member its share.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Leadership:
 
     @property
     def state(self) -> GroupState:
-        """Where the group stands."""
+        """The state of the group."""
         group = self._coordinator.groups.get(self._group)
         return GroupState.EMPTY if group is None else group.state
 
@@ -181,7 +182,7 @@ class Leadership:
         asked = self._journal.round
         if joining.consumer_id in asked.joined:
             return asked.number
-        # nobody joins a round before it is asked for
+        # no member joins a round before the leader asks for it
         return joining.round if joining.round <= asked.number else -1
 
     def _is_behind(self, topics: Mapping[str, int]) -> bool:
@@ -277,7 +278,7 @@ class Leadership:
         return any(member.join_reply is None for member in group.members.values())
 
     def _announce(self, group: Group) -> None:
-        """Ask the members to join again, but for those that wait already."""
+        """Ask the members to join again, except members that already wait."""
         waiting = [member_id for member_id, member in group.members.items() if member.join_reply is not None]
         number = max(self._journal.round.number, self._journal.generation.round) + 1
         joined = frozenset(self._joined[member_id].consumer_id for member_id in waiting)
@@ -285,7 +286,7 @@ class Leadership:
         self._rounds.update(dict.fromkeys(waiting, number))
 
     def _rejoin_those_that_have(self, group: Group, now: int) -> bool:
-        """A rebalance that began anew before it ended asks nobody twice: who has joined this round, has."""
+        """A rebalance that restarts asks no member twice: a member that has joined this round counts."""
         again = [
             member_id
             for member_id, member in group.members.items()
@@ -344,5 +345,5 @@ def _offers(joining: Joining | None, member: Member) -> bool:
 
 
 def _brief(names: Sequence[str]) -> str:
-    """Anybody can write names of any length and number."""
+    """Shorten the names: any client can write names of any length and number."""
     return ", ".join(name[:100] for name in names[:10])

@@ -1,12 +1,13 @@
-"""What each member of a led group does: it joins each round, reads each generation, and leads if nobody does.
+"""A member of a led group: it joins each round, reads each generation, and leads if there is no leader.
 
 For each change a member writes its own znode once and reads `round` and `generation` once each, whatever the size of
-the group: what it watches it reads only after the watch has fired. What a generation gives to it is claimed under
-/owners as in every group, and what it takes is released there: an owner znode is the barrier between the old owner and
-the new one, and all tools see the group as they see a classic one.
+the group: it reads a watched znode only after the watch has fired. It claims the partitions that a generation adds
+under /owners, as in every group, and releases the partitions that it takes away there: an owner znode is the barrier
+between the old owner and the new one, and all tools see the group like a classic one.
 
-With an eager strategy a member gives up everything before it joins. With a cooperative one it keeps what it has; what
-the generation takes from it, it gives up and joins again, and then the next generation gives that to its new owner.
+With an eager strategy a member releases everything before it joins. With a cooperative one it keeps its partitions; it
+releases the partitions that the generation takes away and joins again, and then the next generation gives these to
+their new owners.
 
 While a member of the group follows no leader (of the JVM, or with group.coordination=classic) all go by the classic
 rule, in which each member computes the same assignment for itself.
@@ -129,7 +130,7 @@ class LedMember:
         self._round = Round()
         self._generation = NO_GENERATION
         self._given: Znode | None = None
-        """Where the generation was read."""
+        """The state of the group in which the generation was read."""
         self._joined: Joining | None = None
         self._told = Subscription(())
         self._given_up_for: int | None = None
@@ -179,9 +180,9 @@ class LedMember:
         return self._watched.reads
 
     def assign(self, snapshot: GroupSnapshot) -> Assignment:
-        """Who is to have what, as the last generation says.
+        """Return the assignment of the last generation.
 
-        A member that takes no part any more is given nothing. Once it owns nothing, it is told why.
+        A member that takes no part any more gets nothing. Once it owns nothing, it gets the reason.
         Raises: RebalanceError if this member is refused, AssignorFailedError if an assignor of its own fails.
         """
         self._snapshot = snapshot
@@ -300,7 +301,7 @@ class LedMember:
         except MalformedZnodeError as error:
             if self._election.leads:
                 raise DeposedError(f"somebody else writes: {error}") from error
-            # who leads next writes it anew
+            # the next leader writes it anew
             logger.warning("%s: goes by what stood there before: %s", self._consumer_id, error)
         if not self._own_znode.stands(session_id):
             self._join_anew()
@@ -332,7 +333,7 @@ class LedMember:
         self._doubt_while_waiting()
 
     def _doubt_while_waiting(self) -> None:
-        """Somebody may delete what this member told before the leader reads it: then no generation tells of it."""
+        """Another client may delete this member's znode before the leader reads it: then no generation names it."""
         if self._waits and not self._will_doubt:
             self._will_doubt = True
             self._later(Errand(self._doubt), _UNHEARD_MS)
@@ -395,11 +396,11 @@ class LedMember:
 
     @property
     def _waits(self) -> bool:
-        """Whether this member has told what it offers, and no generation has answered."""
+        """Whether this member has written its offer, and no generation has answered."""
         return self._joined is not None and self._is_joining
 
     def _join_anew(self) -> None:
-        """What it told does not count any more: an eager member gives up all that it owns once more before it joins."""
+        """Discard this member's offer: an eager member releases everything once more before it joins."""
         if self._joined is not None:
             self._joined = self._given_up_for = None
 
@@ -471,7 +472,7 @@ class LedMember:
         self._look_in(_AGAIN_MS)
 
     def _may_lead(self) -> bool:
-        """A member that takes no part leaves the lead to those that do, if there are any."""
+        """A member that takes no part leaves the lead to members that take part, if there are any."""
         if self._why_out() is None:
             return True
         try:

@@ -1,4 +1,4 @@
-"""What a member asks of its own assignors: data for the leader's, and to hear what the member was given."""
+"""Calls a member's own assignors: for the user data, and with the member's share."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 
 class OwnAssignors:
-    """Those that the member's configuration names, in their order."""
+    """The assignors of the member's configuration, in their order."""
 
     def __init__(self, consumer_id: str, assignors: Sequence[Assignor]) -> None:
         self._consumer_id = consumer_id
         self._assignors = tuple(assignors)
         self.complaint: AssignorFailedError | None = None
-        """What on_assignment() did when it was called last, if it failed."""
+        """The failure of the last call of on_assignment(), if it failed."""
 
     def offer(self, told: Subscription) -> tuple[Protocol, ...]:
-        """What a member tells for each strategy. Raises: AssignorFailedError if one of them cannot say its part."""
+        """Return a member's data for each strategy. Raises: AssignorFailedError if one assignor fails."""
         return tuple(
             Protocol(assignor.name, encode_subscription(replace(told, user_data=_user_data(assignor, told.topics))))
             for assignor in self._assignors

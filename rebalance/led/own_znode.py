@@ -1,4 +1,4 @@
-"""The znode in which a member tells what it offers and owns. Nobody else writes it, so it is not watched for changes.
+"""The znode with a member's strategies and owned partitions. Only the member writes it, so its data is not watched.
 
 It is read when the member has to doubt it: in a new session, after an error, if the leader refuses the member, and if a
 generation leaves it out or names another write of it.

@@ -1,7 +1,7 @@
-"""Znodes that have to be ephemeral and are not: no session stands for them, so they are nobody's and go.
+"""Deletes znodes that should be ephemeral and are not: they belong to no session.
 
-Only somebody who is no member writes such a znode, for instance in the place of the leader's. Without this nobody would
-ever lead the group again.
+Only a client that is no member writes such a znode, for instance in place of the leader's. Without the deletion the
+group would never have a leader again.
 """
 
 from __future__ import annotations

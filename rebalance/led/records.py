@@ -5,7 +5,7 @@
                     topics, what it owns, and bytes for the assignor
     round           the number of the rebalance that members are asked to join; who need not join again, and who is
                     refused
-    generation      who is given what; written once for each round, by the leader
+    generation      the share of each member; written once for each round, by the leader
 
 Members of the JVM know of none of these. Everything is JSON; bytes are in base64.
 """
@@ -24,7 +24,7 @@ from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 
 MOST_BYTES = 1 << 20
-"""No znode is larger, unless somebody configured the ensemble so; a larger one is not read."""
+"""No znode is larger, unless the ensemble is configured so; a larger one is not read."""
 
 
 def coordination_path(group: str) -> str:
@@ -33,12 +33,12 @@ def coordination_path(group: str) -> str:
 
 
 def leader_path(group: str) -> str:
-    """Ephemeral: who leads."""
+    """Ephemeral: the consumer id of the leader."""
     return f"{coordination_path(group)}/leader"
 
 
 def members_path(group: str) -> str:
-    """Parent of what members tell when they join."""
+    """The parent of the members' znodes."""
     return f"{coordination_path(group)}/members"
 
 
@@ -53,7 +53,7 @@ def round_path(group: str) -> str:
 
 
 def generation_path(group: str) -> str:
-    """Who is given what."""
+    """The share of each member."""
     return f"{coordination_path(group)}/generation"
 
 
@@ -61,12 +61,12 @@ LONGEST_WAIT_MS = 600_000
 """A rebalance waits no longer for a member that does not join again, whatever it asks: it may be a stranger's."""
 
 _LONGEST_REASON = 2000
-"""Of what a refused member shows; anybody can write it."""
+"""The most characters of a refused member's text; any client can write it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """What a member tells.
+    """A member's data when it joins.
 
     session_id: the member's; under another one it is another member of the same name. written: the transaction that
     wrote the znode; a member that joins again writes it again. (A znode's version is 0 again after a member has left.)
@@ -120,11 +120,11 @@ class Generation:
 
 
 NO_GENERATION = Generation(0, -1, "", "", {}, {})
-"""Nobody was given anything yet."""
+"""No member has a share yet."""
 
 
 def encode_joining(joining: Joining) -> bytes:
-    """What a member writes."""
+    """Encode a member's znode."""
     return _bytes(
         {
             "version": 1,
@@ -150,7 +150,7 @@ def decode_joining(path: str, consumer_id: str, data: bytes | None, written: int
 
 
 def encode_round(asked: Round) -> bytes:
-    """What the leader writes when a rebalance begins."""
+    """Encode the leader's znode at the start of a rebalance."""
     return _bytes({"version": 1, "round": asked.number, "joined": sorted(asked.joined), "refused": dict(asked.refused)})
 
 
@@ -166,7 +166,7 @@ def decode_round(path: str, data: bytes | None) -> Round:
 
 
 def encode_generation(generation: Generation) -> bytes:
-    """What the leader writes when a rebalance ends."""
+    """Encode the leader's znode at the end of a rebalance."""
     shares = {member: json.loads(encode_share(share)) for member, share in generation.shares.items()}
     return _bytes(
         {
@@ -218,7 +218,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_share(share: Share) -> bytes:
-    """What the coordinator keeps as a member's assignment."""
+    """Encode a member's assignment for the coordinator."""
     return _bytes(
         {
             "consumer": share.consumer_id,

@@ -1,4 +1,4 @@
-"""What the members of a group tell, as their leader reads it: each member's znode once for each time it was written."""
+"""The leader's readings of the members' znodes: each znode once for each write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Roster:
         self._group = group
         self._name = name
         self._decoded: dict[str, tuple[Znode, Joining | None]] = {}
-        """{path: the member's znode, and what it says if it can be read}."""
+        """{path: the member's znode, and its data if it is readable}."""
 
     def read(self) -> dict[str, Joining]:
         """{member id: what it tells}, of the members whose znodes can be read. Raises: ZooKeeper's errors."""

@@ -1,4 +1,4 @@
-"""How a member of a led group stands, for people."""
+"""The state of a member of a led group, for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zk_layout.errors import LegacyConsumerError
 
 
 class LedState(Enum):
-    """Where a member of a led group stands itself."""
+    """The own state of a member of a led group."""
 
     DOWN = "down"
     """It has not joined, has no session, or has left."""

@@ -1,7 +1,7 @@
-"""What stands in znodes that are watched: each is read again only after its watch has fired.
+"""The data of watched znodes: each is read again only after its watch has fired.
 
-A watch fires before any read of its store can see the change (zk_layout.store). So what was read stands as long as
-its watch is silent, and a member that looks again for another reason asks nothing.
+A watch fires before any read of its store can see the change (zk_layout.store). So the data is valid as long as its
+watch is silent, and a member that needs it again sends no request.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zk_layout.store import WatchEvent, WatchKind, ZkStore, Znode
 
 
 class WatchedZnodes:
-    """Those of one member. Used by the coordinator's thread alone; the watches fire on threads of the store.
+    """The watched znodes of one member. Used by the coordinator's thread alone; watches fire on threads of the store.
 
     on_change: one of them may have changed.
     """
