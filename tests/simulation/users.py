@@ -121,7 +121,8 @@ class User:
             if trouble.switches:
                 self.style = trouble.rng.choice(STYLES)
             with trouble.at_a_line(member):
-                messages = self._next(size)
+                handed_out = self._next(size)
+            messages = self._seen(handed_out)
         except Interrupted:
             self._iterator = None
             member.world.record("interrupted", member.name, self.ident)
@@ -145,20 +146,28 @@ class User:
 
     def _next(self, size):
         if self.style == "batches":
-            return [(one.tp, one.number) for one in next(self.stream.batches(size, timeout=0.05), ())]
+            return next(self.stream.batches(size, timeout=0.05), None)
         if self.style == "arrow":
             columns = ("topic", "partition", "offset")
-            batch = next(self.stream.arrow_batches(size, timeout=0.05, columns=columns), None)
-            rows = batch.to_pylist() if batch is not None else ()
-            return [(TopicPartition(row["topic"], row["partition"]), row["offset"]) for row in rows]
+            return next(self.stream.arrow_batches(size, timeout=0.05, columns=columns), None)
         try:
             if self.style != "next" and self._iterator is None:
                 self._iterator = iter(self.stream)
-            message = next(self.stream if self.style == "next" else self._iterator)
-            return ((message.tp, message.number),)
+            return next(self.stream if self.style == "next" else self._iterator)
         except (ConsumerTimeoutError, StopIteration):
             self._iterator = None
+            return None
+
+    def _seen(self, handed_out):
+        """What is handed out is the user's, whatever happens while it looks at that."""
+        if handed_out is None:
             return ()
+        if self.style == "batches":
+            return [(one.tp, one.number) for one in handed_out]
+        if self.style == "arrow":
+            rows = handed_out.to_pylist()
+            return [(TopicPartition(row["topic"], row["partition"]), row["offset"]) for row in rows]
+        return ((handed_out.tp, handed_out.number),)
 
     def done(self):
         """What is in hand has been worked on; with delivery.rule=acknowledged some of it, in any order."""
