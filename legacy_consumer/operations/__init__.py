@@ -1,1 +1,1 @@
-"""What operators see and change: administration, metrics, commands."""
+"""The operators' part of the package: administration, metrics, commands."""

@@ -1,4 +1,4 @@
-"""What stood there before a change, in a file that `offsets import` puts back."""
+"""Backups: the offsets before a change, in a file that `offsets import` puts back."""
 
 from __future__ import annotations
 

@@ -25,7 +25,10 @@ _SHOWN = 5
 
 
 def examine_config(config: ClusterConfig, session_timeout_ms: int) -> Iterator[Finding]:
-    """What contradicts itself, and what ZooKeeper makes of it. session_timeout_ms: what the server granted."""
+    """Report settings that contradict each other, or the session timeout that ZooKeeper granted.
+
+    session_timeout_ms: the session timeout that ZooKeeper granted.
+    """
     for warning in config.warnings:
         key = warning.partition("=")[0].partition(" ")[0]
         yield Finding(Severity.WARNING, "contradiction", key, warning, f"change or remove {key} in the configuration")

@@ -58,10 +58,10 @@ def examine_groups(
     times: LogTimes | None = None,
     looked: Counter[str] | None = None,
 ) -> Iterator[Finding]:
-    """All groups; one with a znode that may not be read is named, and the others are examined.
+    """Examine all groups. A group with a znode that an ACL hides is named, and the others are examined.
 
-    times: tells which messages are old; without it nobody is called stalled. looked: to what was looked at, the numbers
-    of groups and partitions are added. Raises: ZooKeeperError.
+    times: tells how old messages are; without it no group is reported as stalled. looked: the counter to which the
+    numbers of examined groups and partitions are added. Raises: ZooKeeperError.
     """
     names = list_groups(store)
     use, no_use = read_apart(names, lambda group_names: read_use(store, group_names))

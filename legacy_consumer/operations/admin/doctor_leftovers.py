@@ -1,4 +1,4 @@
-"""Examines what groups have left behind: znodes that are no partitions, and groups that nobody uses."""
+"""The examination of leftovers: znodes that are no partitions, and unused groups."""
 
 from __future__ import annotations
 

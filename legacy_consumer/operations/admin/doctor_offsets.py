@@ -17,7 +17,10 @@ STALL_MS = 300_000
 
 
 def offsets_of_group(found: GroupDescription, topics: set[str], *, is_quiet: bool) -> Iterator[Finding]:
-    """What is wrong with its offsets. topics: those of the cluster. is_quiet: it is known that nobody reads there."""
+    """Report what is wrong with the group's offsets.
+
+    topics: the topics of the cluster. is_quiet: it is known that no member reads these partitions.
+    """
     used = _used(found, topics)
     yield from _unreadable(found, used)
     if not is_quiet:
@@ -117,7 +120,7 @@ def _left_topics(found: GroupDescription, unused: set[str]) -> Iterator[Finding]
 
 
 def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
-    """Messages wait for nobody. What members subscribe to and do not own is said as no_owner."""
+    """Report messages that no member reads. The finding no_owner covers topics that members subscribe to."""
     stopped = [
         row
         for row in found.consumed
@@ -207,7 +210,7 @@ _OUTSIDE = (
 
 
 def silent_logs(groups: Sequence[GroupDescription], topics: set[str]) -> Iterator[Finding]:
-    """What was not looked at is not sound."""
+    """Report partitions whose log end is unknown: their lag was not examined."""
     silent = sorted(
         {
             f"{row.topic}/{row.partition}"

@@ -6,7 +6,7 @@ LegacyConsumerError (zk_layout.errors)
     OffsetsOutsideLogError          offsets that are not in the logs
     NoOffsetToShiftError            a shift of partitions without a committed offset that counts
     UnknownLogEndsError             retriable; no broker answers for some partitions
-    UnreadableOffsetsError          offset znodes that nobody can read
+    UnreadableOffsetsError          offset znodes that hold no offset
     GroupDeletedError               retriable; somebody deleted the group between the plan and the write
     OffsetsChangedError             retriable; somebody committed between the plan and the write: nothing was written
     TopicMadeAnewError              retriable; a topic was deleted or created between the plan and the write
@@ -15,7 +15,7 @@ LegacyConsumerError (zk_layout.errors)
     BackupError                     no backup could be written, so nothing was changed
     GroupChangedError               retriable; somebody wrote into a group that was to be deleted
     GroupHeldError                  retriable; a session holds a znode of a group that was to be deleted
-    DamagedRecordError              nobody can read how far a migration has come
+    DamagedRecordError              the record of a migration cannot be read
     OpenMigrationError              the way back of a migration would be deleted with the group
     NothingOfTopicError             there is nothing to delete of a topic
 """
@@ -211,7 +211,7 @@ class BackupError(ChangeError):
 
 
 class GroupChangedError(ChangeError):
-    """path: what somebody wrote. gone: so many of the total znodes are deleted."""
+    """path: the znode that another client wrote. gone, total: the deleted znodes, and all that were to be deleted."""
 
     retriable: ClassVar[bool] = True
 

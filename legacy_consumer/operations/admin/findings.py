@@ -1,4 +1,4 @@
-"""What an examination finds: how bad it is, what it is, and what to do about it."""
+"""Findings of an examination: each has a severity, a description and an advice."""
 
 from __future__ import annotations
 

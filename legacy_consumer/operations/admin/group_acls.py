@@ -1,7 +1,7 @@
-"""Who may write what a group has: kept when the group is copied, and when it comes back from a backup.
+"""ACLs of a group: they are kept when the group is copied, and restored when it comes back from a backup.
 
-A group's folder and its `ids` are open even where the rest is secured, since members of the JVM register there. So the
-ACL of the folder and that of what it holds are all there is to know: what is created below takes the latter.
+A group's folder and its `ids` are open even where the rest is secured, since JVM members register there. Therefore two
+ACLs describe a group: that of the folder, and that of the znodes in it. Znodes created below take the second.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def mixed_acls(store: ZkStore, offsets: Mapping[str, Sequence[TopicPartition]]) 
 
 
 def _sections(group: str) -> list[str]:
-    """What a group holds besides its registrations, which are open always."""
+    """Return the folders of a group, except `ids`, which is always open."""
     folder = GroupPath(group).path
     return [OffsetsPath(group).path, OwnersPath(group).path, f"{folder}/requests", f"{folder}/migration"]
 

@@ -1,4 +1,4 @@
-"""Who is registered in groups, the registrations that nobody can read included."""
+"""The members of groups, including the registrations that cannot be read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class RegisteredMember:
     """One child of `/consumers/G/ids`: a registration, or the reason why it cannot be read.
 
     kind: which client seems to have written it.
-    registered_at_ms: when the znode was created, by ZooKeeper's clock. session_id: whose end removes it; 0 = nobody's.
+    registered_at_ms: when the znode was created, by ZooKeeper's clock. session_id: the session that keeps the znode; 0
+    if the znode is not ephemeral.
     """
 
     group: str

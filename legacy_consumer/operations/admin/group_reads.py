@@ -14,10 +14,11 @@ T = TypeVar("T")
 def read_apart(
     groups: Sequence[str], read: Callable[[Sequence[str]], Sequence[T]]
 ) -> tuple[list[T], dict[str, NotPermittedError]]:
-    """What `read` makes of all groups that may be read, in their order; and why the others may not: {group: error}.
+    """Read groups together, and set apart those that an ACL hides.
 
-    All are read together. Only when an ACL forbids something are they halved, until each bad group stands alone.
-    Raises: NotPermittedError for what is not a group's; others as read.
+    Returns: the results of `read` for the readable groups, in order, and {group: error} for the others.
+    All groups are read in one call. If an ACL forbids it, the groups are halved until each hidden group stands alone.
+    Raises: NotPermittedError for a znode outside the groups; otherwise what `read` raises.
     """
     try:
         return list(read(groups)), {}

@@ -1,4 +1,4 @@
-"""Groups as their own members see them, for whoever asks about many groups at once."""
+"""Snapshots of groups as their own members see them, for commands that read many groups at once."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def read_snapshots(
 
 
 def consumed_topics(snapshot: GroupSnapshot | None) -> frozenset[str] | None:
-    """What the members subscribe to, of what exists; what else a group has written about, all of them have left.
+    """Return the existing topics that the members subscribe to. All members have left any other topic of the group.
 
-    None if nobody is there to say it, or somebody's registration cannot be read.
+    None if the group has no members, or a registration cannot be read.
     """
     if snapshot is None or not snapshot.members or snapshot.unreadable:
         return None

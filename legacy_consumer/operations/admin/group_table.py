@@ -36,18 +36,18 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """What a group has written about one partition.
+    """The znodes of a group for one partition.
 
-    committed: the next offset to consume; None if there is none that counts: a literal -1 means that as well, and an
-    offset of an earlier topic of the same name is worth as little.
+    committed: the next offset to consume; None if no offset counts. A literal -1 and an offset of an earlier topic of
+    the same name do not count.
     committed_at_ms: when the offset znode was written last. owned_since_ms: when the owner znode was created. Both in
     ms since 1970, by ZooKeeper's clock.
     owner: the text of the owner znode, a consumer thread id if its writer keeps to the protocol.
-    error: the path and the reason if one of the two znodes holds what no member of a group can read.
-    owner_session: the session that holds the owner znode; 0 if it is held by none and so stays for good.
-    offset_version: the version of the offset znode, for whoever is to change it.
-    written, origin: what the offset is judged by; no origin if the topic does not exist.
-    unreadable: what the offset znode holds if that is no offset. exists: whether the topic has such a partition.
+    error: the path and the reason if the owner znode or the offset znode holds data that no member of a group can read.
+    owner_session: the session that holds the owner znode; 0 if none does, and the znode stays until it is deleted.
+    offset_version: the version of the offset znode, for a command that changes it.
+    written, origin: the facts by which the offset is judged; no origin if the topic does not exist.
+    unreadable: the data of the offset znode if that is no offset. exists: whether the topic has such a partition.
     """
 
     group: str
@@ -66,7 +66,7 @@ class GroupPartition:
     exists: bool = True
 
     def judge(self, log: tuple[int, int] | None = None) -> Judgement:
-        """What the offset is worth. log: (first offset, end), None if it is not known."""
+        """Return the judgement of the offset. log: (first offset, end), None if it is not known."""
         return judge(self.written, self.origin, log)
 
 

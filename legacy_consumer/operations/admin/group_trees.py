@@ -29,7 +29,7 @@ class GroupTree:
         return 0 if ids is None else ids.num_children
 
     def below(self, topic: str | None) -> dict[str, Stat]:
-        """What goes with the group, or with a topic of it: its owners and offsets. Parents first, without `ids`."""
+        """Return the znodes that are deleted with the group, or with one topic of it: parents first, without `ids`."""
         ids = ConsumerIdsPath(self.group).path
         if topic is None:
             return {path: stat for path, stat in self.stats.items() if path != ids}
@@ -71,7 +71,7 @@ def record_path(group: str) -> str:
 
 
 def _walk(store: ZkStore, level: Sequence[str], closed: Collection[str]) -> Iterator[tuple[str, Stat]]:
-    """Level by level, but not into those that are closed. A stranger's data, however large, is not read."""
+    """Yield the znodes level by level, without those below a closed path. Reads no data, which may be large."""
     while level:
         found = [(path, s) for path, s in zip(level, store.exists_many(level), strict=True) if s is not None]
         yield from found

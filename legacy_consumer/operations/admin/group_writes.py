@@ -46,7 +46,10 @@ def write_plans(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool = Fa
 
 
 def _batches(store: ZkStore, plans: Sequence[OffsetPlan]) -> Iterator[list[OffsetPlan]]:
-    """As many plans as one multi holds. A plan that is larger, or that sets who may write its group, is alone."""
+    """Yield the plans in batches that fit into one multi.
+
+    A plan that is larger than a multi, or that sets the ACL of its group, is alone in its batch.
+    """
     batch: list[OffsetPlan] = []
     size = 0
     for plan in plans:

@@ -1,4 +1,4 @@
-"""Groups as an operator wants to see them: who is in one, who owns what, and how far behind it is."""
+"""Groups for an operator: the members, the owners of the partitions, and the lag."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOTHING = Judgement(Verdict.NONE)
 
 
 class Hold(Enum):
-    """What holds an owner znode, and so when it goes away."""
+    """The session behind an owner znode, which decides when the znode goes away."""
 
     LIVE = "live"
     """The session of the member that it names."""
@@ -133,10 +133,10 @@ class GroupDescription:
     divides_by: the strategies, all of them, that explain who owns what; none while the group moves or disagrees.
     warnings: what cannot work, and what to do.
     subscribed: the topics that a member subscribes to and that exist.
-    left: the partitions that are not the group's business any more: they or their topic are gone, or all members have
-    left the topic. They count neither in the totals nor in the verdict on the group. gone: those that do not exist.
-    problem: why the group may not be read; then nothing else of it is known.
-    topic_problems: why topics that it has to do with cannot be read; which partitions they have is not known.
+    left: the partitions that the group no longer consumes: they or their topic are gone, or all members have left the
+    topic. The totals and the verdict on the group leave them out. gone: the part of `left` that does not exist.
+    problem: why the group cannot be read; then nothing else about it is known.
+    topic_problems: why topics of the group cannot be read; the partitions of these topics are not known.
     reset: a request to reset its offsets that is there now. led: how it stands, if a member of it follows a leader.
     """
 
@@ -173,7 +173,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class _ReadGroup:
-    """What ZooKeeper has of a group."""
+    """The znodes of a group, as read."""
 
     group: str
     members: Sequence[RegisteredMember]
@@ -187,7 +187,7 @@ class _ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class _Logs:
-    """What brokers say of logs. silence: why they said nothing at all."""
+    """The brokers' answers about logs. silence: why no broker answered."""
 
     begins: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]

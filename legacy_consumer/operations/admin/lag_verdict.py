@@ -1,20 +1,21 @@
 """Is a lag a reason to get up at night? Judges what was seen of a partition over a while. No I/O, no clock.
 
 Lag alone says little: 10,000 messages may be a burst that is gone in a second, and 3 may stand there since yesterday.
-So a window of what was seen is kept, and the question is whether the group moves. The words are those of Burrow:
+The question is therefore whether the group moves; a window of samples answers it. The verdicts are named as in Burrow:
 
     ok        caught up, or on its way
     warning   the offset moves, but the lag grows from commit to commit, by a twentieth of what is written or more
-    stall     somebody owns the partition and messages wait, but the offset stays where it is
-    stop      messages wait and nobody owns the partition, or nobody commits
+    stall     a member owns the partition and messages wait, but the offset stays where it is
+    stop      messages wait, and the partition has no owner or no commits
     rewind    an offset was committed that is lower than the one before
     error     the offset cannot be right: it lies outside the log, is of an earlier topic, or cannot be read
     unknown   no broker tells where the log ends, or nothing is committed while the log holds messages
 
-Two things differ from Burrow, which reads a topic of commits. Consumers of ZooKeeper groups do not write an offset that
-did not change, so that no commit comes is not yet a stop: a live owner that commits nothing while messages wait is
-stalled. And the window is filled by looking, not by commits, so lags are compared where a commit was first seen: in
-between a lag only grows. As in Burrow, whoever was caught up once within the window is well, unless nobody is there.
+Two things differ from Burrow, which reads a topic of commits. First, a consumer of a ZooKeeper group does not write an
+offset that did not change. A missing commit is therefore not yet a stop: a live owner that commits nothing while
+messages wait is stalled. Second, the window is filled by samples, not by commits. Lags are therefore compared at the
+first sample after each commit; between commits a lag only grows. As in Burrow, a partition that was caught up once
+within the window is ok, unless it has no owner.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ class Sample(NamedTuple):
 
 
 Window: TypeAlias = tuple[Sample, ...]
-"""What was seen of a partition, the oldest first."""
+"""The samples of a partition, the oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """What a verdict takes into account.
+    """The settings of a verdict.
 
     size: samples kept. span_ms: older ones are forgotten. patience_ms: how long an offset may stay where it is while
     messages wait; to be longer than the members' auto.commit.interval.ms, which is a minute unless set otherwise.
@@ -211,7 +212,7 @@ def _judge_behind(window: Window, has_owner: bool | None, judging: Judging) -> t
 
 
 def judge_group(verdicts: Iterable[Verdict]) -> GroupVerdict:
-    """What the verdicts on a group's partitions amount to."""
+    """Return the verdict on a group, from the verdicts on its partitions."""
     kinds = dict(Counter(verdict.kind for verdict in verdicts))
     worst = max(kinds, key=lambda kind: kind.severity, default=Kind.OK)
     return GroupVerdict(Kind.ERROR if worst in _BAD else worst, kinds)
@@ -265,10 +266,10 @@ def _does_not_fall(window: Window, commits: Sequence[Sample], judging: Judging) 
 
 
 def _lags_when_committed(window: Window, commits: Sequence[Sample]) -> list[float]:
-    """What waited behind each commit as it was written, by how the log grew between two looks.
+    """Return the lag at the time of each commit, estimated from the log's growth between two samples.
 
-    A look comes some time after the commit that it is the first to see, sooner or later each time, and what was written
-    to the log meanwhile would count as lag: of a group that keeps up it would grow for many commits in a row.
+    The first sample after a commit comes at a varying time after it. Messages that are written to the log in between
+    would count as lag: a group that keeps up would then seem to fall behind for many commits in a row.
     """
     ends = [
         (sample.seen_at_ms, sample.offset + sample.lag)

@@ -46,10 +46,10 @@ class GroupWatch:
 
 
 def judge_whole(look: GroupDescription, verdicts: Mapping[TopicPartition, Verdict]) -> GroupVerdict:
-    """What the verdicts amount to, of the partitions that are the group's business."""
+    """Return the verdict on a group, from its partitions without those that it has left."""
     return judge_group(verdict for tp, verdict in verdicts.items() if tp not in look.left)
 
 
 def sample_of(row: PartitionLag, seen_at_ms: int) -> Sample:
-    """What a look at a partition adds to its window."""
+    """Return the sample that one description of a partition adds to its window."""
     return Sample(seen_at_ms, row.committed, row.lag, row.committed_at_ms)

@@ -1,4 +1,4 @@
-"""Who leads the partitions of a topic, who could, and what the controller was asked to change."""
+"""Leaders of partitions: the present leader, the possible ones, and the changes the controller was asked to make."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def read_leadership(store: ZkStore, topics: Collection[str]) -> list[PartitionLe
 
 
 def read_leaders(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """{partition: the broker that leads it} of those of which it can be read who leads, in one request."""
+    """Return {partition: the id of its leader}, in one request; without partitions whose leader is unknown."""
     return {tp: state.leader for tp, state in _read_states(store, partitions).items() if state.leader >= 0}
 
 

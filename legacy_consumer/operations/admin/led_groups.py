@@ -29,8 +29,8 @@ CLASSIC = "classic"
 class LedGroup:
     """A group with members that have group.coordination=leader.
 
-    coordination: leader, or classic while a member follows no leader. leader: None while nobody leads. state: Empty,
-    PreparingRebalance or Stable; CompletingRebalance is over before anybody could read it. refused: {consumer id: why}.
+    coordination: leader, or classic while a member follows no leader. leader: None while the group has none. state:
+    Empty, PreparingRebalance or Stable; CompletingRebalance is too short to be seen. refused: {consumer id: why}.
     followers_of_none: the members that follow no leader. problem: a znode that cannot be read.
     """
 
@@ -52,7 +52,7 @@ def read_led_groups(store: ZkStore, members: Sequence[RegisteredMember]) -> dict
     if not groups:
         return {}
     for one in members:
-        # members leave out one whose registration nobody can read
+        # members leave out one whose registration cannot be read
         if one.registration is not None and not _follows(one):
             others.setdefault(one.group, []).append(one.consumer_id)
     joined = store.get_children_many([members_path(group) for group in groups])

@@ -104,7 +104,7 @@ def write_live(
 
 @contextlib.contextmanager
 def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
-    """The request stands for as long as the block, and its folders go if nobody needs them."""
+    """Keep the request in ZooKeeper for the time of the block; delete the folders that it created."""
     path = request_path(group)
     # members that run with zookeeper.set.acl keep it
     kept = store.exists(answers_path(group)) is not None
@@ -127,7 +127,7 @@ def _requested(store: ZkStore, group: str, request: Request) -> Iterator[None]:
 
 
 def _again(plan: OffsetPlan, standings: Mapping[TopicPartition, Standing]) -> OffsetPlan:
-    """The same ends, over what the owners have committed last. What nobody owns has to stand as the plan saw it."""
+    """Return the plan with the offsets that the owners committed last. Partitions without owner stay as planned."""
     now = {change.partition: standings.get(change.partition, Standing()) for change in plan.changes}
     changes = tuple(
         change if now[change.partition].owner is None else replace(change, before=now[change.partition])

@@ -10,8 +10,8 @@ it puts quotes around longer names:
     orders,0,286894308
     billing,"a-topic-with-a-longer-name",0,286894308
 
-JSON. An offset of null stands for a partition without one, so a backup can be put back exactly. What an offset znode
-held that nobody can read stands beside it, for people; it is not put back:
+JSON. An offset of null stands for a partition without one, so a backup can be put back exactly. The data of an offset
+znode that cannot be read stands beside it, for people; it is not put back:
 
     {"version": 1, "offsets": {"billing": {"orders": {"0": 286894308, "1": null}}},
      "unreadable": {"billing": {"orders": {"2": "12345\\n"}}}}
@@ -27,7 +27,7 @@ command is killed this stays, and only those groups are read:
     # The command that wrote this is not done; of these groups, one a line, it has begun to change the offsets:
     "billing"
 
-A backup of a secured group also says who may write it, in "acls" (see group_acls), so that it comes back secured.
+A backup of a secured group also holds the group's ACLs, in "acls" (see group_acls), so that it comes back secured.
 
 All write a newline behind the last line; a file of lines without it was cut, perhaps in its last number.
 
@@ -74,13 +74,13 @@ class OffsetFormat(Enum):
 
 Offsets: TypeAlias = Mapping[TopicPartition, int | None]
 Unreadable: TypeAlias = Mapping[TopicPartition, bytes]
-"""What offset znodes hold that is no offset."""
+"""The data of offset znodes that is no offset."""
 
 
 class OffsetFile(NamedTuple):
-    """What a file says: {group: {partition: offset}}; the group is "" where the file names none.
+    """The contents of a file: {group: {partition: offset}}; the group is "" where the file names none.
 
-    unreadable: how many offsets of each group were no offsets when it was written, and are not in the file.
+    unreadable: {group: how many offset znodes held no offset when the file was written}; these are not in the file.
     acls: of the groups that were secured when it was written. topics: for which the offsets were committed.
     untouched: groups that the command which wrote the file had not begun to change when it was killed; not in groups.
     """
@@ -132,7 +132,7 @@ def write_offsets(
 
 
 def begun_line(group: str) -> str:
-    """What stands behind NOT_DONE for one group."""
+    """Return the line that follows NOT_DONE for one group."""
     return json.dumps(group) + "\n"
 
 
@@ -145,7 +145,7 @@ def by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
 
 
 def read_offsets(text: str, name: str) -> OffsetFile:
-    """What a file of any of the formats says; name is for errors.
+    """Read a file of any of the formats. name: stands in the errors.
 
     Raises: BadOffsetFileError that names every bad line, up to some.
     """

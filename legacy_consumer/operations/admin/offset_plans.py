@@ -37,7 +37,7 @@ class Standing:
 
     @property
     def elsewhere(self) -> int | None:
-        """What a file or another group is given of it."""
+        """The offset to write into a file or another group."""
         return written_elsewhere(self.offset, self.outlived)
 
 
@@ -67,10 +67,10 @@ class OffsetChange:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPlan:
-    """What is to be written for one group; all of it, or nothing.
+    """The plan for one group: all its offsets are written, or none.
 
-    members: who was registered when the plan was made. acls: who may write the group, if it is made by this.
-    creations: of the topics for which the offsets are meant; see topic_fence. marks: what a backup says of each topic.
+    members: the members that were registered when the plan was made. acls: for the group, if the plan creates it.
+    creations: of the topics for which the offsets are meant; see topic_fence. marks: the backup's mark of each topic.
     """
 
     group: str
@@ -82,7 +82,7 @@ class OffsetPlan:
 
     @property
     def to_write(self) -> tuple[OffsetChange, ...]:
-        """Those that differ from what stands there."""
+        """The changes that differ from the offsets in ZooKeeper."""
         return tuple(change for change in self.changes if change.changes)
 
     def for_members(self) -> OffsetPlan:
@@ -91,12 +91,12 @@ class OffsetPlan:
 
     @property
     def backup(self) -> dict[TopicPartition, int | None]:
-        """What counts now, of all partitions of the plan whose offsets can be read."""
+        """The offsets that count now, of all partitions of the plan whose offsets can be read."""
         return {c.partition: c.before.elsewhere for c in self.changes if c.before.unreadable is None}
 
     @property
     def unreadable(self) -> dict[TopicPartition, bytes]:
-        """What the other znodes hold."""
+        """The data of the offset znodes that cannot be read."""
         return {c.partition: c.before.unreadable for c in self.changes if c.before.unreadable is not None}
 
 
@@ -129,9 +129,10 @@ def read_standings(store: ZkStore, group: str, topics: TopicsOnce | None = None)
 def choose_partitions(
     cluster: TopicsOnce, standings: Mapping[TopicPartition, Standing], topics: Mapping[str, Collection[int] | None]
 ) -> dict[TopicPartition, Standing]:
-    """Those of these topics ({topic: partitions, None = all}); without any all that the group has and that exist.
+    """Choose the partitions of these topics ({topic: partitions, None = all}).
 
-    A topic that the group never had to do with may be named: its partitions are those of the cluster.
+    Without topics, all existing partitions of the group are chosen. A topic may be named that the group never consumed:
+    its partitions are read from the cluster.
     Raises: NoSuchTopicError, NoSuchPartitionError; the reason why a topic cannot be read.
     """
     lives = cluster.lives(topics or {tp.topic for tp in standings})
@@ -165,7 +166,7 @@ def make_plan(
 ) -> OffsetPlan:
     """The plan that puts the group at `after`. acls: of the folders, where there are none. Raises: ZooKeeperError.
 
-    topics: as they were when `after` was decided. members: those of the group, if the caller has read them already.
+    topics: as they were when `after` was decided. members: of the group, if the caller has read them already.
     """
     names = {tp.topic for tp, offset in after.items() if offset is not None}
     topics = topics or TopicsOnce(store)

@@ -46,7 +46,7 @@ class ToOffset:
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """So many messages on from the committed offset, or back; never out of the log."""
+    """The committed offset plus a number of messages, which may be negative; kept within the log."""
 
     messages: int
 

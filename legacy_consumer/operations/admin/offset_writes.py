@@ -49,7 +49,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was done. joined: members that registered while it was being done, and may have read the old offsets."""
+    """The result of a write. joined: members that registered during the write and may have read the old offsets."""
 
     partitions: tuple[TopicPartition, ...]
     joined: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ def write_plan(
 
 
 def _make_folders(store: ZkStore, plan: OffsetPlan) -> list[str]:
-    """The folders of offsets that are new. Returns: those that were not there, parents first."""
+    """Create the folders of new offsets. Returns: the folders that did not exist, parents first."""
     topics = sorted({change.partition.topic for change in plan.to_write if change.before.version is None})
     if not topics and (plan.acls is None or not plan.to_write):
         return []
@@ -101,7 +101,7 @@ def _make_folders(store: ZkStore, plan: OffsetPlan) -> list[str]:
 
 
 def _remove_empty(store: ZkStore, folders: Sequence[str]) -> None:
-    """What was not written leaves no folder; one that has offsets, or that somebody uses by now, is not empty."""
+    """Delete the folders that stayed empty. A folder with offsets, or in use by another client, is not empty."""
     for path in reversed(folders):
         with contextlib.suppress(ZooKeeperError):
             store.delete(path)
@@ -214,7 +214,7 @@ def _chunks(
 
 
 def changes_in_multi(plan: OffsetPlan) -> list[OffsetChange]:
-    """What is written, and what stands there and is checked beside it; nothing if there is nothing to write."""
+    """Return the offsets to write, and those to check in the same multi; none if there is nothing to write."""
     if not plan.to_write:
         return []
     return [change for change in plan.changes if change.changes or change.before.version is not None]

@@ -1,4 +1,4 @@
-"""What a group has committed to Kafka's `__consumer_offsets`, with offsets.storage=kafka or as a newer consumer.
+"""A group's offsets in Kafka's `__consumer_offsets`: written with offsets.storage=kafka or by a newer consumer.
 
 The operator's commands are about ZooKeeper. But Kafka's own tools show the offset in Kafka wherever there is one, and a
 reset in ZooKeeper alone does nothing for members that read the other one, or the greater of both.
@@ -32,7 +32,7 @@ def has_coordinators(store: ZkStore) -> bool:
 def read_offsets_in_kafka(
     store: ZkStore, open_offsets: Callable[[], GroupOffsets], partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """{partition: offset} of those that the group has an offset of in Kafka.
+    """Return {partition: offset} for the partitions with an offset of the group in Kafka.
 
     open_offsets: the way to the group's coordinator.
     Raises: BrokersUnavailableError if the coordinator does not answer in time; MissingListenerError.

@@ -1,4 +1,4 @@
-"""Finds groups that nobody uses any more, and what groups keep of topics that are gone."""
+"""The search for unused groups, and for leftovers of topics that are gone."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class GroupUse:
 
 
 def read_use(store: ZkStore, groups: Sequence[str]) -> list[GroupUse]:
-    """The use of these groups; those that are gone are left out. Raises: ZooKeeperError."""
+    """Return the use of these groups; groups that are gone are left out. Raises: ZooKeeperError."""
     trees = read_trees(store, groups)
     origins = read_topic_origins(store, {tp.topic for tree in trees for tp in tree.offsets})
     return [_use_of(tree, origins) for tree in trees]
 
 
 def zookeeper_ms(store: ZkStore) -> int:
-    """What ZooKeeper's clock shows, in ms since 1970: it stamps each write, and `/consumers` is written as it is.
+    """Return ZooKeeper's time in ms since 1970: ZooKeeper stamps each write, and `/consumers` is written unchanged.
 
     Raises: NotPermittedError; NoNodeError if there never was a group.
     """

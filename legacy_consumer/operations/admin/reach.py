@@ -14,7 +14,7 @@ _LONGEST_ANSWER = 10_000
 
 
 def try_addresses(addresses: Sequence[tuple[str, int]], timeout_s: float) -> dict[tuple[str, int], str | None]:
-    """{address: why nobody could be reached there, None = somebody listens}."""
+    """Return {address: why no connection was possible, None = a server listens}."""
     wanted = list(dict.fromkeys(addresses))
     if not wanted:
         return {}
@@ -37,7 +37,7 @@ def _address(server: str) -> tuple[str, int]:
 
 
 def tell_zookeeper(connect: str, timeout_s: float) -> dict[str, str]:
-    """{server: what it says of itself} of the servers in zookeeper.connect that serve nobody."""
+    """Return {server: its own status} for the servers in zookeeper.connect that do not serve."""
     reached = try_servers(connect, timeout_s)
     addresses = {server: _address(server) for server in reached}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -46,7 +46,7 @@ def tell_zookeeper(connect: str, timeout_s: float) -> dict[str, str]:
 
 
 def _status(address: tuple[str, int], timeout_s: float) -> str:
-    """What a server makes of `srvr`, the one word that every ZooKeeper answers unless it is told not to."""
+    """Return a server's answer to `srvr`, the one word that every ZooKeeper answers unless it is told not to."""
     answer = b""
     try:
         with socket.create_connection(address, timeout_s) as link:

@@ -23,7 +23,10 @@ TopicCreations: TypeAlias = Mapping[str, int | None]
 
 
 def topic_checks(store: ZkStore, group: str, seen: TopicCreations, topics: Collection[str]) -> list[Op]:
-    """What to check in the multi that writes offsets of these topics. Raises: TopicMadeAnewError, ZooKeeperError."""
+    """Return the checks for the multi that writes offsets of these topics.
+
+    Raises: TopicMadeAnewError, ZooKeeperError.
+    """
     stats = _read(store, topics & seen.keys())
     for topic in sorted(_others(stats, seen)):
         raise TopicMadeAnewError(group, topic)

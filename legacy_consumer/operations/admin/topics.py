@@ -1,4 +1,4 @@
-"""Topics as an operator of groups wants to see them: which there are, whether they can be read, and who reads them."""
+"""Topics for an operator of groups: the topics, whether they can be read, and the groups that read them."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _marked_for_deletion(store: ZkStore) -> tuple[str, ...]:
 def _read_states(
     store: ZkStore, partitions: Sequence[tuple[str, int]]
 ) -> tuple[dict[tuple[str, int], tuple[int, int]], dict[tuple[str, int], NotPermittedError]]:
-    """{partition: (leader, how many are in sync)} of those that have a state, and why others may not be read."""
+    """Return {partition: (leader, in-sync replicas)} for partitions with a state, and why others cannot be read."""
     paths = [PartitionStatePath(*partition).path for partition in partitions]
     found: dict[tuple[str, int], tuple[int, int]] = {}
     closed: dict[tuple[str, int], NotPermittedError] = {}

@@ -1,8 +1,8 @@
-"""Is a group's rebalance over, and sound? What Kafka's VerifyConsumerRebalance was meant to check, and more.
+"""Verification that a group's rebalance is over and its result sound, as in Kafka's VerifyConsumerRebalance, and more.
 
 Sound means: every partition of every topic that a member subscribes to is owned exactly once, by a stream of a member
-that is registered for that topic, held by the session in which that member lives; nothing else is owned, and no request
-for a reset stands that nobody ends. One that is being carried out is told, and is no problem.
+that is registered for that topic, held by the session in which that member lives. Nothing else is owned, and no request
+for a reset stands without a client that ends it. A reset in progress is reported, and is no problem.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
 def _of_strategy(
     snapshot: GroupSnapshot, owners: Mapping[TopicPartition, str], strategy: Strategy | None
 ) -> Iterator[Problem]:
-    """Who owns what another one should own by this strategy; what nobody owns is said already."""
+    """Yield the partitions that another member should own by this strategy; no_owner covers those without an owner."""
     if strategy is None:
         return
     try:

@@ -1,8 +1,8 @@
 """Carries a plan out towards Kafka. It may be called again at any time: what is done is not done again.
 
-Kafka knows no compare-and-set for an offset, so right before each request the offsets are read again, and only what is
-still behind is written; and nobody else commits for the group meanwhile: with members in ZooKeeper alive only
-partitions without an owner are written, with consumers on the brokers' side none.
+Kafka knows no compare-and-set for an offset. Before each request the offsets are therefore read again, and only offsets
+that are still behind are written. No other client commits these partitions meanwhile: while members in ZooKeeper live,
+only partitions without an owner are written; while consumers on the brokers' side live, none.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _LONGEST_REASON = 200
 
 @dataclass(slots=True)
 class Outcome:
-    """What a step did. written: {partition: offset}. passed: the target had moved on by itself, or an owner came.
+    """The result of a step. written: {partition: offset}. passed: the target moved on by itself, or an owner came.
 
-    waiting: living members commit these themselves. left_out: blocked, and skipped on purpose.
+    waiting: living members commit these partitions themselves. left_out: blocked, and skipped on purpose.
     """
 
     phase: Phase
@@ -100,7 +100,7 @@ def begin_step(sides: Sides, plan: MigrationPlan, phase: Phase, backup: Path) ->
 
 
 def _left_out(plan: MigrationPlan) -> dict[TopicPartition, str]:
-    """What is no part of the migration from here on: an apply decides it anew, a rollback adds to it."""
+    """Return the partitions that the migration leaves out. An apply decides them anew; a rollback adds to them."""
     blocked = {move.tp: move.reason[:_LONGEST_REASON] for move in plan.having(Action.BLOCKED)}
     before = plan.look.record.left_out if plan.look.record is not None else {}
     return blocked if plan.direction is Direction.TO_KAFKA else {**before, **blocked}

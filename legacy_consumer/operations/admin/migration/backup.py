@@ -1,4 +1,4 @@
-"""What both sides had before a step, in a file that `legacy-consumer offsets import` reads.
+"""Backup of both sides before a step, in a file that `legacy-consumer offsets import` reads.
 
     {"version":1,"before":"applying","at_ms":1700000000000,
      "offsets":{"billing":{"orders":{"0":286894308}}},"kafka":{"billing":{"orders":{"0":null}}}}

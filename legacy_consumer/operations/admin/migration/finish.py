@@ -1,4 +1,4 @@
-"""Closes the way back, on purpose: nobody can take the group's offsets back to ZooKeeper after it."""
+"""The end of a migration: after it, the group's offsets cannot be taken back to ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a group on both sides at one moment: its members and offsets in ZooKeeper and in Kafka, its logs."""
+"""The state of a group on both sides at one moment: its members and offsets in ZooKeeper and in Kafka, its logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a migration would do, partition by partition: decided from one look, without any I/O.
+"""The plan of a migration, partition by partition: decided from one look, without any I/O.
 
 The same rules hold in both directions, from ZooKeeper to Kafka and back. Nothing ever moves backwards: what the other
 side has already, or has passed, stays. What lies before the log's first message is moved to it, for those messages are
@@ -43,7 +43,7 @@ class Direction(Enum):
 
 
 class Action(Enum):
-    """What becomes of one partition."""
+    """The action for one partition."""
 
     WRITE = "write"
     KEEP = "keep"
@@ -58,7 +58,7 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What an operator decided.
+    """The choices of an operator.
 
     rolling: members live and move one by one. accept_ahead: what Kafka has beyond ZooKeeper was consumed, also before
     the migration began, in partitions that were left out, and where ZooKeeper's offset was moved since. skip_blocked:

@@ -28,17 +28,17 @@ from zk_layout.store import ZkStore, Znode
 
 _FORMAT = 1
 _HISTORY = 50
-"""So many changes of phase are kept; an operator who tries again and again must not fill the znode."""
+"""The number of changes of phase that are kept; repeated attempts must not fill the znode."""
 
 
 class Phase(Enum):
-    """Where a migration stands. Those that end in -ing were under way when somebody last wrote: do the same again."""
+    """The phase of a migration. A phase in -ing was interrupted: repeat the same command."""
 
     ROLLING = "rolling"
-    """Members move one by one; offsets are in ZooKeeper, and of those that have moved in Kafka too."""
+    """Members move one by one; all offsets are in ZooKeeper, and the offsets of moved members also in Kafka."""
     APPLYING = "applying"
     APPLIED = "applied"
-    """All offsets are in Kafka; those in ZooKeeper stay as they were."""
+    """All offsets are in Kafka; the offsets in ZooKeeper stay as they were."""
     ROLLING_BACK = "rolling back"
     ROLLED_BACK = "rolled back"
     """ZooKeeper has all offsets again."""

@@ -62,7 +62,7 @@ def verify_migration(look: Look, *, accept_ahead: bool = False) -> Verification:
     accept_ahead: what Kafka has beyond ZooKeeper in partitions that were left out was consumed.
     """
     is_begun = look.record is not None and look.record.phase is not Phase.ROLLED_BACK
-    # without a migration that is the one finding: what Kafka has is nobody's trouble yet
+    # without a migration there is one finding only: what Kafka has is no problem yet
     plan = make_plan(look, Direction.TO_KAFKA, Choices(accept_ahead=accept_ahead or not is_begun))
     behind = plan.having(Action.WRITE)
     missing = {move.tp for move in behind}
