@@ -1,4 +1,4 @@
-"""What every command that changes offsets has in common: a plan is shown, a backup written, and then it is done."""
+"""The common part of commands that change offsets: show the plan, write a backup, carry the plan out."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _write_all(store: ZkStore, plans: Sequence[OffsetPlan], safety: Safety, done
 
 
 def _advance(done: _Done, start: int, advance: Callable[[int], None], written: int) -> None:
-    """Of the plan that began at start, so many are written by now."""
+    """Advance the progress bar: `written` partitions of the plan that began at `start` are done."""
     advance(start + written - done.partitions)
     done.partitions = start + written
 

@@ -38,7 +38,7 @@ class Printer:
     is_stuck: bool = False
 
     def print(self, messages: Sequence[Message]) -> None:
-        """Write and flush. Raises: OSError, BrokenPipeError if nobody reads any more."""
+        """Write and flush. Raises: OSError; BrokenPipeError if the reader of the pipe is gone."""
         data = self.lines(messages)
         self.is_stuck = True
         rest = memoryview(data)
@@ -62,7 +62,7 @@ def print_streams(
 ) -> None:
     """Print until the end is requested, max_messages are printed or none came for timeout_ms.
 
-    One thread consumes all streams in turn: only so many messages are taken as may still be printed.
+    One thread consumes all streams in turn, and takes no more messages than may still be printed.
     Raises: OSError of the output; FetchError.
     """
     clock = clock or SystemClock()

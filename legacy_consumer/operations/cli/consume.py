@@ -43,7 +43,7 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What to consume: one topic by name, or those that a filter lets through."""
+    """The topics to consume: one by name, or all that pass a filter."""
 
     topic: str | None
     topic_filter: TopicFilter | None
@@ -186,7 +186,7 @@ def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None, str
 
 
 def _separator(text: str) -> bytes:
-    r"""The bytes that a user means who can type no tab: \t, \n, \x00 and the like."""
+    r"""Return the bytes of a text with escapes: \t, \n, \x00 and the like stand for bytes that are hard to type."""
     try:
         return codecs.escape_decode(text.encode("utf-8", "surrogateescape"))[0]
     except ValueError as error:

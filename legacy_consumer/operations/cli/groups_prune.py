@@ -96,7 +96,7 @@ def prune(
 
 
 def _zookeeper_ms(store: ZkStore, now_ms: int) -> int:
-    """What ZooKeeper's clock shows; now_ms, this machine's, if it may not be asked."""
+    """Return ZooKeeper's time; now_ms, this machine's time, if ZooKeeper's cannot be asked."""
     try:
         found_ms = zookeeper_ms(store)
     except (NotPermittedError, NoNodeError) as error:

@@ -1,4 +1,4 @@
-"""What operators are told of a group's offsets in Kafka by commands that change those in ZooKeeper."""
+"""A group's offsets in Kafka, which operators see when a command changes the group's offsets in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 3
 def find_offsets_in_kafka(
     cluster: ClusterOptions, store: ZkStore, group: str, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """{partition: offset} of those that there are; none if nobody can tell, which the log says."""
+    """Return {partition: offset}, as far as Kafka has offsets; {} if no broker can tell, which is logged."""
     try:
         config = ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": group})
         return read_offsets_in_kafka(store, lambda: open_group_offsets(config, store), partitions)

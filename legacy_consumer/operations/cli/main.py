@@ -53,7 +53,7 @@ _COMMANDS = {
 
 
 class _OutputClosedError(Exception):
-    """Nobody reads our standard output any more. Not an OSError, which click would answer with exit code 1."""
+    """The reader of standard output is gone. Not an OSError, which click would answer with exit code 1."""
 
 
 class _Program(LazyGroup):

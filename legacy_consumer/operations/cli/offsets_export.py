@@ -90,7 +90,7 @@ def export(
 def _read(
     store: ZkStore, groups: Sequence[str], topics: TopicsOnce
 ) -> tuple[dict[str, Mapping[TopicPartition, Standing]], list[str]]:
-    """What can be read, and what cannot. Raises: NoSuchGroupError, ZooKeeperError."""
+    """Return the offsets that can be read, and the problems of the others. Raises: NoSuchGroupError, ZooKeeperError."""
     found: dict[str, Mapping[TopicPartition, Standing]] = {}
     problems: list[str] = []
     for group in groups:

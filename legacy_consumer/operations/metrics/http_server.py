@@ -197,7 +197,7 @@ def _handler(pages: Pages) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         server_version = "legacy-consumer"
-        sys_version = ""  # which Python answers is nobody's business
+        sys_version = ""  # clients are not told the Python version
         timeout = DEADLINE_S
         server: _Server
 

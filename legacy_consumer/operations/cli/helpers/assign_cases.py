@@ -76,7 +76,7 @@ def _check_instances(members: Mapping[str, _Member]) -> None:
 
 
 def _subscription(strategy: str, member: _Member) -> Subscription:
-    """What this member's own assignor tells, once it has heard what the member owns."""
+    """Return the subscription that the member's own assignor makes, after it was told what the member owns."""
     assignor = make_assignor(strategy, {} if member.priority is None else {PRIORITY.name: str(member.priority)})
     if member.owned or member.generation != NO_GENERATION:
         assignor.on_assignment(MemberAssignment(member.owned), member.generation)
@@ -151,7 +151,7 @@ def read_json(line: bytes) -> Json:
 
 
 class _RepeatedKeyError(ValueError):
-    """Of two values for one key nobody can say which is meant."""
+    """An object with two values for one key: which one is meant is unknown."""
 
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> dict[str, object]:

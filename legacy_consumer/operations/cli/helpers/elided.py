@@ -21,7 +21,7 @@ def telling_length(names: Collection[str]) -> int:
 
 
 class Elided:
-    """What rich draws: the name, or an ellipsis and its end; folded, whole, where not even that has room.
+    """A name that rich draws: whole, or an ellipsis and its end; folded, whole, where not even that has room.
 
     telling: how much of the end has to be seen, see telling_length().
     """

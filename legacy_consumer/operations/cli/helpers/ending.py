@@ -1,13 +1,12 @@
 """Ctrl-C and other signals for a command that must finish what it has begun: Ending. And for one that is to be undone
 as after Ctrl-C, whatever ends it: unwound_by_signals.
 
-While nothing has begun, the first signal ends the command where it stands. From wait_for_end on, the first one only
-raises a flag, which the command looks at between two steps; a handler could not do more without running into a lock
-that its own thread holds. The next one ends it where it stands, for whoever has no patience; any other is ignored, for
-the command is on its way out.
+Before the command has begun to change anything, the first signal ends it at once. After wait_for_end, the first signal
+only sets a flag, which the command checks between two steps; a handler that did more could wait for a lock that its own
+thread holds. The second signal ends the command at once. Later signals are ignored, because the command is ending.
 
-A command that writes to a pipe which nobody empties never comes to look. So while it writes, an alarm ends it where it
-stands when its patience after the first signal is over.
+A command that writes to a full pipe without a reader never checks the flag. Therefore, while the command writes, an
+alarm ends it when its patience after the first signal is over.
 """
 
 from __future__ import annotations
@@ -81,9 +80,9 @@ class Ending:
         self._before: dict[signal.Signals, object] = {}
 
     def wait_for_end(self, patience_s: float = 5.0) -> None:
-        """From now on the first signal waits until the command looks at `requested`.
+        """Let the first signal from now on wait until the command checks `requested`.
 
-        patience_s: for so long after it a write may go on, see writing().
+        patience_s: how long a write may go on after that signal, see writing().
         """
         self._patience_s = max(0.001, patience_s)
         self._at_once = False

@@ -72,9 +72,10 @@ def back_up(
     unreadable: Mapping[str, Unreadable],
     topics: Mapping[str, str],
 ) -> Backup:
-    """Write what stands there into a file before a change, and say what puts it back. Raises: BackupError.
+    """Write the present offsets into a file before a change, and print the command that restores them.
 
-    topics: the marks of those that the offsets were judged by; a topic may have been made anew since.
+    topics: {topic: the mark by which its offsets were judged}; a topic may have been made anew since.
+    Raises: BackupError.
     """
     acls = read_group_acls(store, list(groups))
     file = write_backups(folder, name, groups, unreadable, acls=acls, topics=topics, one_by_one=True)

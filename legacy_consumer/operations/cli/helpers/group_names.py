@@ -37,7 +37,7 @@ def check_wanted(groups: Sequence[str], *, all_groups: bool) -> None:
 
 
 def wanted_groups(store: ZkStore, groups: Sequence[str], *, all_groups: bool) -> list[str]:
-    """Those named, each once, or all there are. Raises: NoSuchGroupError."""
+    """Return the named groups, each once, or all groups there are. Raises: NoSuchGroupError."""
     if all_groups:
         return list(list_groups(store))
     named = list(dict.fromkeys(groups))

@@ -23,7 +23,7 @@ _LEAST_WIDTH = 15
 
 
 def kafka_lines(version: str, found: GroupDescription, owned_topics: Collection[str]) -> Iterator[str]:
-    """What the tool of this version, one of KAFKA_FORMATS, prints about the group.
+    """Return the output of Kafka's tool of this version (one of KAFKA_FORMATS) for the group.
 
     owned_topics: the children of the group's `owners` that exist.
     """

@@ -38,7 +38,7 @@ class LazyGroup(click.Group):
             return None
         command = getattr(importlib.import_module(f"legacy_consumer.operations.cli.{place.module}"), place.name)
         assert isinstance(command, click.Command)
-        # a lazy group has an example of its own, and sees to those of its commands when it is asked for one
+        # a lazy group has its own example, and adds the examples of its commands itself
         return command if isinstance(command, LazyGroup) else example_last(command)
 
     @property  # type: ignore[override]  # click has a dictionary here, which would have to be full from the start

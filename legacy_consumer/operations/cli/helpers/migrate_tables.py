@@ -1,4 +1,4 @@
-"""What `legacy-consumer migrate` prints."""
+"""The output of `legacy-consumer migrate`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def say_refusals(refusals: Iterable[str]) -> None:
 
 
 def say_outcome(group: str, direction: Direction, outcome: Outcome) -> None:
-    """What was done."""
+    """Print the result of a step."""
     many = len(outcome.written)
     say(f"{many} partition{'' if many == 1 else 's'} of group {group} written to {direction.target}.", "bold")
     if outcome.passed:
@@ -174,7 +174,7 @@ def plan_document(plan: MigrationPlan) -> dict[str, object]:
 
 
 def outcome_document(group: str, outcome: Outcome) -> dict[str, object]:
-    """What was done, for programs."""
+    """Return the result of a step, for programs."""
     return {
         "group": group,
         "phase": outcome.phase.value,

@@ -46,7 +46,7 @@ def choose_offsets(file: str, groups: Mapping[str, Offsets], topics: Topics) -> 
 def leave_out_earlier(
     group: str, offsets: Offsets, given: OffsetFile, origins: Mapping[str, TopicOrigin]
 ) -> list[TopicPartition]:
-    """Those whose offset in the file is of an earlier topic of the same name; it is said of them."""
+    """Return the partitions whose offset in the file is of an earlier topic of the same name; name them on stderr."""
     found = [
         tp
         for tp, offset in sorted(offsets.items(), key=lambda item: item[0])

@@ -1,4 +1,4 @@
-"""What every command that talks to a cluster takes, and what it makes of it."""
+"""The options of every command that talks to a cluster, and the configuration made from them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _pairs(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...])
 
 @contextmanager
 def missing_zookeeper_is_misuse() -> Iterator[None]:
-    """Whoever says nothing of ZooKeeper at all is told about the options, not about a property."""
+    """Turn the ConfigError for a missing ZooKeeper into an error that names the command's options."""
     try:
         yield
     except ConfigError as error:
@@ -139,7 +139,7 @@ def load_cluster_config(cluster: ClusterOptions) -> ClusterConfig:
 @contextmanager
 def open_store(config: ClusterConfig) -> Iterator[KazooStore]:
     """A connection to ZooKeeper for the time of a command."""
-    # who may touch what a command creates: whoever may touch what is beside it
+    # a znode that a command creates gets the ACL of the znodes beside it
     store = KazooStore(replace(config.zk_settings(), keep_acl=True))
     try:
         try:
@@ -152,7 +152,7 @@ def open_store(config: ClusterConfig) -> Iterator[KazooStore]:
 
 
 def _reasons(connect: str) -> str:
-    """What a look at each server shows, for whoever wonders whether its name, the way to it or the server is wrong."""
+    """Return the state of each server: a wrong name, a missing route or a broken server."""
     from legacy_consumer.operations.admin.reach import tell_zookeeper
 
     return ", ".join(f"{server}: {said}" for server, said in tell_zookeeper(connect, _LOOK_S).items())

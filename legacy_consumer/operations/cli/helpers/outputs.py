@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class Output(Enum):
-    """What --format chooses."""
+    """The values of --format."""
 
     TABLE = "table"
     JSON = "json"
@@ -71,7 +71,7 @@ def print_csv(names: Sequence[str], records: Sequence[Mapping[str, object]]) -> 
 
 
 def abandon_output() -> None:
-    """What nobody reads any more must neither wait nor fail again when the interpreter ends."""
+    """Send the rest of the output to /dev/null: its reader is gone, and the interpreter's end must not wait or fail."""
     try:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):

@@ -1,4 +1,4 @@
-"""How far long work has come, for the person who waits for it."""
+"""The progress of long work, for the person at the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands that remove groups have in common: it is said what would go, a backup written, and then it goes."""
+"""The common part of commands that remove groups: say what would go, write a backup, then remove."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ removal_options = execution_options(without="it is said what would go", dry_run=
 
 
 def say_migrated(use: list[GroupUse]) -> None:
-    """ZooKeeper may have the only copy of what the brokers forgot, and here nobody asks them."""
+    """Warn about migrated groups: ZooKeeper may hold the only copy of offsets that the brokers have deleted."""
     migrated = [one.group for one in use if one.is_migrated]
     if migrated:
         more = f" and {len(migrated) - 3} more" if len(migrated) > 3 else ""

@@ -63,7 +63,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]])
 
 
 def drawn_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> Table:
-    """As on a terminal, for whoever has a screen of its own."""
+    """Return the table as a terminal shows it, for a caller that draws on a screen of its own."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

@@ -63,7 +63,7 @@ def _milliseconds(text: str) -> int:
 
 
 def _probably_meant(text: str) -> str | None:
-    """What to write instead of a number that is a date, or seconds, micro- or nanoseconds since 1970."""
+    """Return what to write instead of a number that is a date, or seconds, micro- or nanoseconds since 1970."""
     for form, shown in (("%Y%m%d", "%Y-%m-%d"), ("%Y%m%d%H%M%S", "%Y-%m-%dT%H:%M:%S")):
         try:
             moment = datetime.strptime(text, form).replace(tzinfo=timezone.utc)

@@ -76,7 +76,7 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """All groups, sorted by name, the partitions of theirs that exist, and the leaders of those that are owned."""
+    """All groups, sorted by name; their existing partitions; the leaders of the owned partitions."""
 
     groups: tuple[ReadGroup, ...]
     existing: frozenset[TopicPartition]

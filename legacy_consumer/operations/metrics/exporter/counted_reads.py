@@ -61,7 +61,7 @@ class CountingKazooStore(KazooStore):
 
 
 class Pace:
-    """Keeps reads below so many znodes a second on average: call `keep` between two batches.
+    """The pace of reads: below `per_second` znodes a second on average. Call `keep` between two batches.
 
     now: seconds; wait: pauses for the given seconds, or less if the exporter is about to end.
     """
