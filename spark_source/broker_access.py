@@ -15,7 +15,7 @@ _TIMEOUT_S = 5.0
 
 
 def check_access(config: ClusterConfig, brokers: Sequence[Broker]) -> None:
-    """Refuse what can never work. Brokers that do not answer are no failure yet, and a plain listener refuses nobody.
+    """Refuse what can never work. A broker that does not answer is no failure yet; a plain listener refuses no client.
 
     Raises: ConfigError for a setting that librdkafka does not take, MissingListenerError; BrokerRefusedError for
     credentials or certificates.

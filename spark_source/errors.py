@@ -197,7 +197,7 @@ class UndecidedError(SparkSourceError):
 
 
 class CheckpointError(SparkSourceError):
-    """What stands in the checkpoint of a query is not where a stream of zk_messages can go on."""
+    """A stream of zk_messages cannot continue from the checkpoint of the query."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

@@ -116,7 +116,7 @@ def _now_ms() -> int:
 
 
 def _seen(row: GroupPartition, facts: Facts) -> Seen:
-    """What makes a row another one, but for the time it was read."""
+    """Return everything that makes two rows different, except the time when they were read."""
     tp = TopicPartition(row.topic, row.partition)
     return row, facts.start.get(tp), facts.end.get(tp), facts.states.get(tp), _members_of(row, facts)
 

@@ -40,7 +40,7 @@ _SHOWN = 5
 
 @dataclass
 class CollectedRows(WriterCommitMessage):
-    """What one task was given: (group, topic, partition, offset) each."""
+    """The rows of one task: (group, topic, partition, offset) each."""
 
     rows: tuple[tuple[str, str, int, int | None], ...]
 
@@ -108,7 +108,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
         logger.info("%d offsets of %d groups were written", changes, len(plans))
 
     def _refuse_outside(self, store: ZkStore, wanted: GroupOffsets) -> None:
-        """Raises: OffsetWriteError naming offsets that their logs do not hold, or logs that nobody knows."""
+        """Raise OffsetWriteError for offsets outside their logs, or for logs of which no broker tells the ends."""
         from legacy_consumer.fetching.librdkafka import open_log_offsets  # takes a moment to load
 
         offsets = [(tp, offset) for own in wanted.values() for tp, offset in own.items() if offset is not None]
@@ -135,7 +135,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
 
 
 def make_plans(store: ZkStore, wanted: GroupOffsets) -> list[OffsetPlan]:
-    """What is to be written for each group, over what stands there. All groups are read together."""
+    """Return the plan of each group, from its present offsets. All groups are read together."""
     groups = sorted(wanted)
     topics = {tp.topic for own in wanted.values() for tp in own}
     once = TopicsOnce(store)

@@ -1,7 +1,8 @@
 """The columns of zk_offsets: names, types, meaning, and how each is made from what was read. No I/O.
 
 A user's schema chooses among them by name. What it leaves out is not read either where that costs something: the log
-columns ask the brokers, those of members and leaders read more znodes. Spark imports the names into several Python
+columns ask the brokers, the columns of members and leaders read more znodes. Spark imports the names into several
+Python
 workers for every query; what makes values is loaded where values are made.
 """
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Need(Enum):
-    """What a column costs beyond the znodes of its row."""
+    """The cost of a column beyond the znodes of its row."""
 
     LOG_START = "log_start"
     LOG_END = "log_end"
@@ -31,12 +32,12 @@ class Need(Enum):
 
 
 BROKER_NEEDS = frozenset({Need.LOG_START, Need.LOG_END})
-"""What only the brokers know."""
+"""The needs that only brokers can answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was read beside the rows, as far as some column needs it.
+    """The facts beside the rows, as far as some column needs them.
 
     start, end: of the logs; partitions that no broker answered for are missing. members: what each registered member
     subscribes to, by group and consumer id; None if its registration cannot be read. states: leaders and replicas.
@@ -249,7 +250,7 @@ class RequestedColumn:
 
     @property
     def column(self) -> Column:
-        """What it is made from."""
+        """The column that this one is made from."""
         return _BY_NAME[self.source]
 
     @property
@@ -266,5 +267,5 @@ def request_columns(fields: Iterable[tuple[str, str, bool]]) -> tuple[RequestedC
 
 
 def needed_facts(columns: Iterable[RequestedColumn]) -> frozenset[Need]:
-    """What must be read for these columns beside their rows; nothing for most."""
+    """Return the facts that these columns need beside their rows; none for most columns."""
     return frozenset().union(*(requested.column.needs for requested in columns))

@@ -1,4 +1,4 @@
-"""What the options of both formats have in common: those that say how to reach the cluster, and how a name is found.
+"""The common part of the options of both formats: how to reach the cluster, and how a name is found.
 
 Spark hands options over with their names in small letters; here they are spelled as they are documented and found
 whatever their case.
@@ -52,7 +52,7 @@ HIDDEN_OPTIONS = "(?i)auth[.]digest|[.]pem$|oauthbearer[.]config|private[.]key"
 _TABLE_PREFIX = "option."
 """Of options when a table is created with them; read or written later, it has none at all."""
 _TABLE_OWNER = "owner"
-"""What Spark says itself of a table that is created."""
+"""An option that Spark itself adds for a table that is created."""
 _PROPERTY_NAMES = {known.name for known in PROPERTIES}
 
 

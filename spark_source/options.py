@@ -25,35 +25,35 @@ FORMAT = OFFSETS_FORMAT
 
 
 class MissingGroups(Enum):
-    """What an entry of groups that fits no group does."""
+    """The reaction to an entry of groups that fits no group."""
 
     IGNORE = "ignore"
     FAIL = "fail"
 
 
 class ReadMode(Enum):
-    """What a znode that no member can read does."""
+    """The reaction to a znode that no member can read."""
 
     PERMISSIVE = "PERMISSIVE"
     FAILFAST = "FAILFAST"
 
 
 class LiveGroups(Enum):
-    """What a write does about groups that have members."""
+    """The reaction of a write to groups that have members."""
 
     FAIL = "fail"
     ALLOW = "allow"
 
 
 class NullOffsets(Enum):
-    """What a row without an offset does."""
+    """The reaction to a row without an offset."""
 
     FAIL = "fail"
     DELETE = "delete"
 
 
 class OutsideLog(Enum):
-    """What an offset that its log does not hold does."""
+    """The reaction to an offset outside its log."""
 
     FAIL = "fail"
     ALLOW = "allow"
@@ -113,7 +113,7 @@ _MOST_PARTITIONS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a read of zk_offsets was told; made by parse_options. Crosses to the executors, passwords included."""
+    """The options of a read of zk_offsets, from parse_options. They cross to the executors, with passwords."""
 
     cluster: ClusterConfig
     groups: NamePatterns
@@ -127,7 +127,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What a write of zk_offsets was told; made by parse_write_options."""
+    """The options of a write of zk_offsets, from parse_write_options."""
 
     cluster: ClusterConfig
     backup_folder: str | None

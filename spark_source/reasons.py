@@ -1,4 +1,4 @@
-"""What went wrong, out of the text that Spark makes of a Python error: it puts the traceback before the message."""
+"""The reason in the text that Spark makes of a Python error: Spark puts the traceback before the message."""
 
 from __future__ import annotations
 

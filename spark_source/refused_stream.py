@@ -46,7 +46,7 @@ class RefusedStreamReader(DataSourceStreamReader):
 
 
 def reader_or_refusal(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
-    """What make returns, or a reader that says why it does not."""
+    """Return the result of make, or a reader that reports why make failed."""
     try:
         return make()
     except LegacyConsumerError as error:

@@ -35,7 +35,7 @@ Bounds: TypeAlias = "tuple[dict[TopicPartition, int], dict[TopicPartition, int],
 
 
 class RangePartition(InputPartition):
-    """What one task of a stream reads, and from whom."""
+    """The range that one task of a stream reads, and the brokers to read it from."""
 
     def __init__(self, wanted: OffsetRange, znodes: Znodes) -> None:
         super().__init__(wanted)
@@ -44,10 +44,10 @@ class RangePartition(InputPartition):
 
 
 class SharePartition(InputPartition):
-    """What one task of a batch read may read: of each partition a range, which no other task reads.
+    """The share of one task of a batch read: ranges of partitions, which no other task reads.
 
-    How much of it a query asks for the task finds out, each time it runs. known_ends: where the logs ended when the
-    plan was made.
+    Each time the task runs, it finds out how much of the share the query asks for. known_ends: where the logs ended
+    when the plan was made.
     """
 
     def __init__(self, shares: tuple[OffsetRange, ...], znodes: Znodes, known_ends: Offsets) -> None:

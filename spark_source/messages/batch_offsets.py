@@ -1,4 +1,4 @@
-"""Where a batch read begins and ends, before it is made: for whoever keeps offsets beside what was read."""
+"""The first and the last offsets of a batch read, before it is made: for users that keep offsets beside the data."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class BatchOffsets:
     ending: ByPartition
 
     def options(self) -> dict[str, str]:
-        """The options that fix a read to these offsets, whenever a task of it runs and however often.
+        """Return the options that fix a read to these offsets, whenever its tasks run and however often.
 
-        They go over those that the offsets were found with, of which a time may have been one.
+        They override the options by which the offsets were found; one of those may have been a time.
         """
         return {
             "startingOffsets": json.dumps(self.starting),

@@ -1,4 +1,4 @@
-"""What planning asks: which partitions there are, where their logs begin and end, where the group stands."""
+"""The questions of a plan: which partitions exist, where their logs begin and end, where the group stands."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Cluster:
     """A connection to ZooKeeper and the brokers, for a plan or for as long as a stream runs. Used by one thread.
 
     open connects; every method may raise what a store and LogOffsets raise, each within the configured timeouts.
-    store, log_offsets, high_watermarks, clock: of a cluster in memory; None = those that the options name. log_offsets
-    answers by isolation.level, high_watermarks as if there were no transactions. answer_s: how long a question to the
-    brokers is repeated while a partition has no leader, at most.
+    store, log_offsets, high_watermarks, clock: of a cluster in memory; None = of the cluster that the options name.
+    log_offsets answers by isolation.level, high_watermarks as if there were no transactions. answer_s: how long, at
+    most, a question to the brokers is repeated while a partition has no leader.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Cluster:
         check_access(self._options.config, self.brokers())
 
     def brokers(self) -> tuple[Broker, ...]:
-        """Those that are registered. Raises: BrokersUnavailableError if none is."""
+        """Return the registered brokers. Raises: BrokersUnavailableError if none is registered."""
         brokers = tuple(read_brokers(self.store))
         if not brokers:
             raise BrokersUnavailableError("no broker is registered in ZooKeeper under /brokers/ids: is Kafka running?")
@@ -154,7 +154,7 @@ class Cluster:
         return read_topic_origins(self.store, {tp.topic for tp in partitions})
 
     def still_there(self, partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
-        """Those of these that there are; all while ZooKeeper does not answer."""
+        """Return the partitions that still exist; all of them while ZooKeeper does not answer."""
         paths = {topic: TopicPath(topic).path for topic in sorted({tp.topic for tp in partitions})}
         if not paths:
             return []
@@ -196,10 +196,10 @@ class Cluster:
         return self._ask_all("ends", self._log_offsets.latest, partitions)
 
     def undecided(self, positions: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
-        """Of these positions those that lie behind the end of their log, and not behind its high watermark.
+        """Return the positions that lie behind the end of their log, but not behind its high watermark.
 
-        Only for isolation.level=read_committed: there the log ends where the first transaction begins that is still
-        open, and whoever reads all messages, as every member of a group does, may be further. ends: as log_ends says.
+        Only for isolation.level=read_committed. Then a log ends where its first open transaction begins, but a member
+        of a group reads all messages and may be further. ends: as log_ends returns them.
         Raises: BrokersUnavailableError.
         """
         behind = {tp: at for tp, at in positions.items() if at > ends.get(tp, at)}
@@ -209,7 +209,7 @@ class Cluster:
         return {tp: at for tp, at in behind.items() if at <= marks.get(tp, -1)}
 
     def stand(self, spec: OffsetSpec, partitions: Collection[TopicPartition]) -> Stand:
-        """Whatever of the group or of a time the spec needs. Raises: OffsetError for a committed offset."""
+        """Return what the spec needs of the group or of a time. Raises: OffsetError for a committed offset."""
         reset_to = self._options.config.reset_to
         assert reset_to is not None, "refused with the options"
         if spec.kind is OffsetKind.TIME:

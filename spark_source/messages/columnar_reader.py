@@ -24,7 +24,7 @@ _FETCH_BYTES = 4 << 20
 """A task reads one partition alone, so a request may bring more of it than a consumer of many would ask for."""
 _SLICE_S = 0.1
 _SILENCE_S = 1.0
-"""So long after a message without another one the end of the log is likely."""
+"""The silence after a message that makes the end of the log likely."""
 
 ReadRest = Callable[[OffsetRange], Iterator[pa.RecordBatch]]
 
@@ -37,11 +37,11 @@ def read_columnar(
     read_rest: ReadRest,
     timeout_s: float,
 ) -> Iterator[pa.RecordBatch]:
-    """The messages of the range, in order.
+    """Yield the messages of the range, in order.
 
-    new_store: what is known of ZooKeeper, for each who asks for leaders anew: nobody is told them twice.
-    read_rest: reads what is left of the range once nothing comes any more: where offsets without messages stand before
-    its end, only the other fetcher is told that the end of the log is reached.
+    new_store: makes a store of the planned znodes for each fetcher, because such a store gives the leaders only once.
+    read_rest: reads the rest of the range when no more messages come. If offsets without messages stand before the end
+    of the range, only the other fetcher learns that the end of the log is reached.
     Raises: RangeReadError, FetchError, OffsetOutOfRangeError, BrokerRefusedError, MissingListenerError.
     """
     tp = wanted.partition

@@ -1,4 +1,4 @@
-"""The columns of zk_messages, those of Spark's own Kafka source. No I/O.
+"""The columns of zk_messages, the same as in Spark's own Kafka source. No I/O.
 
 A user's schema chooses among them by name; what it leaves out is not made.
 """

@@ -1,8 +1,8 @@
 """Membership of a stream that wants its group for itself: one member, which owns every partition that is read.
 
-A member of the JVM that comes meanwhile finds the owner znodes in its way, gets nothing and says so; nobody reads
-beside the stream. The session is that of the stream's connection; should it expire, everything is claimed again before
-the next batch is planned, and the stream ends if somebody else has it by then.
+A JVM member that joins meanwhile finds the owner znodes of the stream, gets no partition and logs that. No member reads
+beside the stream. The session is that of the stream's connection. If it expires, the stream claims everything again
+before it plans the next batch, and ends if another member owns a partition by then.
 """
 
 from __future__ import annotations
@@ -129,4 +129,4 @@ class GroupClaim:
 
 
 def _ignore(_: WatchEvent) -> None:
-    """What an earlier session of this stream holds is looked at again before the next batch."""
+    """Ignore watches: the stream reads the znodes of its earlier session again before the next batch."""

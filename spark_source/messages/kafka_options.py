@@ -1,6 +1,6 @@
 """The options of Spark's own Kafka source that zk_messages has under another name, or not at all, as the docs say.
 
-Those that it has under the same name are not here.
+Options with the same name in both are not here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turns messages, as librdkafka hands them out, into Arrow columns. No I/O.
 
 Values are joined and their lengths summed up, which makes the two buffers that an Arrow array consists of: 76 ns a
-value, where a list of bytes objects given to Arrow costs 733 ns (measured). Columns that nobody wants are not made.
+value, where a list of bytes objects given to Arrow costs 733 ns (measured). Unwanted columns are not made.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class MessageArrays:
             self.bytes += sum(map(_header_bytes, headers))
 
     def batch(self) -> pa.RecordBatch:
-        """What was added, as a batch; and begin the next one."""
+        """Return the added messages as a batch, and begin the next batch."""
         arrays = [self._array(source) for source in self._sources]
         made = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         self.clear()

@@ -1,4 +1,4 @@
-"""What startingOffsets and endingOffsets may say. No I/O.
+"""The values of startingOffsets and endingOffsets. No I/O.
 
 | Text | Where |
 |---|---|
@@ -57,7 +57,7 @@ class OffsetSpec:
         return self.kind is OffsetKind.GIVEN and all(offset >= 0 for _, offset in self.given)
 
     def only(self, partitions: Collection[TopicPartition]) -> OffsetSpec:
-        """What it says of these partitions."""
+        """Return the spec of these partitions alone."""
         return replace(self, given=tuple(each for each in self.given if each[0] in partitions))
 
 

@@ -35,14 +35,14 @@ from zk_layout.model import TopicPartition
 
 
 class LiveGroup(Enum):
-    """What a stream does about members of its group that own partitions."""
+    """The reaction of a stream to members of its group that own partitions."""
 
     FAIL = "fail"
     ALLOW = "allow"
 
 
 class TimeStrategy(Enum):
-    """What a partition without a message of the wanted time or later does."""
+    """The reaction to a partition without a message of the wanted time or later."""
 
     LATEST = "latest"
     ERROR = "error"
@@ -121,7 +121,7 @@ _OWN_PROPERTIES = ("group.id", "auto.offset.reset")
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Names, or a filter; exactly one of the two. partitions: those of the names that count; none = all."""
+    """Names, or a filter; exactly one of the two. partitions: the partitions of the names that count; empty = all."""
 
     names: tuple[str, ...] = ()
     partitions: frozenset[TopicPartition] = frozenset()
@@ -130,7 +130,7 @@ class TopicChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageOptions:
-    """What a read of zk_messages was told; made by parse_message_options. Crosses to the executors, passwords included.
+    """The options of a read of zk_messages, from parse_message_options. They cross to the executors, with passwords.
 
     group None: no group's offsets count. commit_offsets, claim_ownership, live_group: of streams.
     """

@@ -1,7 +1,7 @@
-"""What executors need to know of ZooKeeper, taken along by the plan: the brokers, and who leads a partition.
+"""The part of ZooKeeper that executors need, carried by the plan: the brokers, and the leaders of partitions.
 
-So executors need no ZooKeeper, and a task saves itself a session. What is out of date by the time a task runs, as after
-a leader moved, the brokers themselves tell.
+Executors therefore need no ZooKeeper, and a task needs no session. If a leader has moved by the time a task runs, the
+brokers tell it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_znodes(store: ZkStore, partitions: Sequence[TopicPartition]) -> dict[st
 
 
 def by_task(znodes: Znodes, tasks: Iterable[Collection[TopicPartition]]) -> Iterator[dict[str, bytes]]:
-    """What each task needs, which reads these partitions: all brokers, and the states of its own."""
+    """Yield the znodes for each task: all brokers, and the states of the task's own partitions."""
     prefix = f"{BrokerIdsPath().path}/"
     brokers = {path: data for path, data in znodes.items() if path.startswith(prefix)}
     for partitions in tasks:
@@ -42,9 +42,9 @@ def by_task(znodes: Znodes, tasks: Iterable[Collection[TopicPartition]]) -> Iter
 
 
 class PlannedStore:
-    """As much of a ZkStore as reading takes, over znodes of the plan. Leaders are told once, then nobody is reached.
+    """A ZkStore over the znodes of the plan, as far as a read needs one. It gives each leader once, then no connection.
 
-    Whoever asks for leaders a second time has found the first answer wrong, and is to ask the brokers.
+    A second question for a leader means that the first answer was wrong; the fetcher must then ask the brokers.
     """
 
     def __init__(self, znodes: Znodes) -> None:
@@ -53,7 +53,7 @@ class PlannedStore:
         self._topics = _topics_of(znodes)
 
     def as_store(self) -> ZkStore:
-        """Itself; what it cannot do nobody asks for."""
+        """Return this object as a ZkStore; a read calls none of the methods that it lacks."""
         return cast("ZkStore", self)
 
     def get_children(self, path: str, watcher: Watcher | None = None) -> tuple[str, ...]:  # noqa: ARG002

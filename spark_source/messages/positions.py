@@ -78,7 +78,7 @@ def resolve(
 
 
 def to_ranges(starts: Offsets, ends: Offsets, logs: Logs) -> tuple[list[OffsetRange], list[Lost]]:
-    """What can be read of each partition, empty ranges left out, and what cannot."""
+    """Return the ranges that can be read, without empty ones, and the lost ranges."""
     ranges: list[OffsetRange] = []
     lost: list[Lost] = []
     for tp, wanted_end in sorted(ends.items()):

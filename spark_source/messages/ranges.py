@@ -29,7 +29,7 @@ def split_ranges(
 ) -> list[OffsetRange]:
     """Cut ranges into tasks, none empty, in the order of the ranges.
 
-    max_records: no task has more offsets. min_partitions: at least so many tasks, if there are as many offsets;
+    max_records: no task has more offsets. min_partitions: the least number of tasks, if there are as many offsets;
     larger ranges give more of them: sizes 90 and 10 in ten tasks give nine and one.
     Source: Spark's KafkaOffsetRangeCalculator, which divides in the same proportion.
     """
@@ -50,7 +50,7 @@ def _at_least(tasks: int, ranges: Sequence[OffsetRange], pieces: Sequence[int]) 
     counts = [
         min(each.size, max(count, each.size * tasks // total)) for each, count in zip(ranges, pieces, strict=True)
     ]
-    # one more for whoever has the largest pieces now
+    # one more task for the range with the largest pieces
     largest = [(-each.size / count, index) for index, (each, count) in enumerate(zip(ranges, counts, strict=True))]
     heapq.heapify(largest)
     for _ in range(min(tasks, total) - sum(counts)):
@@ -79,7 +79,7 @@ def limit_ends(
         return {tp: starts[tp] + size for tp, size in sizes.items()}
     shares = {tp: size * max_records // total for tp, size in sizes.items()}
     left = max_records - sum(shares.values())
-    # first those that would get nothing: beside ever growing neighbours they would starve
+    # partitions that would get nothing come first: beside ever growing neighbours they would starve
     for tp in sorted((tp for tp in sizes if sizes[tp]), key=lambda tp: (shares[tp] > 0, -sizes[tp], tp))[:left]:
         shares[tp] += 1
     return {tp: starts[tp] + share for tp, share in shares.items()}

@@ -1,7 +1,7 @@
 """Reads a range of one partition as Arrow batches: what a task does.
 
 A range ends by position, not by a last message: compaction and transactions leave offsets without messages, also right
-before its end. What was deleted since the plan is a loss, and said like those that the plan finds.
+before its end. Messages deleted since the plan are a loss, reported like the losses that the plan finds.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def read_what_is_left(
 ) -> Iterator[pa.RecordBatch]:
     """Read the whole range, or as much as there is if loss is allowed; go on behind what was deleted since the plan.
 
-    A broker that was just started may say a lower end than the plan saw: what lies beyond the end counts as lost only
-    after patience_s. ask_log: where the log begins and ends, None if nobody says.
+    A broker that was just started may report a lower end than the plan saw: messages beyond the end count as lost only
+    after patience_s. ask_log: where the log begins and ends, None if no broker tells.
     Raises: DataLossError unless failOnDataLoss=false; RangeReadError for messages that are there, or may come;
     OffsetOutOfRangeError for an offset that turned out to be there.
     """
@@ -189,7 +189,7 @@ class _Reading:
         return self.position >= self._range.end
 
     def next_messages(self) -> list[RdMessage]:
-        """What came of the range, perhaps nothing. Raises: RangeReadError, FetchError."""
+        """Return the next messages of the range, perhaps none. Raises: RangeReadError, FetchError."""
         messages = self._handle.consume(_AT_ONCE, _SLICE_S)
         if not messages:
             self._wait_on()

@@ -35,7 +35,7 @@ def ranges_in(
     ends: Mapping[TopicPartition, int],
     logs: Logs,
 ) -> tuple[list[OffsetRange], list[Lost]]:
-    """What is to be read of a share, and what of it the log does not hold.
+    """Return the ranges of a share that can be read, and the parts of it that the log does not hold.
 
     A share that does not begin at 0 has a neighbour that may have been read already: if messages at its begin are gone,
     they are lost even to a query that asked for whatever is the earliest.

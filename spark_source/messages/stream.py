@@ -48,7 +48,7 @@ class ZkMessagesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return to_json(NOT_BEGUN)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What maxOffsetsPerTrigger says."""
+        """Return the limit that maxOffsetsPerTrigger sets."""
         return ReadMaxRows(self._options.max_offsets_per_trigger or _ALL)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -1,8 +1,8 @@
-"""What runs on the driver for a stream: looks at the cluster, decides by stream_plan, commits, and divides a batch.
+"""The driver's side of a stream: it looks at the cluster, decides by stream_plan, commits, and divides a batch.
 
-All before `start` of advance has been processed: this is where it becomes the group's committed offset, and nowhere
-else. What is committed is filtered by what ZooKeeper says of the topics in the same look. Spark's own call of commit
-names the same offsets later, after another look, and for the last batch never; it is not listened to.
+Everything before `start` of advance has been processed. Only advance commits it for the group, and leaves out what does
+not fit the topics that the same look found in ZooKeeper. Spark's own call of commit is ignored: it names the same
+offsets later, after another look, and is never made for the last batch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from zk_layout.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 LOWER_END_S = 60.0
-"""So long a log end is asked for again that lies before where the stream goes on."""
+"""How long a log end before the stream's position is asked for again."""
 _LEAST_WAIT_S = 0.1
 """Without a trigger interval Spark asks every 10 ms for something new; ZooKeeper and brokers are asked less often."""
 _TRIES = 3
@@ -161,9 +161,10 @@ class StreamDriver:
         return end
 
     def _look(self, start: StreamOffsets) -> tuple[Standing, Offsets, Offsets, Offsets]:
-        """What became of the partitions, where new ones begin, where logs end, and which logs have fallen short.
+        """Return the standing of the partitions, the begins of new ones, the log ends, and the logs that have fallen
+        short.
 
-        Commits what is done with. As long as a log ends before where it goes on everything is looked at again, up to
+        Commits processed offsets. While a log ends before the stream's position, everything is read again, up to
         LOWER_END_S: the topic may have been made anew meanwhile.
         """
 
@@ -198,8 +199,10 @@ class StreamDriver:
         return replace(topics, partitions=wanted, names=names)
 
     def _begins(self, start: StreamOffsets, standing: Standing) -> Offsets:
-        """Where new partitions begin: at first where startingOffsets says; those that the options or a filter added
-        later where the group stands, if it does. Those that are missing begin where their log does.
+        """Return where new partitions begin.
+
+        The first partitions begin where startingOffsets says. Partitions that the options or a filter added later begin
+        where the group stands, if it has an offset. Partitions missing in the answer begin where their log does.
         """
         spec = self._options.starting
         fresh = sorted(standing.fresh)
@@ -227,7 +230,7 @@ class StreamDriver:
         return self._ends
 
     def tasks(self, start: StreamOffsets, end: StreamOffsets) -> tuple[list[OffsetRange], Znodes]:
-        """What a batch reads, and what executors need to know of ZooKeeper: all that was planned, whatever brokers say.
+        """Return the ranges of a batch, and the znodes that its executors need. All planned ranges are returned.
 
         Only a topic that was deleted since has nothing left to read. Raises: DataLossError, by option; ZooKeeperError.
         """

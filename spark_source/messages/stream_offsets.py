@@ -42,7 +42,7 @@ NOT_BEGUN = StreamOffsets(begun=False)
 
 
 def ranges_between(start: StreamOffsets, end: StreamOffsets) -> list[OffsetRange]:
-    """What the batch between these reads, sorted, empty ranges left out."""
+    """Return the ranges of the batch between these offsets, sorted, without empty ones."""
     found = (
         OffsetRange(tp, end.begins.get(tp, start.offsets.get(tp, 0)), stop) for tp, stop in sorted(end.offsets.items())
     )

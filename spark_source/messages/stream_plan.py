@@ -26,11 +26,11 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What became of the partitions of a stream.
+    """The state of a stream's partitions.
 
-    going_on, anew, fresh: of those that are chosen. aside: those that are there and not chosen (any more).
+    going_on, anew, fresh: chosen partitions. aside: existing partitions that are not, or no longer, chosen.
     gone: with their topics, or in a topic made anew with fewer. anew, gone: how far the earlier log was read.
-    marks: which topic of its name each one is now.
+    marks: the mark of each topic as it is now.
     """
 
     going_on: Offsets
@@ -42,7 +42,7 @@ class Standing:
 
     @property
     def read(self) -> list[TopicPartition]:
-        """What there is to read, sorted."""
+        """Return the partitions to read, sorted."""
         return sorted([*self.going_on, *self.anew, *self.fresh])
 
 
@@ -85,7 +85,7 @@ def is_of_earlier_topic(reached: StreamOffsets, tp: TopicPartition, now: TopicOr
 
 
 def may_commit(start: StreamOffsets, standing: Standing) -> Offsets:
-    """What the group has done with and may be told: no offset of another topic, nor of one that is not read any more.
+    """Return the processed offsets to commit: none of an earlier topic, none of a partition that is no longer read.
 
     A checkpoint of version 1 does not say which topic its offsets are of; they wait for the end of the next batch.
     """
@@ -94,11 +94,11 @@ def may_commit(start: StreamOffsets, standing: Standing) -> Offsets:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What brokers and the group say of the partitions to read; one whose topic vanished meanwhile is missing.
+    """The answers of brokers and the group for the partitions to read, without those of topics that vanished meanwhile.
 
-    earliest: at least of those whose log does not end where they go on. begins: where new ones begin, if not at
-    earliest. fallen: those whose log ends before where they go on, and the lowest end that was said; asked for long
-    enough. known_ends: where logs ended when they were seen last.
+    earliest: given at least where a log does not end at the stream's position. begins: where new partitions begin, if
+    not at earliest. fallen: {partition: the lowest end that a broker reported}, where the log ends before the stream's
+    position though it was asked for long enough. known_ends: where logs ended when they were seen last.
     """
 
     earliest: Offsets
@@ -113,7 +113,7 @@ def plan_batch(
 ) -> tuple[StreamOffsets, list[Lost | LostLog]]:
     """Return where the next batch ends, start itself if there is nothing to do; and what is lost.
 
-    most: so many offsets at most, shared among the partitions by what there is to read of them.
+    most: the largest number of offsets, shared among the partitions in proportion to what there is to read.
     """
     lost: list[Lost | LostLog] = [
         LostLog(tp, offset, found.known_ends.get(tp), again=tp.topic in standing.marks)
@@ -129,7 +129,7 @@ def plan_batch(
             position = earliest
         elif tp in found.fallen:
             lost.append(Lost(tp, position, position, earliest, found.fallen[tp]))
-            # whose offset nobody knows for this topic's, of a checkpoint of version 1 or given, is read from its begin
+            # an offset that may be of an earlier topic (checkpoint of version 1, or given) leads to the log's begin
             position = found.fallen[tp] if tp.topic in start.topics else earliest
         if position < earliest:
             lost.append(Lost(tp, position, earliest, earliest, latest))

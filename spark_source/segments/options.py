@@ -12,7 +12,7 @@ from zk_layout.errors import ConfigError
 
 
 class DamagedSegments(Enum):
-    """What a file does that is not sound to its end."""
+    """The reaction to a file that is not sound to its end."""
 
     FAIL = "fail"
     STOP = "stop"
@@ -43,7 +43,7 @@ _LOCAL_SCHEME = "file"
 
 @dataclass(frozen=True, slots=True)
 class SegmentOptions:
-    """What a read of kafka_segments was told; made by parse_segment_options."""
+    """The options of a read of kafka_segments, from parse_segment_options."""
 
     paths: tuple[str, ...]
     damaged: DamagedSegments

@@ -26,7 +26,7 @@ _LEFT_BEHIND = re.compile(r".+-\d+\.[0-9a-f]+-(delete|future|stray)")
 
 
 class SegmentPartition(InputPartition):
-    """What one task reads: a file, and whose messages it holds."""
+    """The file that one task reads, and the partition of its messages."""
 
     def __init__(self, path: str, partition: TopicPartition) -> None:
         super().__init__(path)
