@@ -1,12 +1,11 @@
-"""SimpleConsumer: the second of the two consumers that the old Kafka offered, for whoever keeps positions himself.
+"""SimpleConsumer: the second of the old Kafka's two consumers, for users that keep the positions themselves.
 
-It belongs to no group, writes nothing to ZooKeeper, and remembers nothing between two calls that the caller would have
-to know: each fetch says where it begins. Finding the leader of a partition, and following it to another broker, is its
-business.
+It belongs to no group and writes nothing to ZooKeeper. It keeps no position that the caller must know: each fetch says
+where it begins. It finds the leader of a partition, and follows it to another broker.
 
-Behind it are the same two seams as behind a connector, a Fetcher and LogOffsets. The partitions that were fetched last
-stay assigned, so that a fetch that goes on where the last one ended finds what was brought in ahead; any other fetch
-begins anew at its offset, and so does every fetch after one that an exception ended, wherever it struck.
+It uses the same two seams as a connector, a Fetcher and LogOffsets. The partitions of the last fetch stay assigned. A
+fetch that continues where the last one ended uses the messages fetched ahead. Any other fetch begins anew at its
+offset, and so does the next fetch after an exception.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _CLIENT = "simple-consumer"
 _SLICE_S = 0.1
 """How long one poll may wait: errors found meanwhile show with the next one."""
 _LOOK_S = 1.0
-"""So long may nothing come before ZooKeeper is asked whether anything can."""
+"""The longest silence before ZooKeeper is asked whether any message can come."""
 _ANSWER_S = 10.0
 """How long a question about offsets is repeated, while a partition has no leader."""
 _LAST_VERSION_WITHOUT_TIMES = 2
@@ -76,7 +75,7 @@ _LAST_VERSION_WITHOUT_TIMES = 2
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """Who has a partition, as ZooKeeper says it: broker ids, the preferred leader first among the replicas."""
+    """The brokers of a partition in ZooKeeper, by id; the preferred leader is the first of the replicas."""
 
     leader: Broker | None
     """The broker that answers fetches; None while there is none, or it is not registered."""
@@ -132,7 +131,7 @@ class SimpleConsumer:
             if config is not None or "zookeeper_connect" in properties:
                 msg = "give either bootstrap_servers or what names a ZooKeeper"
                 raise TypeError(msg)
-            # what the fetchers of one cluster in this process share goes by this name; nobody connects to it
+            # the fetchers of one cluster in this process share their connections by this name; no client connects to it
             properties["zookeeper_connect"] = bootstrap_servers
         if config is None:
             config = ConsumerConfig.load(None, None, **{"group_id": _CLIENT, **properties})
@@ -151,7 +150,7 @@ class SimpleConsumer:
         self._is_sound = True
         """Whether the fetcher stands where _positions says."""
         self._positions: dict[TopicPartition, int] = {}
-        """What is assigned, and the offset behind what was fetched of it."""
+        """The assigned partitions, and the offset behind the last fetched message of each."""
         self._next_look = 0.0
 
     # Looking.
@@ -346,7 +345,7 @@ class SimpleConsumer:
                 self._started = True
 
     def _begin(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, LegacyConsumerError]:
-        """Assign these, and nothing else; the errors of those that cannot be."""
+        """Assign these partitions and no others. Returns: the errors of partitions that cannot be assigned."""
         going_on = {tp for tp, offset in offsets.items() if self._positions.get(tp) == offset}
         self._release(self._positions.keys() - going_on)
         starting = {tp: offset for tp, offset in offsets.items() if tp not in going_on}
@@ -407,7 +406,7 @@ class SimpleConsumer:
             raise error
 
     def _missing(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LegacyConsumerError]:
-        """Those of these that do not exist."""
+        """Return an error for each of the partitions that does not exist."""
         errors: dict[TopicPartition, LegacyConsumerError] = {}
         for topic in sorted({tp.topic for tp in partitions}):
             own = [tp for tp in partitions if tp.topic == topic]
@@ -420,7 +419,7 @@ class SimpleConsumer:
         return errors
 
     def _leaderless(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LegacyConsumerError]:
-        """Those of these that no broker leads, so that nothing can come."""
+        """Return an error for each of the partitions that has no leader and can therefore bring no messages."""
         errors: dict[TopicPartition, LegacyConsumerError] = {}
         for topic in sorted({tp.topic for tp in partitions}):
             for tp, info in self.partitions(topic).items():

@@ -153,7 +153,7 @@ class Timer(Enum):
     QUIET = "quiet"
     """Nothing has moved for a while."""
     SUSPICION = "suspicion"
-    """There was no connection for so long that ZooKeeper may have expired the session."""
+    """The connection has been away long enough for ZooKeeper to have expired the session."""
     CLOSE = "close"
     """The time for leaving in order ran out."""
 

@@ -11,7 +11,7 @@ counts as a try. After rebalance.max.retries tries the member is DEGRADED: it re
 once in LEAST_PAUSE_MS.
 
 A lost connection does not change the phase: the machine attempts nothing while `connected` is false. If the connection
-is away for so long that ZooKeeper may have expired the session, delivery is paused. When the connection is back with
+is away long enough for ZooKeeper to have expired the session, delivery is paused. When the connection is back with
 the same session, delivery continues and the group is read again, because watches may have been missed. When the session
 has expired, all owned partitions are lost: their buffers are dropped, and nothing more is committed for them.
 """
@@ -174,7 +174,7 @@ def _kind(event: Event) -> Kind:
 
 
 def _note(state: MemberState, event: Event, policy: Policy) -> Step:
-    """What an event tells in every phase, and what follows from it wherever it leads."""
+    """Return what an event changes in every phase, and the actions that follow from it in every phase."""
     match event:
         case Suspended() if state.connected:
             suspicion = StartTimer(Timer.SUSPICION, policy.suspicion_ms, event.since_s)
@@ -308,7 +308,7 @@ def _lose_and_begin_anew(state: MemberState, event: Event, policy: Policy) -> St
 
 
 def _in_another_session(state: MemberState) -> MemberState:
-    """What outlives a session."""
+    """Return the part of the state that outlives a session."""
     return MemberState(
         phase=state.phase,
         session_id=state.session_id,
@@ -334,7 +334,7 @@ class Row:
 
 
 REGISTERED = (Phase.REBALANCING, Phase.DRAINING, Phase.WAITING, Phase.STABLE)
-"""So that anything that may have changed the picture leads to Rebalance."""
+"""The phases in which any change of the group leads to Rebalance."""
 _JOINED = (Phase.JOINING, Phase.GATHERING, *REGISTERED)
 _OPEN = (Phase.CREATED, *_JOINED, Phase.EXPIRED, Phase.LEAVING)
 

@@ -1,4 +1,4 @@
-"""What waits for the coordinator: events that others posted, and alarms that it set for itself."""
+"""The coordinator's mailbox: events that other threads posted, and alarms that the coordinator set for itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Mail: TypeAlias = Event | WatchEvent | Errand
 
 
 class Chore(Enum):
-    """What comes round again and again."""
+    """A task that the coordinator repeats."""
 
     COMMIT = "commit"
     AUDIT = "audit"
@@ -55,9 +55,11 @@ class Mailbox:
         self._bell.set()
 
     def take(self) -> list[Mail]:
-        """The first that waits, errands last; if it is a watch event, all of them: together one reason to look again.
+        """Take the first mail, errands last.
 
-        Errands concern nobody else, and a group that comes together waits for each of its members.
+        If it is a watch event, take all watch events: together one reason to look again.
+
+        Errands wait because they concern this member only, while a whole group may wait for a member's rebalance.
         """
         self._bell.clear()
         with self._lock:

@@ -71,7 +71,7 @@ _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 
 def registration_kind(consumer_id: str, data: bytes | None) -> MemberKind:
-    """Who wrote these bytes under `ids`, readable or not.
+    """Return the kind of client that wrote these bytes under `ids`, readable or not.
 
     consumer_id: pykafka and wvanbergen/kafka name members `<host>:<uuid>`, kafka-node `<group>_<uuid>`; it decides
     only about an empty znode, which kafka-node leaves between creating and filling it.
@@ -98,10 +98,10 @@ def registration_kind(consumer_id: str, data: bytes | None) -> MemberKind:
 
 
 def owner_kind(text: str) -> MemberKind | None:
-    """Who writes an owner znode's text so; None if it is `<consumer id>-<thread>`, as the protocol has it.
+    """Return the kind of client that writes such an owner znode; None for the protocol's `<consumer id>-<thread>`.
 
-    pykafka and wvanbergen/kafka write the same text. pykafka's znodes have other names (`<leader>-<partition>`), so
-    what stands under a partition's own name is the other's.
+    pykafka and wvanbergen/kafka write the same text. pykafka's znodes have other names (`<leader>-<partition>`), so a
+    text under a partition's own name is of wvanbergen/kafka.
     """
     try:
         ConsumerThreadId.parse(text)
@@ -115,10 +115,11 @@ def owner_kind(text: str) -> MemberKind | None:
 
 
 def meant_regex(regex: str) -> str | None:
-    r"""What the user of a 1.0.1 to 1.1.1 member wrote, if this registered regex is escaped once too often, else None.
+    r"""Return the regex that the user of a 1.0.1 to 1.1.1 member wrote, if this one is escaped once too often, else
+    None.
 
     `a\\.b` was `a\.b`. Every backslash, quote and slash must be escaped, and at least one be there: a topic's name
-    has none of them, so nobody asks for the literal characters.
+    has none of them, so no user means the literal characters.
     """
     escapes = _ESCAPE.findall(regex)
     if not escapes or any(escaped not in ('"', "\\", "/") for escaped in escapes):

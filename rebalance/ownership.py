@@ -53,7 +53,7 @@ class Ownership:
 
     @property
     def owned(self) -> Mapping[TopicPartition, ConsumerThreadId]:
-        """What this session has claimed and not released."""
+        """The partitions that this session has claimed and not released."""
         return self._owned
 
     @property
@@ -113,10 +113,10 @@ class Ownership:
             raise PartitionOwnedError(dict.fromkeys(left, "(changing)"))
 
     def release(self, partitions: Iterable[TopicPartition], *, just_asked: bool = False) -> None:
-        """Delete the owner znodes of these partitions, those that are still mine.
+        """Delete the owner znodes of these partitions, as far as they are still this member's.
 
         just_asked: ZooKeeper has answered something since the caller began, so that watches that fired are known.
-        A member of the JVM deletes owner znodes by path alone, so that one of ours may by now be somebody else's.
+        A JVM member deletes owner znodes by path alone. One of this member's may therefore be another member's by now.
         """
         going = {tp: self._owned[tp] for tp in partitions if tp in self._owned}
         try:

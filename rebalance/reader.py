@@ -7,7 +7,7 @@ list of ids had more changes than the list shows. The list of ids, the list of t
 read again only after their watch fired. So a rebalance after one join reads the children of `ids` and one registration,
 and one after nothing reads nothing and returns the very same snapshot.
 
-The topics read are those that some member subscribes to: round-robin divides all of them together.
+Only topics with a subscribed member are read: round-robin divides all of them together.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         return reader, writer
 
     def select(self, rlist: Any, wlist: Any, _: Any, timeout: float | None = None) -> Any:
-        """What select.select returns, and TLS sockets that hold something to read."""
+        """Return the result of select.select, plus TLS sockets that hold decrypted bytes to read."""
         # bytes that TLS has decrypted already do not show in the socket underneath
         decrypted = [sock for sock in rlist if isinstance(sock, ssl.SSLSocket) and sock.pending()]
         if decrypted:
@@ -220,7 +220,7 @@ class Secret(str):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What kazoo calls; equal for the same watcher of the same thing, so that kazoo's sets keep it once."""
+    """A watch that kazoo calls. Two watches of the same watcher on the same thing are equal: kazoo's sets keep one."""
 
     kind: str
     path: str

@@ -509,7 +509,7 @@ class KazooStore(ReadsMany):
         return time.monotonic() + self._settings.operation_timeout_ms / 1000
 
     def _ask(self, method: str, path: str, *arguments: Any) -> Any:
-        """What a method of kazoo's client replies about a znode."""
+        """Call a method of kazoo's client about a znode, and return the reply."""
         _check_absolute(path)
         deadline = self._deadline()
         return self._take(self._send(methodcaller(method, path, *arguments), deadline), path, deadline)

@@ -123,7 +123,8 @@ class ReadsMany(ABC):
     def _outlive_the_connection(self) -> None:
         """Ask until the connection is gone: a server drops it after a request that it does not know.
 
-        It may answer a few more requests before it does, and those that count must not be among the lost.
+        The server may answer a few more requests before it drops the connection. Only requests of this loop may be lost
+        then.
         """
         deadline = time.monotonic() + _DROP_WITHIN_S
         try:

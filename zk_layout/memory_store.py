@@ -133,7 +133,7 @@ class MemoryZooKeeper:
         return store.deliver(limit=1) == 1
 
     def deliver_all(self) -> None:
-        """Empty all queues, those that fill meanwhile too."""
+        """Empty all queues, also those that fill during the delivery."""
         while stores := list(self.pending()):
             for store in stores:
                 store.deliver()

@@ -85,7 +85,7 @@ class MemoryTree:
         return Children(tuple(sorted(self._children[path])), node.child_changes, node.czxid)
 
     def acl(self, path: str) -> Acl | AclEntries:
-        """What the znode was created with. Raises: NoNodeError."""
+        """Return the ACL with which the znode was created. Raises: NoNodeError."""
         return self._node(path).acl
 
     def ephemerals(self, session_id: int) -> list[str]:

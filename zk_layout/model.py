@@ -59,7 +59,7 @@ class ConsumerRegistration:
     """The value of `/consumers/G/ids/C`, format of 0.8.1 to 1.1.1.
 
     subscription keeps the order of the JSON: ((topic or regex, stream count), ...). Each count is at least 1;
-    but of a white or black list only the first entry counts, and nobody looks at the others.
+    but of a white or black list only the first entry counts, and no member reads the others.
     timestamp_ms: when the member registered; 0 if it does not say. No reader uses it.
     coordination: "leader" if the member follows a leader; no member of the JVM does, nor looks at it.
     """
@@ -88,7 +88,7 @@ class Endpoint:
 class Broker:
     """The value of `/brokers/ids/<id>`, versions 1 to 5.
 
-    host and port are those of the first PLAINTEXT endpoint; None and -1 if it has none.
+    host and port are taken from the first PLAINTEXT endpoint; None and -1 if it has none.
     """
 
     broker_id: int

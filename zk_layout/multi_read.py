@@ -37,7 +37,7 @@ STAT_BYTES = _STAT.size
 
 
 class ReadKind(IntEnum):
-    """What to read of a znode; the values are ZooKeeper's opcodes."""
+    """The kinds of reads of a znode; the values are ZooKeeper's opcodes."""
 
     DATA = 4
     CHILDREN = 8
@@ -135,8 +135,7 @@ def read_stat(reply: bytes, offset: int) -> Stat:
 class ChunkSize:
     """How many reads go into the next request, so that requests and replies stay well below 1 MB.
 
-    Nobody knows the size of a reply beforehand; the last one is the best guess, and the first
-    request is small.
+    The size of a reply is unknown beforehand: the last reply is the best guess, and the first request is small.
     """
 
     reads: int = 256

@@ -325,10 +325,10 @@ class EntityConfigsPath(_OfEntity, template="/config/{entity_type}"):
 
 
 def acl_models(path: str) -> tuple[str, ...]:
-    """Whose ACL a new znode should have, the best first: the folders above it that there may be.
+    """Return the folders whose ACL a new znode should copy, the best first; some of them may not exist.
 
-    A group's own folder and its `ids` are open to members of the JVM even where the rest is not: what is created beside
-    them is like what else the group has.
+    A group's own folder and its `ids` are open to JVM members even where the rest is secured. A znode that is created
+    beside them is therefore like the group's other znodes.
     """
     parts = path.strip("/").split("/")
     above = ["/" + "/".join(parts[:depth]) for depth in range(len(parts) - 1, -1, -1)]

@@ -20,16 +20,18 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 
 class Acl(Enum):
-    """Who may touch a znode that is created; the store knows what SECURE means here."""
+    """The ACL of a new znode; the store knows what SECURE means here."""
 
     OPEN = "open"
     """world:anyone may do everything: registrations, in every version of Kafka."""
     SECURE = "secure"
-    """What zookeeper.set.acl asks for; the same as OPEN without it."""
+    """The ACL that zookeeper.set.acl asks for; the same as OPEN without it."""
 
 
 class AclEntry(NamedTuple):
-    """Whom an ACL lets do what. permissions: the sum of 1 read, 2 write, 4 create, 8 delete, 16 administer.
+    """An entry of an ACL:
+
+    the permissions of one identity, the sum of 1 read, 2 write, 4 create, 8 delete, 16 administer.
 
     The server tells the id of a digest only to clients that may administer the znode; the others see "user:x".
     """
@@ -54,7 +56,7 @@ AclEntries: TypeAlias = tuple[AclEntry, ...]
 
 EVERYBODY: AclEntries = (AclEntry(0b11111, "world", "anyone"),)
 _CONTAINER = -(1 << 63)
-"""What ZooKeeper says of a container in the place of the session."""
+"""The value that ZooKeeper gives instead of a session for a container."""
 
 
 def owning_session(ephemeral_owner: int) -> int:
@@ -63,7 +65,7 @@ def owning_session(ephemeral_owner: int) -> int:
 
 
 class Stat(NamedTuple):
-    """What ZooKeeper keeps about a znode. Times in ms since 1970, by the server's clock.
+    """The facts that ZooKeeper keeps about a znode. Times in ms since 1970, by the server's clock.
 
     A tuple, like Znode, because a hundred thousand of them are decoded for one look at a cluster.
     """
@@ -89,7 +91,7 @@ class Znode(NamedTuple):
 
 
 class WatchKind(Enum):
-    """What happened to a watched path."""
+    """The change of a watched path."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -144,7 +146,7 @@ Watcher: TypeAlias = Callable[[WatchEvent], None]
 SessionListener: TypeAlias = Callable[[SessionEvent], None]
 
 
-# Operations are not frozen, though nobody changes one: a commit makes a thousand, and a frozen one takes six times as
+# Operations are not frozen, though no code changes one: a commit makes a thousand, and a frozen one takes six times as
 # long to make.
 
 
@@ -188,7 +190,7 @@ Op: TypeAlias = CreateOp | SetOp | DeleteOp | CheckOp
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a multi did.
+    """The result of a multi.
 
     zxid: its transaction, which is the mzxid of all that it created or set; 0 if there was nothing to do. stats: one
     for each operation, the Stat for a SetOp and None for the others.
@@ -216,11 +218,11 @@ class ZkStore(Protocol):
         ...
 
     def silence_s(self, session_id: int) -> float:
-        """Seconds since the sending of the last question of this session that the server has answered; asks nothing.
+        """Return the seconds since this session sent the last question that the server has answered. Sends nothing.
 
-        So long ago the session lived, and it cannot end of silence before session_timeout_ms are over since. Infinite
-        for any session but the one in use. As fresh as the heartbeats: while nothing else is asked, up to a third of
-        the session timeout and the time of an answer. From any thread, a callback's too.
+        The session lived at that moment. It cannot end of silence until session_timeout_ms have passed since. Infinite
+        for any session but the one in use. As fresh as the heartbeats: while nothing else is asked, the value grows up
+        to a third of the session timeout and the time of an answer. Any thread may call this, a callback's too.
         """
         ...
 

@@ -42,7 +42,7 @@ _BY_JAVA_CLASS = {
 def make_assignors(names: str, properties: Mapping[str, str]) -> tuple[Assignor, ...]:
     """The assignors of `roundrobin,mypackage.assigning:ByRack`, in this order, which is the order of preference.
 
-    A name is one of STRATEGIES, a Java class name of one of them, or module:class. properties: those of the whole
+    A name is one of STRATEGIES, a Java class name of one of them, or module:class. properties: all properties of the
     consumer as text; each assignor is configured with the ones that it declares.
 
     Raises: UnknownAssignorError if a name stands for no assignor, stands twice, or a property of it is wrong.

@@ -77,7 +77,7 @@ def _complete_join(turn: Turn, group: Group) -> None:
 
 
 def _elect_leader(group: Group) -> bool:
-    """Let a member lead that has joined: the leader itself if it has. False if nobody has joined."""
+    """Elect a leader among the joined members: the present leader if it has joined. False if no member has joined."""
     leader = group.members.get(group.leader or "")
     if leader is None or leader.join_reply is None:
         joined = next((member for member in group.members.values() if member.join_reply is not None), None)

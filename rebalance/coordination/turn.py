@@ -23,7 +23,7 @@ class TimerKind(Enum):
 
 
 class TimerKey(NamedTuple):
-    """A timer of one group; member is empty for those of the group itself."""
+    """A timer of one group; member is empty for a timer of the group itself."""
 
     kind: TimerKind
     group: str

@@ -86,7 +86,7 @@ class Election:
         return self._leadership.restore(asked, given)
 
     def stand(self, znode: Znode | None, session_id: int, snapshot: GroupSnapshot) -> None:
-        """Lead if nobody does, and do what is next while this member leads.
+        """Lead if the group has no leader, and take the next step while this member leads.
 
         znode: the leader's. Raises: DeposedError if another one leads; RebalanceError; ZooKeeper's errors.
         """

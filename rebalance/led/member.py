@@ -324,7 +324,7 @@ class LedMember:
         if self._may_lead():
             self._election.stand(leader, session_id, self._snapshot)
             if self._joined is not None and self._election.misses(self._member_id):
-                # somebody else wrote in its place; no generation tells that if nobody else is there
+                # another client wrote in its place; no generation shows that to the only member of a group
                 self._own_znode.doubt()
                 self._look_in(_SOON_MS)
         else:

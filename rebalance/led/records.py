@@ -3,8 +3,8 @@
     leader          ephemeral; the consumer id of the member that leads
     members/<id>    ephemeral; what a member tells when it joins: its round, and for each strategy that it offers its
                     topics, what it owns, and bytes for the assignor
-    round           the number of the rebalance that members are asked to join; who need not join again, and who is
-                    refused
+    round           the number of the rebalance that members are asked to join; the members that need not join again,
+                    and the refused ones
     generation      the share of each member; written once for each round, by the leader
 
 Members of the JVM know of none of these. Everything is JSON; bytes are in base64.
@@ -99,7 +99,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one member is given. joined: the transaction that wrote what it told, for which it was given this."""
+    """The share of one member.
+
+    joined: the transaction that wrote the member's join data, on which the share is based.
+    """
 
     consumer_id: str
     partitions: tuple[TopicPartition, ...] = ()
