@@ -55,9 +55,7 @@ class Mailbox:
         self._bell.set()
 
     def take(self) -> list[Mail]:
-        """Take the first mail, errands last.
-
-        If it is a watch event, take all watch events: together one reason to look again.
+        """Take the first mail, errands last; or all watch events, if it is one: together one reason to read again.
 
         Errands wait because they concern this member only, while a whole group may wait for a member's rebalance.
         """

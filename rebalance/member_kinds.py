@@ -115,8 +115,7 @@ def owner_kind(text: str) -> MemberKind | None:
 
 
 def meant_regex(regex: str) -> str | None:
-    r"""Return the regex that the user of a 1.0.1 to 1.1.1 member wrote, if this one is escaped once too often, else
-    None.
+    r"""Return the regex that the user of a 1.0.1 to 1.1.1 member wrote, or None if this one is not escaped too often.
 
     `a\\.b` was `a\.b`. Every backslash, quote and slash must be escaped, and at least one be there: a topic's name
     has none of them, so no user means the literal characters.

@@ -29,9 +29,7 @@ class Acl(Enum):
 
 
 class AclEntry(NamedTuple):
-    """An entry of an ACL:
-
-    the permissions of one identity, the sum of 1 read, 2 write, 4 create, 8 delete, 16 administer.
+    """The permissions of one identity: the sum of 1 read, 2 write, 4 create, 8 delete, 16 administer.
 
     The server tells the id of a digest only to clients that may administer the znode; the others see "user:x".
     """

@@ -20,7 +20,7 @@ Case = Mapping[str, Any]
 
 @cache
 def recorded(version: str) -> list[dict[str, Any]]:
-    """What Kafka's own assignors said: {strategy, case, answer or error, user_data}."""
+    """Return the recorded answers of Kafka's own assignors: {strategy, case, answer or error, user_data}."""
     text = gzip.decompress((RECORDINGS / f"kafka-clients-{version}.jsonl.gz").read_bytes())
     return [json.loads(line) for line in text.splitlines()]
 

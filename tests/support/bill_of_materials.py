@@ -37,7 +37,7 @@ def deployed(python=None):
 
 
 def differences(bill, wanted):
-    """What a bill, as it was loaded, leaves out, adds, or names in another version: a line each."""
+    """Return the differences of a loaded bill, a line each: what is missing, extra, or of another version."""
     told = {canonicalize_name(one["name"]): one.get("version") for one in bill.get("components", [])}
     if canonicalize_name(bill.get("metadata", {}).get("component", {}).get("name", "")) != PACKAGE:
         yield f"it is not the bill of {PACKAGE}"

@@ -19,14 +19,14 @@ from legacy_consumer.fetching.librdkafka.settings import client_settings
 from zk_layout.kazoo_store import KazooStore
 
 FORMATS = {"0.8.2.2": (0,), "0.10.2.2": (0, 1), "1.1.1": (0, 1, 2), "2.8.2": (0, 1, 2), "3.9.1": (2,)}
-"""What each broker writes. From 3.0 on message.format.version has no effect any more."""
+"""The message formats that each broker writes. From 3.0 on message.format.version has no effect any more."""
 FORMAT_VERSIONS = {0: "0.9.0", 1: "0.10.0", 2: "0.11.0"}
 """message.format.version of each format."""
 CODECS = {version: ("gzip", "snappy", "lz4", *(("zstd",) if version >= "2" else ())) for version in KAFKA_VERSIONS}
 CODEC_BITS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 USER, PASSWORD = "reader", "reader-secret"
-"""What the SASL listeners let in."""
+"""The credentials that the SASL listeners accept."""
 STORE_PASSWORD = "store-secret"
 
 on_every_broker = pytest.mark.parametrize("broker_version", KAFKA_VERSIONS)
@@ -134,7 +134,7 @@ class BrokerCluster:
         return self.store.exists(f"/consumers/{group}")
 
     def batches_on_disk(self, topic: str) -> list[Batch]:
-        """What lies in the segments of partition 0, in order."""
+        """Return the batches in the segments of partition 0, in order."""
         folder = self.kafka.brokers[0].data_folder / f"{topic}-0"
         return [batch for segment in sorted(folder.glob("*.log")) for batch in _heads(segment.read_bytes())]
 

@@ -172,7 +172,7 @@ class ModelMember:
 
 
 class World:
-    """One coordinator, what is stored, and the members. states: those that the group went through."""
+    """One coordinator, the stored records, and the members. states: the states that the group went through."""
 
     def __init__(self, settings=None):
         self.settings = settings
@@ -238,7 +238,8 @@ class World:
         assert len(given) == len(set(given)), f"a partition twice in generation {stored.generation}"
 
     def owned(self, member):
-        """A member begins to read: nobody else does so with one of its partitions in its generation."""
+        """Note that a member begins to read, and check that no other member of its generation reads one of its
+        partitions."""
         for partition in member.partitions:
             owner = self.owners.setdefault((member.generation, partition), member)
             same = owner is member or (owner.instance_id is not None and owner.instance_id == member.instance_id)
@@ -248,7 +249,7 @@ class World:
         member.connection_lost()
 
     def deliver(self, count=None):
-        """Deliver so many replies, or all, those to which they lead included."""
+        """Deliver `count` replies, or all, including the replies to requests that they cause."""
         while self.replies and count != 0:
             handle, answer = self.replies.popleft()
             self.asked.pop(handle).receive(handle, answer)
@@ -261,7 +262,7 @@ class World:
         return lost[1]
 
     def pass_time(self, ms, silent=()):
-        """Timers fire and members send heartbeats, but for those that are silent; each reply arrives at once."""
+        """Fire timers and send the members' heartbeats, except for the silent members; each reply arrives at once."""
         end = self.now + ms
         while self.now < end:
             self.now = min(end, self.now + 500)

@@ -7,7 +7,9 @@ from legacy_consumer.offsets import KafkaOffset
 
 
 class FakeGroupOffsets:
-    """down: the next so many calls find no coordinator. lost: the next so many writes are carried out and not answered.
+    """down:
+
+    how many of the next calls find no coordinator. lost: how many of the next writes get no answer, though done.
 
     refused: partitions it does not take. untold: partitions it does not tell about.
     """

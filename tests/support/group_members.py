@@ -181,9 +181,9 @@ class Group:
         return member
 
     def settle(self, turns=10_000):
-        """Let everybody take turns until nobody has anything to do now."""
+        """Let all members take turns until no member has anything to do now."""
         for _ in range(turns):
-            # a list, so that everybody gets a turn, not only those before the first who has something to do
+            # a list, so that all members get a turn, not only the members before the first busy one
             idle = [member.coordinator.turn() > 0 or member.coordinator.is_closed for member in self.members]
             if all(idle):
                 return

@@ -1,4 +1,4 @@
-"""Members of a group as processes of their own, above all those of Kafka's Scala consumer, and Kafka's tools.
+"""Members of a group as processes of their own, above all of Kafka's Scala consumer, and Kafka's tools.
 
 A member tells on standard output what it does, one line each, and takes commands on standard input; the end of that
 input ends it, so that none outlives the tests. tests/interop/java/Member.java says what the lines are.
@@ -301,7 +301,7 @@ class KafkaTools(LineProcess):
         super().__init__(f"tools-{version}", programs.command(version, "Tools"), programs.folder)
 
     def run(self, main: str, *arguments: str) -> list[str]:
-        """What the tool prints; its failure is an assertion's."""
+        """Return what the tool prints. Raises: AssertionError if the tool fails."""
         start = len(self.lines)
         self.tell("\t".join([main, *arguments]))
 

@@ -24,7 +24,7 @@ _START_TIMEOUT_S = 120.0
 
 
 def kraft_jars():
-    """Fetched as those of the other versions are, and kept beside them; no checksum is locked."""
+    """Return the jars, fetched like the jars of the other versions and kept beside them; no checksum is locked."""
     folder = embedded_jars.jar_root() / KRAFT_VERSION
     if not folder.is_dir():
         embedded_jars.KAFKA_MODULES[KRAFT_VERSION] = _MODULE

@@ -19,7 +19,7 @@ _LISTEN = "0A"
 PATIENCE = "LEGACY_CONSUMER_TEST_PATIENCE_S"
 """By this variable a run that is meant to leave something says so, and waits no longer than that."""
 _ENDING_S = 30.0
-"""What watches its parent and ends with it takes a moment to notice, and longer on a busy machine."""
+"""A process that ends with its parent takes a moment to notice the parent's end, and longer on a busy machine."""
 
 
 def processes_left(mark: str) -> list[str]:
@@ -47,7 +47,7 @@ def processes_of(mark: str, proc: Path = Path("/proc")) -> list[str]:
 
 
 def ports_left(proc: Path = Path("/proc")) -> list[int]:
-    """Ports on which this very process still listens. Those of its children go with the children."""
+    """Return the ports on which this very process still listens. The ports of its children go with the children."""
     sockets = set()
     for link in (proc / "self" / "fd").glob("*"):
         with contextlib.suppress(OSError):  # the handle that lists the folder is in the list, and gone

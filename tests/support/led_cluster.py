@@ -19,7 +19,7 @@ class LedCluster(MemberCluster):
         self.produce(20, *TPS)
 
     def widen(self, partitions):
-        """The topic has so many now."""
+        """Give the topic this number of partitions."""
         self.admin.set_data("/brokers/topics/t", encode_topic(TopicAssignment(dict.fromkeys(range(partitions), (0,)))))
 
     def generation(self):
@@ -38,7 +38,7 @@ class LedCluster(MemberCluster):
         return {f"g_{name}" for name in names} <= {one.consumer_id for one in leadership._joined.copy().values()}
 
     def await_shares(self, sizes, *connectors):
-        """Each has so many, all different, and nobody is in the middle of anything."""
+        """Wait until each connector owns this number of partitions, all different, and none is in a rebalance."""
 
         def is_there():
             standings = {(led.state, led.generation) for led in (one.status.led for one in connectors)}

@@ -1,4 +1,4 @@
-"""Whole connectors with their threads over an in-memory ZooKeeper and in-memory logs: no server, no process."""
+"""Connectors with their threads over an in-memory ZooKeeper and in-memory logs: no server, no process."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MemberCluster:
             self.kafka.produce(tp, count)
 
     def connector(self, *, refusal=None, **properties):
-        """One more member, which has not joined. refusal: what brokers answer whoever asks them."""
+        """Return one more member, which has not joined. refusal: the brokers' answer to any client."""
         properties = {"zookeeper_connect": "memory", "group_id": self.group, **self.defaults, **properties}
         fetchers = FakeFetchers(self.kafka, resets=properties["auto_offset_reset"] != "none")
         fetchers.refusal = refusal
@@ -85,7 +85,7 @@ class MemberCluster:
         return [(name, self.admin.get_data(f"{path}/{name}").data.decode()) for name in self.admin.get_children(path)]
 
     def write(self, tp, data):
-        """What a stranger writes into an offset znode."""
+        """Write these bytes into an offset znode, as a foreign client may."""
         if self.admin.exists(self.path(tp)) is None:
             self.admin.create(self.path(tp), data, make_parents=True)
         else:

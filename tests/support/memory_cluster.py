@@ -64,7 +64,7 @@ class GuardedStore(MemoryStore):
 
 
 class Handle:
-    """What brokers answer: {partition: (begin, end)}. A question creates a missing topic, as old brokers do."""
+    """The brokers' answers: {partition: (begin, end)}. A question creates a missing topic, as old brokers do."""
 
     def __init__(self, cluster):
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""What members and an exporter tell Prometheus, as {(name, labels): value}."""
+"""The metrics that members and an exporter give Prometheus, as {(name, labels): value}."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
 def collected(collector):
-    """What a registry would ask it for."""
+    """Return the samples that a registry would get from the collector."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in collector.collect()

@@ -1,4 +1,4 @@
-"""What documents name as proof of a sentence: tests, files of tests, mutants, and words that checkers print."""
+"""The proofs that documents name: tests, files of tests, mutants, and words that checkers print."""
 
 import re
 from pathlib import Path

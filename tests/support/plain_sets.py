@@ -1,4 +1,4 @@
-"""Record sets that need no more than to be decoded, for those who decode such in their own way, and others."""
+"""Record sets that only need decoding, for tests of several decoders."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ def decompress(codec: int, data: bytes) -> bytes:
 
 
 def lz4_blocks(frame: bytes) -> bytes:
-    """Whatever the checksums say."""
+    """Decode the blocks of a frame without checking its checksums."""
     flags, out = frame[4], bytearray()
     at = 7 + (8 if flags & 8 else 0)
     while size := int.from_bytes(frame[at : at + 4], "little"):

@@ -77,7 +77,7 @@ def behind(record_set: bytes) -> int:
 
 
 def fetch(cluster: BrokerCluster, topic: str, offset: int, *, read_committed: bool = False) -> Answer:
-    """What one Fetch for partition 0 brings."""
+    """Return the answer to one Fetch for partition 0."""
     version = FETCH_VERSION[cluster.version]
     body = struct.pack(">iii", -1, 500, 1)
     if version >= 4:

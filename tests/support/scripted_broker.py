@@ -37,7 +37,7 @@ def framed(correlation_id, body):
 
 
 def read_exactly(sock, count):
-    """So many bytes. Raises: EOFError when the other side hangs up first."""
+    """Read this number of bytes. Raises: EOFError when the other side hangs up first."""
     data = b""
     while len(data) < count:
         more = sock.recv(count - len(data))

@@ -1,8 +1,8 @@
 """How long something took, not counting how long the machine itself stood still meanwhile.
 
-A bound on a duration is a promise of the code, and on a machine that is busy with other things nobody can keep it: a
-thread that was due now runs seconds later. So another thread, which does nothing but ask to be woken again and again,
-measures in the same run how late everybody is.
+A bound on a duration is a promise of the code, but a busy machine can break it: a thread that is due now runs seconds
+later. Therefore another thread, which only asks to be woken again and again, measures in the same run how late threads
+run.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Pipe:
 
     @property
     def readable_at(self):
-        """When it is readable to whoever waits: with as many bytes as were asked for, or when the broker hangs up."""
+        """Return when a waiting client can read: all wanted bytes have come, or the broker has hung up."""
         count = 0
         for at, data in self.incoming:
             count += len(data)
@@ -197,7 +197,7 @@ class Broker:
             case "cut-records" if records:
                 records = records[: world.random.randrange(1, len(records))]
             case "damaged-records" if records:
-                # an offset is under no checksum: nobody can tell that one is wrong
+                # an offset is under no checksum: no reader can tell that one is wrong
                 at = world.random.randrange(8, len(batches[0][1]))
                 records = records[:at] + bytes([records[at] ^ 1 << world.random.randrange(8)]) + records[at + 1 :]
             case "old-records":
@@ -246,7 +246,7 @@ class Opening:
     """A connection that is being made. fault: as World says."""
 
     def __init__(self, world, broker, on_done):
-        del on_done  # whoever waits here waits for the clock
+        del on_done  # a client here waits for the clock
         self._world = world
         self._broker = broker
         broker.calls["connect"] += 1
@@ -401,7 +401,7 @@ class LogOffsets:
 
 
 class Store:
-    """The store that leaders are read from. Faults: of the call "zookeeper" of nobody."""
+    """The store from which leaders are read. Its faults are of the call "zookeeper", of no broker."""
 
     def __init__(self, world, store):
         self._world = world

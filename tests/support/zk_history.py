@@ -106,7 +106,7 @@ def _transactions(log: bytes) -> Iterator[tuple[int, int, float, int, bytes]]:
 
 
 def _parts(kind: int, body: bytes) -> Iterator[tuple[int, _Record]]:
-    """The transaction itself, or those that a multi is made of; none of one that failed, which has an error in it."""
+    """Yield the transaction, or the parts of a multi; none of a failed multi, which has an error in it."""
     record = _Record(body)
     if kind != _MULTI:
         yield kind, record
