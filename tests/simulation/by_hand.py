@@ -77,7 +77,7 @@ class DirectCalls:
         self.errors = 0
 
     def call(self, hook, _timeout_s):
-        """What users raise ends here, and the end of the process does not."""
+        """Call the hook, and stop what the user's code raises; the end of the process passes through."""
         try:
             hook(self._listener)
         except InjectedError:

@@ -45,17 +45,17 @@ class Life:
     unadopted: int | None = None
     """The last of those, until a message from there on was handed out."""
     reset: int | None = None
-    """What an operator has written under the running group, until it is handed out or overwritten."""
+    """The offset that an operator wrote under the running group, until it is handed out or overwritten."""
     has_lost_versions: bool = False
     """Whether the offset's znode was deleted meanwhile."""
     next_offset: int | None = None
     """After the last message handed out."""
     blips: int = 0
-    """Those of its member when it last handed out a message."""
+    """The blips of its member when it last handed out a message."""
     restarts: set[int] = field(default_factory=set)
     """Offsets that have stood since the first blip behind that: a release that came to nothing is begun anew there."""
     user: int = 0
-    """Who of its member's users was given that message."""
+    """The user of its member that was given that message."""
     acked: int | None = None
     """After the last message that its user came back from while the coordinator was at rest."""
     done: int | None = None
@@ -63,7 +63,7 @@ class Life:
     waiting: set[int] = field(default_factory=set)
     """With delivery.rule=acknowledged: what was handed out and is not acknowledged."""
     unanswered: set[int] = field(default_factory=set)
-    """What its commits may say that have got no answer: nobody can tell such a write from another one of the same."""
+    """The offsets of its unanswered commits: such a write cannot be told from another one of the same offset."""
     sought: int | None = None
     """The lowest offset that its users asked for: a commit may go back as far."""
     ended: float | None = None
@@ -73,7 +73,7 @@ class Life:
 
 @dataclass(slots=True)
 class Actor:
-    """What is known of a member of ours."""
+    """The facts known of a member of ours."""
 
     session: int = 0
     suspended_at: float | None = None
@@ -280,7 +280,7 @@ class Checker:
             self._check_release(life, tp)
 
     def _check_release(self, life, tp):
-        """Nobody gives up a partition without committing what its users are done with."""
+        """Check that a released partition has committed all that its users are done with."""
         if life.actor not in self.actors or not self.settings.auto_commit or life.acked is None or self._is_by_hand(tp):
             return
         if (life.foreign and self._may_adopt) or tp in self.forbidden or self.told_applied:
@@ -483,13 +483,13 @@ class Checker:
                 known.restarts.add(self._standing(tp))
 
     def on_garbled(self, now, session, tp):
-        """The znode of an offset holds what nobody can read: its owner's next commit mends it."""
+        """Note that the znode of an offset holds unreadable data: its owner's next commit mends it."""
         life = self.owners.get(tp)
         if life is not None:
             life.unadopted = life.reset = None
 
     def on_offset_deleted(self, now, session, tp):
-        """Whoever comes next begins at the beginning."""
+        """Note that the next owner begins at the beginning."""
         self.on_offset(now, session, tp, 0)
         life = self.owners.get(tp)
         if life is not None:

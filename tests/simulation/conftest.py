@@ -16,11 +16,11 @@ from tests.simulation.running import DEFAULT_SEEDS, FEW_SEEDS
 ROOT = Path(__file__).parents[2]
 _PROCESSES = min(4, os.cpu_count() or 1)
 _NICE = 10
-"""What else is tested meanwhile goes first, for some of it looks at the time."""
+"""The niceness of the worlds: other tests go first, because some of them measure time."""
 
 
 class ManyWorlds:
-    """Begun once, whoever asks first; ended with the session, whether anybody waits for it or not."""
+    """The run of many worlds, begun by the first test that asks and ended with the test session."""
 
     def __init__(self):
         self.process = None

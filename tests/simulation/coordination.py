@@ -1,6 +1,6 @@
 """Seeded storms over a coordinated group: late and lost replies, deaths, coordinators lost between two effects.
 
-`python -m tests.simulation.coordination [FIRST [COUNT]]` runs seeds and prints those that fail. World checks always
+`python -m tests.simulation.coordination [FIRST [COUNT]]` runs seeds and prints the failing ones. World checks always
 that the stored generations rise and that no two members have one partition in one generation. After the storm every
 member that lives has to become a member of one generation that has all partitions: none waits for ever.
 """
@@ -71,7 +71,10 @@ class Storm(World):
             super().carry_out(former.resign(self.now, undone))
 
     def crash(self):
-        """Replies that are under way may still arrive; whoever waits for another one loses its connection."""
+        """Crash.
+
+        Replies that are under way may still arrive; a client that waits for another one loses its connection.
+        """
         if self.chance.random() < 0.5:
             self.replies.clear()
         under_way = {handle for handle, _ in self.replies}

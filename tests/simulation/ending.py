@@ -136,7 +136,7 @@ class Ending:
         return ASSIGNORS[self._world.settings.strategy](GroupSnapshot(GROUP, members, partitions), "1.0")
 
     def _expected_of_led(self, snapshot):
-        """What the last generation says, if it is of those that are there and of all that they subscribe to."""
+        """Return the last generation's owners, if it has exactly the living members and all their topics."""
         given = self._generation()
         lives = {f"{member.consumer_id}-{member.store.server_session_id:x}" for member in self._world.members}
         topics = {topic for told in snapshot.members.values() for topic, _ in told.subscription}

@@ -43,7 +43,7 @@ _NOT_STATE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What is walked. settled: the members have settled before the walk begins."""
+    """The group of a walk. settled: the members have settled before the walk begins."""
 
     members: int = 2
     settled: bool = True
@@ -53,7 +53,7 @@ class Group:
 
 @dataclass(slots=True)
 class Walk:
-    """What came of it. failures: {choices: what was broken}."""
+    """The result of a walk. failures: {choices: the broken rule}."""
 
     group: Group
     states: int = 0
@@ -271,7 +271,10 @@ class SmallWorld:
                 raise Violation("theft", f"{tp}: session 0x{actor:x} deletes the owner znode of 0x{session:x}")
 
     def check(self):
-        """Whoever lives and hands out a partition has its owner znode, which so no other has."""
+        """Check that each living member has the owner znode of every partition that it hands out:
+
+        no other member has it.
+        """
         claims = self.claims()
         for member in self.members:
             session = member.store.server_session_id

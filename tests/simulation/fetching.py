@@ -13,7 +13,7 @@ def no_strike():
 class PatientClock:
     """A stream's view of the world's clock: waiting passes no time of the world's, only of the stream's patience.
 
-    Between two looks some time has passed, as for a user who takes his time over every single message.
+    Between two looks some time has passed, as for a user that takes long over every single message.
     """
 
     def __init__(self, clock):
@@ -58,7 +58,7 @@ class SimulatedFetcher(FakeFetcher):
             self._clock.waited += timeout_s
         strike, self._clock.strike = self._clock.strike, no_strike
         try:
-            # nothing strikes those that act meanwhile
+            # nothing strikes the code that acts meanwhile
             self.before_poll_returns()
         finally:
             self._clock.strike = strike

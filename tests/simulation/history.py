@@ -1,4 +1,4 @@
-"""What happened in a world, in order, and how it is printed. An event is (seconds, kind, *details)."""
+"""The events of a world, in order, and how they are printed. An event is (seconds, kind, *details)."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ class JvmMember:
         return succeeded
 
     def _delete(self, path):
-        """Whoever owns it."""
+        """Delete the znode, whichever member owns it."""
         with contextlib.suppress(NoNodeError):
             yield from self._ask(self.store.delete, path)
 

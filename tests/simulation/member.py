@@ -37,7 +37,7 @@ from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.store import SessionKind
 
 MAX_TURNS = 200
-"""A coordinator that has not come to rest after so many turns at one moment, with no request failed, never will."""
+"""The turns at one moment, without a failed request, after which a coordinator is taken never to come to rest."""
 MAX_TURNS_IN_ALL = 10 * MAX_TURNS
 """However often requests fail: one that tries again without a pause would else go on until 200 go through."""
 

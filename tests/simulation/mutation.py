@@ -32,7 +32,7 @@ class StalePatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """What became of a mutant. by: the seed or the test that noticed it; None if nothing did."""
+    """The fate of a mutant. by: the seed or the test that noticed it; None if nothing did."""
 
     name: str
     description: str
@@ -93,9 +93,9 @@ def is_walked(patch):
 
 
 def run_mutant(patch, seeds=MOST_SEEDS, depth=None):
-    """Run what is known to notice it on the broken code, and if that does not, so many worlds until one of them fails.
+    """Run the seeds and tests known to notice the broken code; if they do not, run worlds until one fails.
 
-    depth: walk every order of so many events instead.
+    depth: walk every order of this number of events instead.
     """
     began = time.monotonic()
     description = patch.read_text().partition("\n")[0]

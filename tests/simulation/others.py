@@ -43,7 +43,7 @@ HOSTILE = (
     b'{"version":1,"id":"s","state":"prepare","partitions":{"t0":[1e999]}}',
     b'{"version":1,"id":"s","state":"prepare","partitions":{"t0":[-1,0,0,2147483647],"../..":[0]}}',
 )
-"""What a stranger puts where a registration or a request is looked for."""
+"""The data that a foreign client writes where a registration or a request is looked for."""
 OTHER_TOPIC = b'{"version":1,"subscription":{"elsewhere":1},"pattern":"static","timestamp":"0"}'
 
 
@@ -190,14 +190,14 @@ class Others:
         self.world.record("stranger", path, data, False)
 
     def take_an_owner_away(self):
-        """From a member that lives, as anybody may who may delete in the folder."""
+        """Delete an owner znode of a living member, as any client may that can delete in the folder."""
         tp = self._some_partition()
         path = f"{OWNERS}/{tp.topic}/{tp.partition}" if tp is not None else ""
         if path and self.rng.random() < 0.5 and self._delete(path):
             self.world.record("stranger", path, None, False)
 
     def ask_as_a_stranger(self):
-        """A request like an operator's, which nobody ends."""
+        """Write a request like an operator's, which no client ends."""
         known = sorted(self.world.kafka.ends)
         if known:
             state = self.rng.choice(list(RequestState))

@@ -23,7 +23,7 @@ _CHUNK = 100
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a range of seeds. failures: {seed: (check, text)}."""
+    """The result of a range of seeds. failures: {seed: (check, text)}."""
 
     schedules: int = 0
     events: int = 0
@@ -40,7 +40,7 @@ class Outcome:
 
 
 def run_seeds(seeds, stop_after=None):
-    """Run the worlds of these seeds, in this process, up to so many failures."""
+    """Run the worlds of these seeds, in this process, until stop_after of them have failed."""
     outcome = Outcome()
     for seed in seeds:
         if len(outcome.failures) == stop_after:
@@ -60,7 +60,7 @@ def run_seeds(seeds, stop_after=None):
 
 
 def run_many(first, count, processes, stop_after, *, only_led=False):
-    """`count` worlds, of the seeds from `first` on; ends early after so many failures. only_led: others are skipped."""
+    """Run `count` worlds, of the seeds from `first` on; end after stop_after failures. only_led: skip other seeds."""
     seeds = itertools.count(first)
     wanted = list(itertools.islice((seed for seed in seeds if led_strategy(seed)) if only_led else seeds, count))
     chunks = [wanted[at : at + _CHUNK] for at in range(0, count, _CHUNK)]
@@ -90,7 +90,7 @@ def _be_quiet():
 
 
 def history_of(seed):
-    """What happens in the world of a seed, as lines."""
+    """Return the history of a seed's world, as lines."""
     world, violation = run_world(seed)
     return [*world.history.lines(), *([] if violation is None else [f"           {violation}"])]
 

@@ -1,4 +1,4 @@
-"""What a world is like: drawn from the seed, before anything happens in it."""
+"""The settings of a world: drawn from the seed, before anything happens in it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Settings:
     max_retries: int = 4
     backoff_ms: int = 2000
     absence_ms: int = 0
-    """How long members of ours wait for those that left."""
+    """How long members of ours wait for members that left."""
 
 
 def draw_settings(rng):

@@ -33,7 +33,7 @@ from zk_layout.model import TopicPartition
 GROUP = "g"
 TOPICS = ("a", "b", "c")
 MOST_BATCHES = 40
-"""So many batches are enough to read what is left at the end of a world."""
+"""The number of batches that is enough to read the rest at the end of a world."""
 
 
 class BrokenPromiseError(Exception):
@@ -74,7 +74,7 @@ class Run:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What Spark keeps of a query."""
+    """The state that Spark keeps of a query."""
 
     name: int
     offsets: list[str] = field(default_factory=list)
@@ -350,7 +350,7 @@ class World:
         self.note("the run is stopped" if orderly else "the run is killed")
         if orderly:
             driver.close()
-        # if nobody has told ZooKeeper, it finds out before the query is started again
+        # if no client has told ZooKeeper, it finds out before the query is started again
         self.zookeeper.expire(store.server_session_id)
         store.close()
 
@@ -383,7 +383,7 @@ class World:
         return True
 
     def _latest_offset(self, events: int) -> dict[str, object]:
-        """What the reader plans; while a member is there it may not commit for a query that claims nothing."""
+        """Return the reader's plan; while a member is there, a query that claims nothing may not commit."""
         run = self.run_now
         limit = ReadAllAvailable() if run.once else ReadMaxRows(run.most or 2**63 - 1)
         is_beside = self.member is not None and not run.claim
@@ -492,7 +492,7 @@ class World:
         return start.topics.get(tp.topic) != f"topic-czxid=0x{stat.czxid:x}"
 
     def group_begin(self, tp, log) -> int:
-        """What the group had read before this query first saw the partition."""
+        """Return the offset up to which the group had read before this query first saw the partition."""
         return self.group_begins.get((tp.topic, log.life, tp.partition), 0)
 
     def committed(self, tp):
@@ -505,7 +505,7 @@ class World:
         return int(znode.data) if znode.stat.mzxid > created.czxid else None
 
     def check_committed(self) -> None:
-        """What is committed was read; what is not read any more was not touched."""
+        """Check that committed messages were read, and that partitions no longer read were not touched."""
         for tp, log in sorted(self.logs.items()):
             offset = self.committed(tp)
             if offset is None:
@@ -595,7 +595,7 @@ class World:
             self.note(f"the checkpoint is that of batch {kept - 1}")
 
     def _give_away(self, run: Run) -> None:
-        """What the query stops to read somebody else reads, from wherever it likes."""
+        """Let another client read the partitions that the query stops to read, from any offset."""
         for tp in sorted(self.logs):
             if tp.topic not in run.topics and tp.topic in self.ever_chosen and self.committed(tp) is not None:
                 offset = self.committed(tp) // 2
@@ -642,7 +642,7 @@ class World:
                 self.wait(None, 1.0)
 
     def _damage(self, run: Run) -> None:
-        """What stands last in the checkpoint becomes what no release has written."""
+        """Change the last entry of the checkpoint into one that no release has written."""
         text = self.checkpoint.offsets[-1]
         document = json.loads(text)
         topic = self.rng.choice(sorted(document["offsets"]) or ["a"])
@@ -741,7 +741,7 @@ class HighWatermarks:
 
 
 class MemoryCluster(Cluster):
-    """A cluster whose brokers listen to nobody."""
+    """A cluster whose brokers answer no client."""
 
     def __init__(self, options, store, world) -> None:
         super().__init__(options, store, world, world, high_watermarks=HighWatermarks(world))

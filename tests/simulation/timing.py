@@ -28,7 +28,7 @@ class Timing:
         self.frozen = {}
         """{member: when it goes on}; its session ends when the server has heard nothing of it for long enough."""
         self.orphans = {}
-        """{session that nobody uses any more: when it ends}."""
+        """{session that no client uses any more: when it ends}."""
         self._unheard = {}
         """{store: when the session of a member that stands still ends}."""
         self._due = {}
@@ -50,7 +50,7 @@ class Timing:
             self._world.server.wake(member.store)
 
     def forget_store(self, store):
-        """Nobody uses it any more; a session that it could not end lives on for a while."""
+        """Forget the store, which no client uses any more; a session that it could not end lives on for a while."""
         self._due.pop(store, None)
         self.cut.pop(store, None)
         self._unheard.pop(store, None)

@@ -27,7 +27,7 @@ _LINES = (15, 60, 200)
 
 
 class Interrupted(BaseException):
-    """What strikes a thread at any line: no Exception, as KeyboardInterrupt is none."""
+    """An exception that strikes a thread at any line: no Exception, as KeyboardInterrupt is none."""
 
 
 def _interrupt():
@@ -46,7 +46,7 @@ def nobody_struck():
 
 
 class Trouble:
-    """What befalls the users of a world. Drawn from a generator of its own, so that other worlds are what they were."""
+    """The troubles of a world's users. Drawn from a generator of their own, so that other worlds stay as they were."""
 
     def __init__(self, world, *, acknowledges):
         self._world = world
@@ -67,7 +67,7 @@ class Trouble:
         return next(self._idents)
 
     def strike(self, times=1):
-        """Raises: Interrupted, now and then. times: so much oftener."""
+        """Raise Interrupted now and then. times: the factor by which it is more frequent."""
         if self._strikes and self._world.faults and self.rng.random() < self._strikes * times:
             raise Interrupted
 
@@ -93,7 +93,7 @@ class Trouble:
 
 
 class User:
-    """The thread that consumes one stream: takes, holds for a while, comes back, commits; and those that follow it."""
+    """The thread that consumes one stream: takes, holds for a while, comes back, commits; and its successors."""
 
     def __init__(self, member, stream, clock, ident, style):
         self.member = member
@@ -105,7 +105,7 @@ class User:
         self.away_until = 0.0
         self._iterator = None
         self._left_behind = []
-        """What a thread had in hand that died: it counts when its successor comes for more, and not before."""
+        """The hand of a thread that died: it counts when the thread's successor comes for more, and not before."""
 
     def take(self, size):
         """Come back, and take what comes next; True if there was something."""
@@ -159,7 +159,7 @@ class User:
             return None
 
     def _seen(self, handed_out):
-        """What is handed out is the user's, whatever happens while it looks at that."""
+        """Give the user what is handed out, whatever happens while it looks at that."""
         if handed_out is None:
             return ()
         if self.style == "batches":
@@ -170,7 +170,7 @@ class User:
         return ((handed_out.tp, handed_out.number),)
 
     def done(self):
-        """What is in hand has been worked on; with delivery.rule=acknowledged some of it, in any order."""
+        """Count the messages in hand as done; with delivery.rule=acknowledged some of them, in any order."""
         world = self.member.world
         if world.acknowledges:
             self._acknowledge(world.acknowledging if world.faults else None)
@@ -210,7 +210,7 @@ class User:
             member.wake_at = 0.0
 
     def die(self):
-        """An exception that nobody catches ends the thread; a supervisor starts another one for the stream."""
+        """End the thread by an exception that no code catches; a supervisor starts another one for the stream."""
         world = self.member.world
         self.ident = world.trouble.new_ident()
         self._iterator = None

@@ -129,7 +129,7 @@ class World:
         self.others = Others(self)
         self.led_stranger = LedStranger(self)
         if self.others.rng.random() < 0.15:
-            # a user who wants no pause between two tries
+            # a user that wants no pause between two tries
             self.settings = settings = replace(settings, backoff_ms=0)
         is_narrow = self.others.rng.random() < 0.3
         if self.led is not None:

@@ -21,7 +21,7 @@ SESSION_TIMEOUT_MS = 6000
 
 
 class InjectedError(OSError):
-    """What nobody foresaw, raised by the store or by a user's code."""
+    """An error that no code foresees, raised by the store or by a user's code."""
 
 
 class RecordingTree(MemoryTree):

@@ -29,7 +29,7 @@ def healthy(judges):
     scene.run(15, step=2.5, scrape_every=EVERY_S)
     scene.thaw_zookeeper()
     _pass(scene, 10)
-    # so long that all sessions end
+    # long enough for all sessions to end
     for member in scene.members:
         scene.cut_from_zookeeper(member.store)
     scene.run(15, step=2.5, scrape_every=EVERY_S)

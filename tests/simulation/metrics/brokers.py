@@ -41,7 +41,7 @@ class Brokers:
 
 
 class Client:
-    """What one process can do with the brokers: a FetcherFactory, and LogOffsets. cut: no packet gets through."""
+    """One process's access to the brokers: a FetcherFactory, and LogOffsets. cut: no packet gets through."""
 
     def __init__(self, brokers):
         self.brokers = brokers
@@ -96,7 +96,7 @@ class Client:
         return found
 
     def pass_time(self, now=float("inf")):
-        """Whoever has waited for long enough goes on."""
+        """End the questions that have waited for long enough."""
         due = [one for one in self.questions if one[0] <= now]
         self.questions = [one for one in self.questions if one[0] > now]
         for _, answered, thread in due:

@@ -202,7 +202,7 @@ class Comparison:
                 continue
             end = ends.get(tp)
             if waits:
-                # whoever waits for brokers may have an answer of any moment since
+                # a member that waits for brokers may have an answer of any moment since
                 end = Within(0, scene.brokers.ends.get(tp, 0), optional=True)
             put("log_end_offset", end, **where)
             if consumed[tp] is None:
@@ -308,7 +308,7 @@ class Comparison:
 
 
 def true_lag(read, ends, tp):
-    """Return how many messages a member would still read; None if nobody can tell."""
+    """Return how many messages a member would still read; None if it is unknown."""
     if tp not in ends:
         return None
     begin, end = read.begins[tp], ends[tp]
@@ -319,12 +319,12 @@ def true_lag(read, ends, tp):
     if offset > end:
         # it would begin where auto.offset.reset says
         return None
-    # what retention has taken nobody reads
+    # no member reads what retention has deleted
     return min(end - offset, end - begin)
 
 
 def allowed_verdicts(read, ends, tp, lag, *, owned):
-    """What may be said of a partition; ok never of one that is not known."""
+    """Return the verdicts that are right for a partition; never ok for one that is not known."""
     offset = counting_offset(read.offsets, read.topics, tp)
     if offset is None and tp in read.offsets:
         return {"error"}
@@ -364,7 +364,7 @@ def _sums(scene, pages):
 
 
 def _absent(pages):
-    """What is never absent by the documents, and is."""
+    """Return the metrics that are absent although the documents say that they never are."""
     return [
         f"{instance}: {name} is absent"
         for instance, page in pages.items()

@@ -19,7 +19,7 @@ _lives = count(1)
 
 
 class MemberClock:
-    """The scene's clock. Whoever waits by it loses patience at once, and no time of the scene's passes."""
+    """The scene's clock. A wait on it is over at once, and no time of the scene passes."""
 
     def __init__(self, clock, client):
         self._clock = clock
@@ -133,7 +133,7 @@ class Member:
         self.moves = 0
         self.foreign = 0
         self.troubles = 0
-        """What makes commits and rebalances fail: cuts, and forbidden znodes."""
+        """The causes of failing commits and rebalances: cuts, and forbidden znodes."""
         self.cut_at = None
         self.joined_at = scene.clock.now
         self.store.add_session_listener(self._told)
@@ -228,7 +228,7 @@ class Member:
         return take
 
     def count_in_hand(self):
-        """What was in hand is done."""
+        """Count the messages in hand as done."""
         for tp, (life, offset) in self.hand.items():
             if self.lives.get(tp) == life:
                 self._advance("consumed", tp, self.consumed.get(tp), offset)

@@ -1,4 +1,4 @@
-"""What was scraped in scenes, as promtool's test of rules takes it; and what promtool then says."""
+"""The scraped metrics of scenes, as promtool's test of rules takes them; and promtool's answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _values(values):
 
 
 def ask(recordings, folder, *, every_s, alerts=(), queries=()):
-    """What fires, and which queries return something anywhere: ({scene: {alert: [when, what it says]}}, {query}).
+    """Return the alerts that fire, and the queries with a result: ({scene: {alert: [when, its text]}}, {query}).
 
     recordings: {scene: Recording}. Alerts are looked at once a minute, queries once in five.
     """

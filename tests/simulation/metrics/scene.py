@@ -75,9 +75,9 @@ class CountingStore(MemoryStore):
 
 @dataclass
 class Look:
-    """What was true at one moment.
+    """The truth at one moment.
 
-    ids: {registered member: the topics it subscribes to, None if nobody can read it}. owners: {partition: the id in its
+    ids: {registered member: the topics it subscribes to, None if that is unreadable}. owners: {partition: the id in its
     owner znode}. offsets: {partition: (what is committed, when, its zxid)}; of a topic that is gone as well. topics:
     {topic: (its partitions, the zxid of its creation)}. folders: topics for which the group has a folder. begins, ends:
     of the logs. seen: the partitions whose broker answers the exporter. leader, generation: of a led
@@ -114,7 +114,7 @@ class Look:
 
 
 def counting_offset(offsets, topics, tp):
-    """What is committed, unless it was for an earlier topic of the name; see Look."""
+    """Return the committed offset, unless it was for an earlier topic of the name; see Look."""
     offset, _, zxid = offsets.get(tp, (None, 0.0, 0))
     return None if tp.topic in topics and zxid < topics[tp.topic][1] else offset
 
@@ -208,7 +208,7 @@ class Scene:
         return member
 
     def note_session(self, member):
-        """What this session writes, the member writes."""
+        """Note that the member writes what this session writes."""
         self._by_session[member.store.server_session_id] = member
 
     def leave(self, member):
@@ -374,7 +374,7 @@ class Scene:
             self.offsets[what] = (more[0], self.clock.now, self.zookeeper.tree.zxid)
 
     def counting_offset(self, tp):
-        """What is committed, unless it was for an earlier topic of the name."""
+        """Return the committed offset, unless it was for an earlier topic of the name."""
         return counting_offset(self.offsets, self.topics, tp) if tp.topic in self.topics else None
 
     # The exporter, and Prometheus.
@@ -384,7 +384,7 @@ class Scene:
         if now < self._due_refresh:
             return
         if self._hangs_until is None:
-            # requests of the exporter's own thread, which nobody waits for
+            # requests of the exporter's own thread, for which no scrape waits
             blind = not self.exporter_store.linked and self.exporter._thread is None
             late_s = REQUEST_S if blind else ANSWER_S if self.exporter_client.waits else 0.0
             self._hangs_until = now + late_s
@@ -406,7 +406,7 @@ class Scene:
             self.told = look
 
     def scrape(self):
-        """Whatever can be scraped now: {instance: {(name, labels): value}}."""
+        """Scrape all instances that answer now: {instance: {(name, labels): value}}."""
         pages = {}
         look = self.look()
         for member in self.members:

@@ -1,4 +1,4 @@
-"""What happens in scenes: drawn from a seed, or told one after the other."""
+"""The events of scenes: drawn from a seed, or told one after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVENTS = 25
 
 
 class NotNowError(Exception):
-    """There is nobody to whom this could happen now."""
+    """No member or broker is in a state in which this event could happen."""
 
 
 class RandomStory:
@@ -55,7 +55,7 @@ class RandomStory:
 
 
 def heal_all(scene):
-    """Whatever is cut, frozen or dead comes back."""
+    """Bring back everything that is cut, frozen or dead."""
     for member in scene.members:
         if member.is_frozen:
             scene.thaw(member)

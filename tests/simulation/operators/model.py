@@ -1,4 +1,4 @@
-"""What must hold whatever operators do, in which order, and whatever happens meanwhile.
+"""The rules that hold for any commands of operators in any order, and with any events in between.
 
 After each command: it moved no offset but to where its plan said; it wrote over no commit that came after its plan; it
 gave a topic that was made anew meanwhile no offset of the earlier one; a step of a migration moved no group past what
@@ -78,7 +78,7 @@ def _typed(command):
 
 
 class Operators:
-    """One seed's story. told: what happened, for whoever reads a failure."""
+    """The story of one seed. told: the events, for the reader of a failure."""
 
     def __init__(self, world, rng):
         self.world = world
@@ -145,7 +145,7 @@ class Operators:
         return bool(typed)
 
     def prune(self):
-        """Whatever is pruned had no members and was named, all of it goes, and its backup puts it back.
+        """Prune groups, and check: they had no members and were named, all of each is gone, and its backup restores it.
 
         Returns: the groups that went, and are back now if they had offsets that count.
         """
@@ -244,7 +244,7 @@ class Operators:
         self.told.append(f"{group} {tp}: something happened, consumed {world.consumed[group, tp]}")
 
     def _work(self, group, tp):
-        """Whoever is in the group goes on from where it stands, and commits."""
+        """Let the group's members continue from where it stands, and commit."""
         world = self.world
         begin, end = world.logs[tp]
         if group in world.members:
@@ -333,7 +333,7 @@ class Operators:
             assert number == self.commits[place][0], f"{words} wrote {number} over a commit of {self.commits[place][0]}"
 
     def _check_made_anew(self, words, place):
-        """Nobody has committed for the topic as it is: the group begins it at its first message."""
+        """Check a topic made anew without a commit of its own: the group begins it at its first message."""
         side, group, tp = place
         if tp.topic in self.made_anew and place not in self.commits:
             world = self.world
@@ -351,7 +351,7 @@ class Operators:
         assert number <= frontier, f"{place}: {number} skips messages, consumed is {frontier}"
 
     def _note_decision(self, before, after):
-        """What lies before an offset that an operator wrote on purpose counts as consumed."""
+        """Count as consumed what lies before an offset that an operator wrote on purpose."""
         for place, number in after.items():
             side, group, tp = place
             if side == "zookeeper" and number != before[place] and place not in self.commits:
@@ -449,7 +449,7 @@ class Operators:
         self.commits |= {place: (n, self.writes) for place, n in world.numbers().items() if n != before[place]}
 
     def _meanwhile(self, act, group):
-        """A member comes, works or goes inside a command. While it is there nobody else may write its offsets."""
+        """Let a member come, work or go inside a command. While it is there no other client may write its offsets."""
         match act:
             case "c":
                 self.world.member_comes(group)
@@ -502,7 +502,7 @@ class Operators:
             assert "holds no offsets" in done.err, done
 
     def _check_verify(self, group=None):
-        """What `migrate verify` calls sound loses nothing and repeats nothing at the switch."""
+        """Check that a switch that `migrate verify` calls sound loses nothing and repeats nothing."""
         world, group = self.world, group or self.rng.choice(GROUPS)
         done = self._run(["migrate", "verify", group, "--json"])
         if done.code != 0:

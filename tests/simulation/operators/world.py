@@ -26,7 +26,7 @@ BROKER = '{"version":4,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","end
 A_RESET = '{"version":1,"id":"r","state":"prepare","partitions":{"t":[0]}}'
 OF_NOBODY = f"{A_RESET} "
 ASKED = (None, None, None, A_RESET, OF_NOBODY, "nonsense")
-"""What stands as a request for a reset."""
+"""The data of a request for a reset."""
 
 
 class KilledError(BaseException):
@@ -144,7 +144,7 @@ class OperatorsWorld(MemoryCluster):
             self.consumed_by_newer[group, tp] = offset
 
     def frontier(self, group, tp):
-        """Nobody may begin behind this: what lies before was consumed, or is deleted."""
+        """Return the first offset not consumed and not deleted: no member may begin behind it."""
         return max(self.consumed[group, tp], self.consumed_by_newer.get((group, tp), 0), self.logs[tp][0])
 
     def ghost_owns(self, group, tp):
@@ -166,7 +166,7 @@ class OperatorsWorld(MemoryCluster):
             self.members.pop(group).close()
 
     def ask_for_reset(self, group, data):
-        """Somebody else's `offsets reset --live` stands, or one that nobody ends; None ends it."""
+        """Write another operator's `offsets reset --live`, or one that no client ends; None removes it."""
         path = f"/consumers/{group}/requests/reset"
         if self.store.exists(path) is not None:
             self.store.delete(path)
