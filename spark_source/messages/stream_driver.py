@@ -161,8 +161,7 @@ class StreamDriver:
         return end
 
     def _look(self, start: StreamOffsets) -> tuple[Standing, Offsets, Offsets, Offsets]:
-        """Return the standing of the partitions, the begins of new ones, the log ends, and the logs that have fallen
-        short.
+        """Return the standing of the partitions, the begins of new ones, the log ends, and the shortened logs.
 
         Commits processed offsets. While a log ends before the stream's position, everything is read again, up to
         LOWER_END_S: the topic may have been made anew meanwhile.

@@ -12,7 +12,8 @@ order           a life begins at the offset that was committed when it began, an
                 is no gap: there stands the end of a transaction, or what was aborted.
 again           what a member gave up in order is not handed out again. After a forced hand-over (a kill, a session's
                 end, a theft, a freeze) only what was not committed is.
-two owners      nobody hands out a message of a partition after another member's life of it has begun. A member that a
+two owners      no member hands out a message of a partition after another member's life of it has begun. A member that
+a
                 JVM member robbed of its owner znode may until its next audit; members of the JVM are only counted.
 after thaw      a Python member that was stopped for longer than its session hands out nothing of what it owned before,
                 but for what its user was being handed in the very moment when it was stopped: what one call returns
@@ -23,7 +24,7 @@ committed ahead no commit passes what its member handed out.
 backwards       no commit of a Python member lies below the offset that stood, unless an operator or a member of the
                 JVM wrote that.
 not settled     after each fault every partition flows again in time.
-broken          nobody's process ends with an error, nor a stream.
+broken          no member's process ends with an error, nor a stream.
 left behind     when all have left there are no owner znodes, and what was handed out last is committed.
 """
 
@@ -148,7 +149,7 @@ def _follows(first: int, expected: int, acked: Collection[int]) -> bool:
 
 
 def _check_repeated(story: Story, found: list[str]) -> dict:
-    """Who handed a message out last, before it was handed out again?"""
+    """Find the member that handed each repeated message out before."""
     causes: Counter[str] = Counter()
     last: dict[int, dict[int, Delivery]] = defaultdict(dict)
     for delivery in story.deliveries:
@@ -322,7 +323,7 @@ def _check_settled(story: Story, rules: Rules, found: list[str]) -> dict:
     told = []
     faults = sorted(story.faults, key=lambda fault: fault.began)
     for fault in faults:
-        # those that struck at the same time settle together; then comes the next
+        # faults that struck at the same time settle together; then comes the next
         flowed = min((at for at in story.flowed if at > fault.ended), default=math.inf)
         settled = flow.settled(fault, min((later.began for later in faults if later.began > flowed), default=None))
         told.append({**settled, "fault": fault.name, "target": fault.target, "seconds": fault.ended - fault.began})

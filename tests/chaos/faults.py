@@ -1,4 +1,4 @@
-"""What can go wrong, and a schedule of it from a seed.
+"""The faults of a chaos run, and a schedule of them from a seed.
 
 A fault does its deed, notes when it began and when it was over, and leaves things so that the group can recover: a
 dead server is started again beside what follows, a dead member is replaced. room: two faults of different rooms may
@@ -124,7 +124,7 @@ def zookeeper_leader_kill(world, random, strike):
 
 
 def no_quorum(world, random, strike):
-    """The leader and another one are killed; for a while nobody can write or read."""
+    """Kill the leader and another broker; for a while no client can write or read."""
     world.finish_repairs()
     ensemble = world.servers.ensemble
     leader = ensemble.leader()
@@ -225,7 +225,7 @@ def operator_rewinds(world, random, strike):
 
 
 def operator_skips(world, random, strike):
-    """An operator moves an offset to the log's end; of a partition that nobody consumes at the moment, if there is one.
+    """Move an offset to the log's end, as an operator does; of a partition without an owner, if there is one.
 
     If there is none, then of one whose consumer has got much to do. Not beyond the end: that is no offset of the log,
     and a member would go where auto.offset.reset says.
@@ -336,14 +336,14 @@ SHORT = (
     ("more partitions", "Python member frozen"),
     ("power cut", "stranger writes"),
 )
-"""The fixed faults of the short run; who is hit is drawn from the seed."""
+"""The fixed faults of the short run; the seed decides which member or server each one strikes."""
 
 
 OF_THE_JVM = frozenset({"JVM member frozen"})
 OF_LED_GROUPS = frozenset({"leader of the group kill -9"})
 """Faults that need such a member, or such a group."""
 NEEDS_ZOOKEEPER = {"more partitions", "operator rewinds", "operator skips"}
-"""Whose own write must not be lost half-way."""
+"""The faults whose own write must not be lost half-way."""
 
 
 def may_meet(one, other):

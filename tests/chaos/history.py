@@ -1,6 +1,6 @@
-"""What happened in a chaos run, as lines of JSON that any process appends: one file for each writer.
+"""The events of a chaos run, as lines of JSON that any process appends: one file for each writer.
 
-An event is {"at": seconds, "who": writer, "what": kind, ...}. The seconds are those of the machine's monotonic clock,
+An event is {"at": seconds, "who": writer, "what": kind, ...}. The seconds come from the machine's monotonic clock,
 which all processes share, so that events of different files can be put in order. A line is one write to a file opened
 for appending: what a process wrote before it was killed is there.
 

@@ -63,7 +63,7 @@ WAYS = ("in order", "twice", "another thread", "its listener", "streams first", 
 
 @dataclass(frozen=True)
 class Count:
-    """What there is at one moment. after_s: since the first member joined. joins: so far."""
+    """The counts at one moment. after_s: since the first member joined. joins: so far."""
 
     after_s: float
     joins: int
@@ -118,7 +118,7 @@ class LongLived:
             self._producer = Producer({"bootstrap.servers": self._kafka.bootstrap_servers, "log_level": 0})
             self._produce(1)
             self._pool = ThreadPoolExecutor(COMPANIONS, thread_name_prefix="companion")
-            # its threads are there from the first count on, as are those of the producer
+            # its threads, and the producer's, are there from the first count on
             meeting = threading.Barrier(COMPANIONS)
             list(self._pool.map(lambda _: meeting.wait(), range(COMPANIONS)))
         except BaseException:
@@ -323,7 +323,7 @@ def memory_kb():
 
 
 def judge(counts, before, after, longest_shutdown_s):
-    """What did not return to where it was, in words. counts: the first is the one to return to."""
+    """Return the counts that did not return to the first ones, in words."""
     first, *_, last = counts
     found = [
         f"{name}: {getattr(last, name)}, {getattr(first, name)} after {first.joins} joins"

@@ -22,7 +22,7 @@ COMMIT_EVERY_S = 0.7
 BATCH_WAIT_S = 0.5
 BATCH_MESSAGES = 50
 WORK_S = 0.001
-"""What a user does with a message: so a burst of messages is in hands and buffers for a while."""
+"""The time that a user spends on a message: so a burst of messages is in hands and buffers for a while."""
 
 
 class RecordingOffsets:

@@ -21,7 +21,7 @@ _PLAIN, _COMPRESSED, _THIRD = range(3)
 
 
 def value_of(number):
-    """What a message holds."""
+    """Return the value of a message."""
     return b"%020d" % number + FILLER
 
 
@@ -35,7 +35,7 @@ class NumberingProducer:
     """Writes to every partition of a topic at a steady rate, acks=all, and tries again for as long as it takes."""
 
     def __init__(self, bootstrap_servers, topic, partitions, history, rate, codec="lz4", *, transactions=False):
-        """rate: messages a second for each partition. codec: of those that are compressed."""
+        """rate: messages a second for each partition. codec: for the compressed messages."""
         self.partitions = partitions
         self.numbers = defaultdict(int)
         self.topic = topic
@@ -77,12 +77,12 @@ class NumberingProducer:
         return sum(lane.end(timeout_s) for lane in self._lanes)
 
     def burst(self, partitions, count):
-        """Give these so many messages more, as fast as may be; do not wait."""
+        """Ask for `count` more messages to each of these partitions, as fast as possible; do not wait."""
         with self._lock:
             self._bursts += [partition for partition in partitions for _ in range(count)]
 
     def take_bursts(self, kind):
-        """Those of a lane's partitions."""
+        """Take the bursts of a lane's partitions."""
         with self._lock:
             own = [partition for partition in self._bursts if partition % 3 == kind]
             self._bursts = [partition for partition in self._bursts if partition % 3 != kind]
@@ -166,7 +166,7 @@ class _Lane:
 
 
 class _TransactionalLane(_Lane):
-    """What its brokers have counts when its transaction is committed."""
+    """A lane whose messages count when their transaction is committed."""
 
     def __init__(self, all_, kind, settings):
         super().__init__(all_, kind, settings)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from tests.chaos.lives import FaultSpan, Story
 
 LATE_S = 1.0
-"""A message that was handed out so long after it was acknowledged waited for a fault to be over."""
+"""A message that is handed out this much later than it was acknowledged has waited for a fault to be over."""
 
 
 class Flow:

@@ -42,7 +42,7 @@ class Stranger:
         self._store.start()
 
     def act(self, partitions, ids):
-        """One deed. partitions: how many there are. ids: who is registered."""
+        """Do one deed. partitions: how many there are. ids: the registered members."""
         deed = self._random.choice(self._deeds)
         try:
             deed(partitions, sorted(ids))
@@ -51,7 +51,7 @@ class Stranger:
         self.deeds[deed.__name__] = self.deeds.get(deed.__name__, 0) + 1
 
     def ask(self, partitions, ids):
-        """A request to hold all partitions, as an operator makes it, which nobody goes on with."""
+        """Write a request to hold all partitions, as an operator's, which no client ends."""
         known = frozenset(TopicPartition(self._topic, number) for number in range(partitions))
         self._answered = f"{NAME} {self._random.random()}"
         request = Request(self._answered, self._random.choice(list(RequestState)), known)
@@ -67,7 +67,7 @@ class Stranger:
         self._put(answer_path(self._group, self._random.choice(ids)), encode_answer(answer), ephemeral=True)
 
     def litter(self, partitions, ids):
-        """Return where nobody looks for anything, or for something else."""
+        """Return a path where no client looks for anything, or for something else."""
         number = self._random.randrange(1000)
         path = self._random.choice(
             (
@@ -104,7 +104,7 @@ class Stranger:
 
 
 def clear_up(store, group):
-    """What an operator does when the doctor has named the registrations that stay. Raises: ZooKeeperError."""
+    """Delete the registrations that stay, as an operator does after the doctor's advice. Raises: ZooKeeperError."""
     for name in store.get_children(ConsumerIdsPath(group).path):
         if name.startswith(NAME):
             try:

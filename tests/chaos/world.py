@@ -49,7 +49,7 @@ COLUMNAR, LIBRDKAFKA, BOTH = "columnar", "librdkafka", "both"
 FETCHERS = {COLUMNAR: (COLUMNAR,), LIBRDKAFKA: (LIBRDKAFKA,), BOTH: (COLUMNAR, LIBRDKAFKA)}
 """With which Python members fetch, in turns."""
 ISOLATION = ("read_committed", "read_uncommitted")
-"""What Python members read, in turns."""
+"""The isolation levels of Python members, in turns."""
 HOW = ("each", "batches", "arrow")
 """In which form Python members take messages, in turns; see member.py."""
 THROUGH = ({"zookeeper"}, {"brokers"}, {"brokers"}, set())
@@ -74,7 +74,7 @@ def patiently(action, timeout_s=FLOW_TIMEOUT_S):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run consists of besides its faults.
+    """The parts of a run besides its faults.
 
     conflict: commit.conflict of the Python members. fetchers: one of FETCHERS. rate: messages a second for each
     partition. codec: of the partitions that are compressed. transactions: some partitions are written in transactions;
@@ -256,7 +256,7 @@ class World:
         return [m for m in self.members.values() if not m.frozen and (kind is None or m.kind == kind)]
 
     def kill(self, member):
-        """kill -9; it is no member any more, and nobody takes its place yet."""
+        """Kill the member with kill -9; it is no member any more, and no other takes its place yet."""
         del self.members[member.name]
         member.process.kill()
         self.history.write("killed", name=member.name)

@@ -238,8 +238,7 @@ class World:
         assert len(given) == len(set(given)), f"a partition twice in generation {stored.generation}"
 
     def owned(self, member):
-        """Note that a member begins to read, and check that no other member of its generation reads one of its
-        partitions."""
+        """Note that a member begins to read; check that no other member of its generation reads its partitions."""
         for partition in member.partitions:
             owner = self.owners.setdefault((member.generation, partition), member)
             same = owner is member or (owner.instance_id is not None and owner.instance_id == member.instance_id)
