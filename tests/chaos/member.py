@@ -6,7 +6,9 @@ It says `ready` and `closed` on standard output; `shutdown` on standard input, o
 
 from __future__ import annotations
 
+import faulthandler
 import logging
+import signal
 import sys
 import threading
 import time
@@ -174,6 +176,7 @@ def watch_status(connector, history):
 
 
 def main(folder, name, topic, how, *properties):
+    faulthandler.register(signal.SIGUSR1)  # the runner asks a group that stands still where its threads are
     history = HistoryFile(Path(folder), name)
     config = ConsumerConfig.load(overrides=dict(pair.split("=", 1) for pair in properties))
     Telling.wrong = lambda text: history.write("failed", error=text)

@@ -346,6 +346,10 @@ class World:
         wait_for(done, timeout_s, lambda: NoFlowError(f"not all was delivered within {timeout_s:g} s\n{self.logs()}"))
 
     def logs(self):
+        """Return what each member said and logged last; of Python members also where each of their threads is."""
+        for member in self.members.values():
+            if member.kind != "jvm":
+                member.process.write_stacks()
         return "\n".join(f"=== {m.name}\n{m.process.log_tail()}" for m in self.members.values())
 
     # What servers are doing.

@@ -19,10 +19,13 @@ from typing import NamedTuple
 
 from legacy_consumer.embedded import find_java, kafka_jars
 from legacy_consumer.sandbox.servers.jvm import java_command, write_logging_files
+from tests.support.waiting import eventually
 from zk_layout.model import ConsumerThreadId, TopicPartition
 
 SOURCES = Path(__file__).parent.parent / "interop" / "java"
 PATIENCE_S = 60.0
+_STACKS = "(most recent call first):"
+"""The words with which faulthandler begins the stack of each thread."""
 
 # a member lives for seconds: what the better compiler would win is not earned back
 _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -142,12 +145,20 @@ class LineProcess:
         self._process.stdout.close()
         return code
 
+    def write_stacks(self) -> None:
+        """Have it write the stacks of its threads into its log. It must have registered SIGUSR1 with faulthandler."""
+        if self.is_running:
+            self._process.send_signal(signal.SIGUSR1)
+            with contextlib.suppress(AssertionError):  # it is frozen
+                eventually(lambda: _STACKS in self.log_text(), 5)
+
     def log_text(self) -> str:
         return self.log.read_text("utf-8", "replace")
 
     def log_tail(self) -> str:
         said = "\n".join(self.lines[-10:])
-        return f"--- said last:\n{said}\n--- logged last:\n" + "\n".join(self.log_text().splitlines()[-30:])
+        log, stacks, threads = self.log_text().partition(_STACKS)
+        return f"--- said last:\n{said}\n--- logged last:\n" + "\n".join(log.splitlines()[-30:]) + stacks + threads
 
     def _read(self) -> None:
         assert self._process.stdout is not None
