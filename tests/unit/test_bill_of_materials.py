@@ -1,4 +1,4 @@
-"""What is deployed is pinned with hashes, and the bill of materials names it."""
+"""Every deployed package is pinned with hashes, and the bill of materials names it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever docs/coordination.md names as proof is there."""
+"""Every proof that docs/coordination.md names is there."""
 
 import pytest
 

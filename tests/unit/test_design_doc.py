@@ -1,4 +1,4 @@
-"""Whatever docs/design-and-practice.md names as proof is there, and so is what the issue of the documents asks for."""
+"""Every proof that docs/design-and-practice.md names is there, and so is what the issue of the documents asks for."""
 
 import pytest
 

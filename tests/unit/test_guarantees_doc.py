@@ -1,4 +1,4 @@
-"""Whatever docs/guarantees.md names as proof is there: tests, files, mutants, and the words of the checkers."""
+"""Every proof that docs/guarantees.md names is there: tests, files, mutants, and the words of the checkers."""
 
 import pytest
 

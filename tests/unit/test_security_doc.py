@@ -1,4 +1,4 @@
-"""Whatever docs/security.md claims, in a table or in a sentence, names a test, and the test is there."""
+"""Every claim of docs/security.md, in a table or in a sentence, names a test, and the test is there."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What Kafka expects of its assignors: whoever computes, each partition has one owner, all have one, and none has more.
+"""Kafka's expectations of its assignors: each partition has one owner, all have one, and none has more.
 
 Every member reads the group from ZooKeeper for itself, registrations spelled as Kafka's encoder spells them, and keeps
 only its own part of what it computes; the parts must make a whole.

@@ -1,4 +1,4 @@
-"""What Kafka expects of its connector: members come one after another, read, commit, and own what they should.
+"""Kafka's expectations of its connector: members come one after another, read, commit, and own what they should.
 
 Brokers, leaders and compression are the fetcher's part and are tried against real ones elsewhere.
 Cases: Kafka 0.8 to 0.10.2.2, ZookeeperConsumerConnectorTest.
@@ -26,7 +26,7 @@ def cluster():
 
 
 def take(stream, count):
-    """The next so many messages: {(partition, offset)}."""
+    """Return the next `count` messages: {(partition, offset)}."""
     return {(m.partition(), m.offset()) for m in (next(stream) for _ in range(count))}
 
 

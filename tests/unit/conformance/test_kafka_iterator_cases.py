@@ -1,4 +1,4 @@
-"""What Kafka expects of a stream's iterator: no message twice, none after the end, a failing user moves on.
+"""Kafka's expectations of a stream's iterator: no message twice, none after the end, a failing user moves on.
 
 Cases: Kafka 0.10.2.2, ConsumerIteratorTest, and what ZookeeperConsumerConnectorTest asks of consumer.timeout.ms.
 """

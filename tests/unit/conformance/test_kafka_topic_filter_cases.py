@@ -1,4 +1,4 @@
-"""What Kafka expects of Whitelist and Blacklist, and of the way a regular expression stands in a registration.
+"""Kafka's expectations of Whitelist and Blacklist, and of a regular expression's form in a registration.
 
 Cases: Kafka 0.10.2.2 and 1.1.1, TopicFilterTest.
 """

@@ -1,4 +1,4 @@
-"""What `import legacy_consumer` gives, and what it spares."""
+"""The contents of `import legacy_consumer`, and the modules that it does not load."""
 
 import subprocess
 import sys

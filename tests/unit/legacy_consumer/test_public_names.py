@@ -1,4 +1,4 @@
-"""What a user sees on the objects that a user is given: no name there belongs to the coordinator."""
+"""The names on the objects that a user is given: none belongs to the coordinator."""
 
 import builtins
 import re

@@ -1,4 +1,4 @@
-"""What SimpleConsumer asks of its fetcher and of ZooKeeper. What brokers answer is in tests/integration."""
+"""SimpleConsumer's questions to its fetcher and to ZooKeeper. The brokers' answers are in tests/integration."""
 
 import threading
 

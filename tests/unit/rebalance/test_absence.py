@@ -1,4 +1,4 @@
-"""Who is waited for, until when, and who has what meanwhile: decisions alone."""
+"""Absence: which members are waited for, until when, and which own partitions meanwhile; decisions alone."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What comes of an assignor that fails, of user data that nobody can read, and of names that stand for nothing."""
+"""Assignors that fail, user data that cannot be read, and names that stand for nothing."""
 
 from __future__ import annotations
 

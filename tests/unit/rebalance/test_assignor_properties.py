@@ -1,4 +1,4 @@
-"""What holds of every strategy and every group, with made-up groups."""
+"""Properties of every strategy and every group, with made-up groups."""
 
 from __future__ import annotations
 

@@ -352,7 +352,7 @@ def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(gr
 
 
 def test_an_owner_znode_that_somebody_deletes_is_claimed_again_at_once_not_with_the_next_audit(group):
-    """A JVM member deletes by path alone, and nobody owned the partition for half a minute."""
+    """A JVM member deletes by path alone, and the partition had no owner znode for half a minute."""
     a = group.join("a", {"t": 1})
     group.settle()
     group.pass_time(1.5)

@@ -1,4 +1,4 @@
-"""What a coordinator counts of its own doings, and how it tells that it lives."""
+"""A coordinator's counts of its own doings, and its signs of life."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a group cannot work, and the sentence that says so."""
+"""Warnings about a group: what cannot work in it, in a sentence."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What needs no Java to be known; test_java_regex_against_java.py asks it."""
+"""Java's regular expressions, as far as no Java is needed; test_java_regex_against_java.py asks it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one more member costs each member of a led group, in requests: no threads, no time."""
+"""The cost of one more member to each member of a led group, in requests: no threads, no time."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""What a new leader takes over from the last one's znodes, without threads."""
+"""A new leader takes over from the last one's znodes, without threads."""
 
 import pytest
 

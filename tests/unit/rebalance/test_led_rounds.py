@@ -1,4 +1,4 @@
-"""Newcomers and new partitions of a led group: who joins which round, and what it tells. No threads."""
+"""Newcomers and new partitions of a led group: the members that join a round, and their join data. No threads."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a member of a led group told is deleted before its leader reads it, step by step, without threads."""
+"""Join data of a led group that is deleted before the leader reads it, step by step, without threads."""
 
 import pytest
 

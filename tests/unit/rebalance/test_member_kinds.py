@@ -1,4 +1,4 @@
-"""Who wrote a registration or an owner znode, told from its bytes."""
+"""The kind of client that wrote a registration or an owner znode, told from its bytes."""
 
 import json
 from pathlib import Path

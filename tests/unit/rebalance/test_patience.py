@@ -1,4 +1,4 @@
-"""Members that wait for those that left, over an in-memory ZooKeeper: who takes over what, and when."""
+"""Members that wait for members that left, over an in-memory ZooKeeper: which takes over what, and when."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def leave(group, member):
 
 
 def moved(member):
-    """What its delivery was asked to do about partitions."""
+    """The requests to a member's delivery about partitions."""
     return [entry for entry in member.delivery.log if entry[1]]
 
 
@@ -172,7 +172,7 @@ def test_who_loses_its_own_session_while_it_waits_takes_back_its_own_and_goes_on
 
 
 def test_when_all_sessions_end_at_once_everybody_takes_back_its_own(group, three):
-    """ZooKeeper was away for longer than the sessions last: who is back first does not take what the others had."""
+    """ZooKeeper is away for longer than the sessions last: the first member back takes no other's partitions."""
     for member in three:
         group.server.expire(member.store.session_id)
     for member in three:
@@ -318,7 +318,7 @@ def test_what_a_jvm_member_is_due_of_mine_is_released_when_it_has_given_up_its_o
 
 
 def test_a_member_of_the_jvm_that_owned_nothing_is_not_kept_waiting(group):
-    """It would use up its tries, and nobody would see that it does not wait."""
+    """It would use up its tries, and no operator would see that it does not wait."""
     c, _d = (group.join(name, {"t": 1}, **PATIENT) for name in "cd")
     group.settle()
     JvmMember(group, "e", 4, 5)

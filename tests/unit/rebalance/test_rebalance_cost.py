@@ -1,4 +1,4 @@
-"""What a rebalance asks of ZooKeeper: nothing that is known already, and nothing that has been overtaken."""
+"""The questions of a rebalance to ZooKeeper: none whose answer is known already, and none that has been overtaken."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What happens when members look at a group that changes under their eyes. Turns and deliveries are the test's."""
+"""Members that read a group while it changes. Turns and deliveries are the test's."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What tasks are given, and how they batch what they read."""
+"""The ranges of tasks, and the batches that tasks make of what they read."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the documented tables say of an option holds: it is heard, and its default is what it is without it."""
+"""The documented tables of options hold: each option has an effect, and its default is the behaviour without it."""
 
 import pytest
 

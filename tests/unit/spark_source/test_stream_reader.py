@@ -1,4 +1,4 @@
-"""What Spark's worker is told by the readers of streams."""
+"""The answers of the streams' readers to Spark's worker."""
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows

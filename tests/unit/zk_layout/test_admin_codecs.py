@@ -1,4 +1,4 @@
-"""What operators ask of the controller, as Kafka's own tools write and read it."""
+"""Operators' requests to the controller, as Kafka's own tools write and read them."""
 
 import pytest
 

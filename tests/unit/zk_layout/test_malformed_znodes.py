@@ -1,4 +1,4 @@
-"""Whatever bytes stand in a znode, a decoder gives a record or MalformedZnodeError, and nothing else."""
+"""For any bytes in a znode, a decoder gives a record or MalformedZnodeError, and nothing else."""
 
 import pickle
 import re

@@ -1,4 +1,4 @@
-"""What the search for positions waits out, and what it gives up and tells."""
+"""The search for positions: the errors that it waits out, and the errors that it reports."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What users and operators can count on when a member commits: whole connectors, all in memory."""
+"""Guarantees for users and operators when a member commits: whole connectors, all in memory."""
 
 import logging
 import threading

@@ -368,7 +368,7 @@ def test_an_expired_session_is_survived_and_nothing_is_skipped(cluster):
     before = connector.status.rebalances
     cluster.zookeeper.expire(connector._store.session_id)
     assert connector.wait_until(lambda status: status.rebalances > before and len(status.owned) == 4, 5)
-    # the message in hand, which nobody could commit, is delivered again
+    # the message in hand, which no thread could commit, is delivered again
     assert next(messages).offset() == 0
 
 

@@ -1,4 +1,4 @@
-"""auto.offset.reset=none: whoever has no position, or one outside the log, is asked where it goes on."""
+"""auto.offset.reset=none: the user's code sets the position where there is none, or where it lies outside the log."""
 
 import random
 

@@ -29,7 +29,7 @@ def admin(zookeeper):
 
 
 def test_a_commit_that_is_refused_for_want_of_an_owner_znode_claims_it_again_at_once(zookeeper, admin, caplog):
-    """Nobody owned the partition, and its owner went on for half a minute without a commit."""
+    """The partition had no owner znode, and its owner went on for half a minute without a commit."""
     kafka = FakeKafka()
     kafka.produce(P0, 3)
     with ConsumerConnector(

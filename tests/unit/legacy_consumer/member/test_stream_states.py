@@ -41,7 +41,7 @@ class QuickClock(FakeClock):
 
 
 class Model:
-    """What a user and a coordinator may rely on."""
+    """The rules that a user and a coordinator may rely on."""
 
     def __init__(self):
         self.ends = dict.fromkeys(TPS, 0)

@@ -1,4 +1,4 @@
-"""What a committed offset is worth: one pure function, judged over worlds of znodes as ZooKeeper keeps them."""
+"""The judgement of a committed offset: one pure function, over worlds of znodes as ZooKeeper keeps them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What waits to be handed out: how much of it is decoded for one poll."""
+"""The backlog of messages to hand out: how much of it is decoded for one poll."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a fetcher does while no messages come. Time is the world's, so wake-ups and requests can be counted."""
+"""A fetcher while no messages come. Time is the world's, so wake-ups and requests can be counted."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What a change of its partitions does to the consuming thread."""
+"""The effect of a change of partitions on the consuming thread."""
 
 import select
 

@@ -1,4 +1,4 @@
-"""What a reader of leaders says, and what it asks ZooKeeper for it."""
+"""The answers of a reader of leaders, and its questions to ZooKeeper."""
 
 import json
 

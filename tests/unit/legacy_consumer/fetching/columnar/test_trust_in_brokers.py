@@ -1,4 +1,4 @@
-"""What is believed of brokers: addresses in ZooKeeper, names in certificates, numbers in what they send."""
+"""Trust in brokers: addresses in ZooKeeper, names in certificates, numbers in what they send."""
 
 import base64
 import json

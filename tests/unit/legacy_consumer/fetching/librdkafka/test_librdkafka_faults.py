@@ -1,4 +1,4 @@
-"""What the fetcher over librdkafka does with errors that come in the place of messages."""
+"""The fetcher over librdkafka when errors come in the place of messages."""
 
 import confluent_kafka
 import pytest

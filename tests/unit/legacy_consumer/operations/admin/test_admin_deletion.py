@@ -1,4 +1,4 @@
-"""What deletes groups deletes what was seen, and nothing that somebody wrote since."""
+"""The deletion of groups deletes the znodes that were seen, and nothing that a client wrote since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may write a group: in files, in plans, and as the doctor sees it."""
+"""ACLs of a group: in files, in plans, and as the doctor sees them."""
 
 import pytest
 

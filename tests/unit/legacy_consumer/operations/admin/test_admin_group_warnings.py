@@ -1,4 +1,4 @@
-"""What a described group says of its members' kinds, of how it divides, and of what cannot work in it."""
+"""The description of a group: its members' kinds, how it divides, and what cannot work in it."""
 
 from __future__ import annotations
 

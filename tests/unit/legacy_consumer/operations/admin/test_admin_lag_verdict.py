@@ -1,4 +1,4 @@
-"""What a window of looks at a partition says of it."""
+"""The verdict on a partition, from a window of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a group is sound, and what is left of groups that nobody uses; over the in-memory store."""
+"""Verification of a group, and the leftovers of unused groups; over the in-memory store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator decided in a migration is kept, and a step given again undoes nothing that was done since."""
+"""An operator's decisions in a migration are kept, and a step given again undoes nothing that was done since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators' commands say and do over a cluster in memory: one judgement everywhere, advice that can be typed."""
+"""Operators' commands over a cluster in memory: one judgement everywhere, advice that can be typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `migrate` and the commands beside it say, over a cluster in memory."""
+"""`migrate` and the commands beside it, over a cluster in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command wrote, its counterpart reads; and one bad group, offset or disk costs nothing else."""
+"""A command's output is read by its counterpart; and one bad group, offset or disk costs nothing else."""
 
 from __future__ import annotations
 

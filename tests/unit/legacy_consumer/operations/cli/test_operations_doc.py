@@ -1,4 +1,4 @@
-"""What docs/operations.md tells people to type exists."""
+"""Every command in docs/operations.md exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member tells Prometheus, over an in-memory ZooKeeper and in-memory logs; and its health, judged."""
+"""A member's metrics for Prometheus, over an in-memory ZooKeeper and in-memory logs; and its health, judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real brokers of five versions answered, decoded, against what librdkafka delivered of the same topics."""
+"""Recorded answers of real brokers of five versions, decoded, against what librdkafka delivered of the same topics."""
 
 import cramjam
 import pytest
