@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import confluent_kafka
@@ -11,6 +13,9 @@ from legacy_consumer.fetching.librdkafka.client import Client, RdMessage, Settin
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from zk_layout.model import TopicPartition
 
+logger = logging.getLogger(__name__)
+
+_CLOSE_WAIT_S = 2.0
 _FEW_PARTITIONS = 16
 """Up to this number of partitions, asking librdkafka for all positions costs nothing."""
 _MANY_CANDIDATES = 64
@@ -110,8 +115,16 @@ class ConsumerHandle(Client):
         return moved
 
     def close(self) -> None:
-        """Stop and free everything; the handle cannot be used again."""
-        self._consumer.close()
+        """Stop and free everything; the handle cannot be used again.
+
+        librdkafka closes on a thread of its own: it may wait for ever if it was told meanwhile that a topic has no
+        partitions, as brokers say for a moment after all of them were down. A handle that waits so is left behind.
+        """
+        closing = threading.Thread(target=self._consumer.close, name="librdkafka-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_WAIT_S)
+        if closing.is_alive():
+            logger.warning("librdkafka does not close a handle: it is left behind")
 
 
 def offsets_after(messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:

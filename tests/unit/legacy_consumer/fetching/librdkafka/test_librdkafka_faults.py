@@ -1,10 +1,13 @@
 """The fetcher over librdkafka when errors come in the place of messages."""
 
+import threading
+
 import confluent_kafka
 import pytest
 
 from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
+from legacy_consumer.fetching.librdkafka import client_consumer
 from legacy_consumer.fetching.librdkafka.client_consumer import ConsumerHandle
 from legacy_consumer.fetching.librdkafka.fetcher import LibrdkafkaFetcher
 from legacy_consumer.fetching.positions import PositionFinder
@@ -85,3 +88,43 @@ def test_a_message_that_cannot_be_read_is_asked_for_again_though_its_offset_is_n
     assert handle.placed == {TP: 5}
     with pytest.raises(FetchError):
         fetcher.poll(10, 0)
+
+
+class NeverClosed:
+    """A consumer of librdkafka that waits for ever as it closes."""
+
+    def __init__(self, consumer, told):
+        self._consumer = consumer
+        self._told = told
+
+    def __getattr__(self, name):
+        return getattr(self._consumer, name)
+
+    def close(self):
+        self._told.wait()
+        self._consumer.close()
+
+
+def test_a_handle_that_librdkafka_does_not_close_holds_up_neither_fetching_nor_the_end(monkeypatch, caplog):
+    monkeypatch.setattr(client_consumer, "_CLOSE_WAIT_S", 0.05)
+    told = threading.Event()
+    handles = []
+
+    def open_handle():
+        handles.append(Handle())
+        handles[-1]._consumer = NeverClosed(handles[-1]._consumer, told)
+        return handles[-1]
+
+    finder = PositionFinder(FakeFetchers(FakeKafka()).log_offsets, reset_to=EARLIEST, backoff_s=0.01)
+    fetcher = LibrdkafkaFetcher(open_handle, finder, backoff_s=0.01)
+    try:
+        fetcher.assign({TP: 5})
+        assert fetcher.poll(10, 0) is None
+        handles[0].note_forgotten()
+        eventually(lambda: fetcher.poll(10, 0) or len(handles) == 2)
+        assert handles[1].placed == {TP: 5}
+        fetcher.close()
+        assert caplog.text.count("does not close a handle") == 2
+    finally:
+        told.set()
+        eventually(lambda: not any(thread.name == "librdkafka-close" for thread in threading.enumerate()))
