@@ -41,7 +41,7 @@ def one_by_one(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
 
 def as_arrow(stream: KafkaStream, wanted: int) -> tuple[int, int, float]:
     """(messages, bytes, when the first batch was there)."""
-    import pyarrow.compute as pc  # nobody else has a use for it
+    import pyarrow.compute as pc  # only the Arrow rows need it
 
     count = size = 0
     began = 0.0
