@@ -1,5 +1,7 @@
 """Members that are restarted one after the other under their own ids: only what was theirs moves, and to themselves.
 
+One that is killed and not started again: only what was its own moves, and to others.
+
 Who owned what is read from ZooKeeper's transaction log, so nobody's short turn is overlooked.
 """
 
@@ -102,3 +104,36 @@ def test_members_that_end_one_after_another_and_others_that_come_move_each_parti
     moved = {number: [name for name, _ in lives[before[number] :]] for number, lives in pods.lives().items()}
     assert moved == {number: [f"d-{number // 2}"] for number in range(PARTITIONS)}
     assert pods.repeated() == repeated
+
+
+def test_what_a_killed_member_owned_flows_in_others_once_its_session_is_over(servers, tmp_path):
+    kafka, history = servers
+    store = KazooStore(ZkSettings(connect=kafka.zookeeper_connect))
+    store.start()
+    pods = Pods(kafka, history, store, tmp_path, {})
+    try:
+        for name in NAMES:
+            pods.start(name)
+        pods.await_owners({number: NAMES[number // 2] for number in range(PARTITIONS)})
+        pods.produce(600)
+        pods.await_all_printed()
+        before = pods.lives()
+        pods.end("c-1", signal.SIGKILL)
+        pods.produce(600)
+        pods.await_all_printed()
+        after = pods.lives()
+        owners = f"/consumers/{pods.group}/owners/{pods.topic}"
+        changes = history.below(owners)
+    finally:
+        pods.close()
+        store.close()
+    moved = {number: [name for name, _ in lives[len(before[number]) :]] for number, lives in after.items()}
+    assert moved == {0: [], 1: [], 2: ["c-0"], 3: ["c-2"], 4: [], 5: []}
+    for path, turns in changes.items():
+        assert [change.data is None for change in turns] == [False, True] * (len(turns) // 2) + [False], path
+    ended = [changes[f"{owners}/{number}"][-2] for number in (2, 3)]
+    assert {change.session for change in ended} == {before[2][-1][1]}, "its session's end alone makes them free"
+    for name, own in {"c-0": {0, 1, 2}, "c-2": {3, 4, 5}}.items():
+        printed = pods.printed(name)
+        assert len(printed) == len(set(printed)), "only what the killed member had printed may come again, and once"
+        assert {number % PARTITIONS for number in printed} == own

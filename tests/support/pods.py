@@ -74,8 +74,8 @@ class Pods:
         settings = {"bootstrap.servers": self.kafka.bootstrap_servers}
         produce_all(self.topic, [(None, value, int(value) % PARTITIONS) for value in values], settings)
 
-    def printed(self):
-        return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
+    def printed(self, name="*"):
+        return sorted(int(line) for file in self.folder.glob(f"{name}.out") for line in file.read_text().split())
 
     def repeated(self):
         """Return how many messages were printed once more."""
