@@ -1,0 +1,54 @@
+"""Links, commands and files that the documents name exist."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+TARGETS = set(re.findall(r"(?m)^([a-z][\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, in the form that GitHub gives them."""
+    headings = re.findall(r"(?m)^#+ (.+)$", re.sub(r"(?ms)^```.*?^```", "", text))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """The links of a page to files or headings that do not exist."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", text)):
+        name, _, anchor = link.partition("#")
+        if name.startswith("https:"):
+            continue
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_of_a_document_resolves(page):
+    assert broken_links(page, page.read_text(encoding="utf-8")) == []
+
+
+def test_a_broken_link_is_found():
+    page = ROOT / "docs" / "testing.md"
+    assert broken_links(page, "[a](chaos.md), [b](chaos.md#no-heading), [c](nothing.md)") == [
+        "chaos.md#no-heading",
+        "nothing.md",
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_a_document_exists(page):
+    code = "\n".join(CODE.findall(page.read_text(encoding="utf-8")))
+    assert set(re.findall(r"(?m)(?:^|`)make ([a-z][\w-]*)", code)) - TARGETS == set()
+    modules = {name for name in re.findall(r"python3? -m (\w[\w.]*)", code) if not name.startswith("pip")}
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    examples = set(re.findall(r"\bexamples/[\w/]+\.\w+", code))
+    assert [name for name in examples if not (ROOT / name).exists()] == []
