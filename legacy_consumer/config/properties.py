@@ -292,7 +292,14 @@ BY_NAME = {known.name: known for known in PROPERTIES}
 PASSED_TO_LIBRDKAFKA = tuple(known.name for known in _KAFKA_SECURITY if known.name != "security.protocol")
 """Handed on as they are when they are set."""
 RDKAFKA_PREFIX = "rdkafka."
-"""`rdkafka.X` sets librdkafka's X, whatever was chosen for it."""
+"""`rdkafka.X` sets librdkafka's X, unless a property here, or this project itself, decides it."""
+DECIDED_HERE: dict[str, str] = {
+    "bootstrap.servers": "brokers are found in ZooKeeper, and broker.hosts says which of them are believed",
+    "metadata.broker.list": "brokers are found in ZooKeeper, and broker.hosts says which of them are believed",
+    "enable.auto.offset.store": "a message counts by delivery.rule, not when librdkafka hands it over",
+    "enable.partition.eof": "a stream waits at the end of a log; see consumer.timeout.ms",
+}
+"""Settings of librdkafka that no property passes on, with the reason: others would lose messages or end streams."""
 
 IGNORED: dict[str, str] = {
     "num.consumer.fetchers": "each stream has one connection to each broker it reads from",

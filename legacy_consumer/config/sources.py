@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from legacy_consumer.config.java_properties import decode_java_properties, parse_java_properties
-from legacy_consumer.config.properties import ASSIGNMENT_PREFIX, BY_NAME, HINTS, IGNORED, RDKAFKA_PREFIX, Kind, Property
+from legacy_consumer.config.properties import (
+    ASSIGNMENT_PREFIX,
+    BY_NAME,
+    DECIDED_HERE,
+    HINTS,
+    IGNORED,
+    RDKAFKA_PREFIX,
+    Kind,
+    Property,
+)
 from zk_layout.errors import ConfigError
 
 Value: TypeAlias = str | int | bool
@@ -88,7 +97,9 @@ def _take(values: Values, name: str, value: Value) -> bool:
         values.given[name] = _checked(known, value, values.notes)
         return True
     if name.startswith(RDKAFKA_PREFIX) and name != RDKAFKA_PREFIX:
-        values.rdkafka[name.removeprefix(RDKAFKA_PREFIX)] = _plain(value)
+        passed_on = name.removeprefix(RDKAFKA_PREFIX)
+        _check_pass_through(passed_on)
+        values.rdkafka[passed_on] = _plain(value)
         return True
     if name.startswith(ASSIGNMENT_PREFIX):
         values.assignment[name] = _plain(value)
@@ -97,6 +108,16 @@ def _take(values: Values, name: str, value: Value) -> bool:
         values.warnings.append(_no_effect(name))
         return True
     return False
+
+
+def _check_pass_through(passed_on: str) -> None:
+    """Raises: ConfigError for a setting of librdkafka that is decided here: the two would contradict each other."""
+    if passed_on in BY_NAME:
+        what = f"set {passed_on} instead, which both fetchers and librdkafka's other handles follow"
+    else:
+        what = DECIDED_HERE.get(passed_on) or HINTS.get(passed_on) or ""
+    if what:
+        raise ConfigError(f"{RDKAFKA_PREFIX}{passed_on}", None, f"cannot be passed to librdkafka: {what}")
 
 
 def _no_effect(name: str) -> str:

@@ -303,6 +303,34 @@ def test_kafka_security_and_pass_through_are_kept_as_librdkafka_wants_them():
     assert config.rdkafka == (("queued.min.messages", "7"),)
 
 
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("auto.offset.reset", "set auto.offset.reset instead"),
+        ("isolation.level", "set isolation.level instead"),
+        ("group.id", "set group.id instead"),
+        ("security.protocol", "set security.protocol instead"),
+        ("sasl.password", "set sasl.password instead"),
+        ("sasl.mechanisms", "is written sasl.mechanism here"),
+        ("enable.auto.commit", "auto.commit.enable"),
+        ("session.timeout.ms", "zookeeper.session.timeout.ms"),
+        ("enable.auto.offset.store", "delivery.rule"),
+        ("enable.partition.eof", "consumer.timeout.ms"),
+        ("bootstrap.servers", "found in ZooKeeper"),
+        ("metadata.broker.list", "found in ZooKeeper"),
+    ],
+)
+def test_what_is_decided_here_cannot_be_decided_otherwise_in_librdkafka(setting, reason):
+    with pytest.raises(ConfigError, match=reason) as caught:
+        load({f"rdkafka.{setting}": "hush"})
+    assert str(caught.value).startswith(f"rdkafka.{setting}: ")
+
+
+@pytest.mark.parametrize("setting", ["fetch.max.bytes", "queued.min.messages", "debug", "ssl.key.pem"])
+def test_what_only_librdkafka_knows_passes_through(setting):
+    assert load({f"rdkafka.{setting}": "1"}).rdkafka == ((setting, "1"),)
+
+
 # Without a group
 
 
