@@ -26,7 +26,6 @@ from zk_layout.errors import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
-    ZooKeeperError,
 )
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import ConsumerIdPath, OwnerPath, TopicOwnersPath
@@ -136,18 +135,14 @@ class Ownership:
         """
         self.resolve_doubts()
         self._watched.clear()
-        ops: list[tuple[TopicPartition, Op]] = [
-            (tp, DeleteOp(self._owner_path(tp))) for tp in self._still_mine(self._owned)
-        ]
-        *before, last = list(self._chunks(ops)) or [[]]
-        stat = self._store.exists(self._id_path)
-        # another member may run under the same consumer.id
-        mine = stat is not None and stat.ephemeral_owner == self._session_id
+        *before, last = list(self._chunks(self._delete_ops(self._owned))) or [[]]
         try:
             for chunk in before:
-                self._multi([op for _, op in chunk])
-            if last or mine:
-                self._multi([*(op for _, op in last), *([DeleteOp(self._id_path)] if mine else [])])
+                self._multi(self._deletes_of_mine(chunk))
+            stat = self._store.exists(self._id_path)
+            # another member may run under the same consumer.id
+            mine = stat is not None and stat.ephemeral_owner == self._session_id
+            self._multi([*self._deletes_of_mine(last), *([DeleteOp(self._id_path)] if mine else [])])
         except MultiFailedError as error:
             logger.debug("%s: leaving in order was refused: %s", self._consumer_id, error)
             return False
@@ -193,7 +188,8 @@ class Ownership:
             self._watched.update(paths)
             try:
                 self._store.watch_data_many(paths, watcher, since)
-            except ZooKeeperError:
+            except Exception:
+                # whatever the error: a release trusts a watch that it believes to stand
                 self._watched.difference_update(paths)
                 raise
         return bool(fresh)
@@ -252,37 +248,40 @@ class Ownership:
         mine = self._mine_among(todo)
         adopted = {tp: todo[tp] for tp, text in mine.items() if text == str(todo[tp])}
         # mine, but another stream's: make room for the right text
-        self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in mine if tp not in adopted])
+        self._delete_owners([tp for tp in mine if tp not in adopted])
         return adopted
 
-    def _delete_owners(
-        self, partitions: Mapping[TopicPartition, ConsumerThreadId], *, trust_watches: bool = False
-    ) -> None:
+    def _delete_owners(self, partitions: Collection[TopicPartition], *, trust_watches: bool = False) -> None:
+        for chunk in self._chunks(self._delete_ops(partitions)):
+            self._delete_chunk(chunk, trust_watches=trust_watches)
+
+    def _delete_chunk(self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool) -> None:
+        """Each chunk is looked at just before its request: the requests before it took their time."""
         for attempt in range(3):
-            mine = self._still_mine(partitions, trust_watches=trust_watches and attempt == 0)
-            self._watched.difference_update(map(self._owner_path, mine))
+            deletes = self._deletes_of_mine(chunk, trust_watches=trust_watches and attempt == 0)
             try:
-                self._multi_in_chunks([(tp, DeleteOp(self._owner_path(tp))) for tp in mine])
+                self._multi(deletes)
             except MultiFailedError as error:
-                if not isinstance(error.cause, NoNodeError):
+                if attempt == 2 or not isinstance(error.cause, NoNodeError):
                     raise error.cause from error
                 # deleted by somebody between the look and the request: look again
             else:
                 return
 
-    def _still_mine(
-        self, partitions: Mapping[TopicPartition, ConsumerThreadId], *, trust_watches: bool = False
-    ) -> Sequence[TopicPartition]:
-        mine = {tp for tp in partitions if trust_watches and self._is_guarded(tp)}
-        mine.update(self._mine_among([tp for tp in partitions if tp not in mine]))
-        for tp in partitions:
+    def _delete_ops(self, partitions: Iterable[TopicPartition]) -> list[tuple[TopicPartition, Op]]:
+        return [(tp, DeleteOp(self._owner_path(tp))) for tp in partitions]
+
+    def _deletes_of_mine(self, chunk: Sequence[tuple[TopicPartition, Op]], *, trust_watches: bool = False) -> list[Op]:
+        """Return the deletes of the owner znodes that are still mine."""
+        # a watch that fires takes its path out
+        mine = {tp for tp, _ in chunk if trust_watches and self._owner_path(tp) in self._watched}
+        mine.update(self._mine_among([tp for tp, _ in chunk if tp not in mine]))
+        for tp, _ in chunk:
             if tp not in mine:
                 logger.warning("%s: the owner znode of %s is not mine any more", self._consumer_id, tp)
-        return [tp for tp in partitions if tp in mine]
-
-    def _is_guarded(self, tp: TopicPartition) -> bool:
-        # a watch that fires takes it out
-        return self._owner_path(tp) in self._watched
+        # what I delete myself is no news
+        self._watched.difference_update(map(self._owner_path, mine))
+        return [op for tp, op in chunk if tp in mine]
 
     def _mine_among(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """{partition: owner text} of those whose owner znode belongs to my session."""
@@ -295,10 +294,6 @@ class Ownership:
                 mine[tp] = (znode.data or b"").decode("utf-8", "replace")
                 self._written_at[tp] = znode.stat.mzxid
         return mine
-
-    def _multi_in_chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> None:
-        for chunk in self._chunks(ops):
-            self._multi([op for _, op in chunk])
 
     def _chunks(self, ops: Sequence[tuple[TopicPartition, Op]]) -> Iterator[list[tuple[TopicPartition, Op]]]:
         limit = self._store.max_multi_bytes - multi_size(CheckOp(self._id_path))
@@ -315,4 +310,4 @@ class Ownership:
             yield chunk
 
     def _multi(self, ops: Sequence[Op]) -> int:
-        return self._store.multi(ops, session_id=self._session_id).zxid
+        return self._store.multi(ops, session_id=self._session_id).zxid if ops else 0

@@ -117,8 +117,8 @@ class Checker:
         """Whether a reset of the running group was asked for: members then adopt what others commit meanwhile."""
         self.told_applied = False
         """Whether a stranger has told members that a reset was done: they go on from the offsets that stand."""
-        self.robbed_at_work = set()
-        """Members that lost an owner znode to somebody else since their coordinator last came to rest."""
+        self.unheard = {}
+        """{member: partitions whose owner znodes somebody deleted since ZooKeeper last answered the member}."""
         self.deliveries = 0
         self.duplicates = 0
         history.observers |= {
@@ -199,7 +199,6 @@ class Checker:
         """The coordinator has nothing more to do now."""
         actor = self.actors[name]
         actor.busy = False
-        self.robbed_at_work.discard(name)
         actor.phase = phase
         if actor.told_of_end:
             actor.told_of_end = False
@@ -271,9 +270,9 @@ class Checker:
         elif session != life.session:
             life.how = "stolen"
             thief = self.owner_of_session[session]
-            self.robbed_at_work.add(life.actor if life.actor in self.actors and self.actors[life.actor].busy else "")
-            # between its look and its request it may be robbed itself: ZooKeeper cannot check who owns a znode
-            if thief in self.actors and thief not in self.robbed_at_work:
+            self.unheard.setdefault(life.actor, set()).add(tp)
+            # between the last answer and the next request: ZooKeeper cannot check who owns a znode
+            if thief in self.actors and tp not in self.unheard.get(thief, ()):
                 raise Violation("theft", f"{thief} deletes the owner znode of {tp}, which is {life.actor}'s")
         else:
             life.how = "released"

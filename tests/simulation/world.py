@@ -88,7 +88,7 @@ class World:
             clock=self.clock,
             record=self.record,
             before_request=self._before_request,
-            after_request=self._strike_commit,
+            after_request=self._after_request,
             fault=self._fault,
             max_multi_bytes=self._forbidding.choice((1_000_000, 1000, 1500)) if self._forbids else 1_000_000,
         )
@@ -206,6 +206,10 @@ class World:
             raise Crash
         if rng.random() < self.settings.interleave:
             self.interlude(member)
+        self._strike_commit(store)
+
+    def _after_request(self, store):
+        self.checker.unheard.pop(self.server.actors[store], None)
         self._strike_commit(store)
 
     def _strike_commit(self, store):

@@ -58,6 +58,17 @@ def settle(group):
             assert str(error) == "injected"  # noqa: PT017
 
 
+class FailingWatches:
+    """Lets each request of one session that watches owner znodes fail."""
+
+    def __init__(self, fault, session_id):
+        self._fault = fault
+        self._session_id = session_id
+
+    def __call__(self, session_id, kind):
+        return self._fault if (session_id, kind) == (self._session_id, "watch_many") else None
+
+
 class Failing:
     """Lets the n-th request of one session fail."""
 
@@ -95,6 +106,57 @@ def test_whatever_request_of_a_join_and_a_release_fails_the_member_settles_and_k
         if failing.left > 0:
             return
     raise AssertionError("the fault never came to an end")
+
+
+@pytest.mark.parametrize("fault", ERRORS.values(), ids=ERRORS)
+def test_a_member_that_could_not_watch_its_owner_znodes_deletes_none_that_is_anothers_by_now(fault):
+    group = Group({"t": 2})
+    member = group.join("a", {"t": 1})
+    settle(group)
+    group.server.fault = FailingWatches(fault, member.store.session_id)
+    for _ in range(8):
+        group.clock.now += 0.25
+        settle(group)
+    group.server.fault = None
+    taken = f"/consumers/{GROUP}/owners/t/1"
+    group.admin.delete(taken)
+    group.admin.create(taken, b"g_b-0", ephemeral=True)
+    # by which the member gives the partition up
+    group.join("b", {"t": 1})
+    settle(group)
+    assert owner_znodes(group)["t", 1] == group.admin.session_id
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_an_owner_znode_that_another_member_takes_between_two_requests_of_a_release_stays(leaves, is_watched):
+    group = Group({"t": 40})
+    member = group.join("a", {"t": 1})
+    settle(group)
+    if is_watched:
+        group.pass_time(2.0)
+    group.server.max_multi_bytes = 600
+    # by the last of several requests
+    taken = ("t", 0) if leaves else ("t", 39)
+    multis = []
+
+    def take(session_id, kind):
+        if session_id != member.store.session_id or kind != "multi":
+            return
+        multis.append(kind)
+        if len(multis) == 1:
+            path = f"/consumers/{GROUP}/owners/t/{taken[1]}"
+            group.admin.delete(path)
+            group.admin.create(path, b"g_x-0", ephemeral=True)
+
+    group.server.fault = take
+    if leaves:
+        member.coordinator.post(CloseRequested(1000))
+    else:
+        group.join("b", {"t": 1})
+    settle(group)
+    assert len(multis) > 1
+    assert owner_znodes(group)[taken] == group.admin.session_id
 
 
 def test_a_claim_of_several_requests_that_is_refused_in_the_middle_is_undone():
