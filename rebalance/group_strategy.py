@@ -155,9 +155,10 @@ def _held_by_members(
 ) -> dict[str, dict[TopicPartition, str]]:
     """{consumer id: {partition: text}}, of partitions that exist and members that are registered."""
     held: dict[str, dict[TopicPartition, str]] = {consumer_id: {} for consumer_id in group.members}
+    there = {topic: frozenset(group.partitions.get(topic, ())) for topic in {tp.topic for tp in owners}}
     for tp, text in owners.items():
         owner = owner_id(text)
-        if owner in held and tp.partition in group.partitions.get(tp.topic, ()):
+        if owner in held and tp.partition in there[tp.topic]:
             held[owner][tp] = text
     return held
 

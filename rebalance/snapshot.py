@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from rebalance.member_kinds import MemberKind
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, TopicPartition
+
+_T = TypeVar("_T")
 
 Assignment: TypeAlias = Mapping[TopicPartition, ConsumerThreadId]
 """The thread that should own each partition of the subscribed topics; sorted by partition."""
@@ -36,13 +38,13 @@ class GroupSnapshot:
     created: Mapping[str, int] = field(default_factory=dict)
 
 
-def remember_last(assign: Callable[[GroupSnapshot], Assignment]) -> Callable[[GroupSnapshot], Assignment]:
-    """The same assignor, which is not asked again about the very snapshot that it was asked about last."""
-    last: list[tuple[GroupSnapshot, Assignment]] = []
+def remember_last(ask: Callable[[GroupSnapshot], _T]) -> Callable[[GroupSnapshot], _T]:
+    """The same function, which is not asked again about the very snapshot that it was asked about last."""
+    last: list[tuple[GroupSnapshot, _T]] = []
 
-    def remembering(snapshot: GroupSnapshot) -> Assignment:
+    def remembering(snapshot: GroupSnapshot) -> _T:
         if not last or last[0][0] is not snapshot:
-            last[:] = [(snapshot, assign(snapshot))]
+            last[:] = [(snapshot, ask(snapshot))]
         return last[0][1]
 
     return remembering

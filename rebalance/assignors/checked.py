@@ -68,14 +68,18 @@ def keep_shares(
     asked = sorted_subscriptions(subscriptions)
     shares: dict[str, list[TopicPartition]] = {member: [] for member in asked}
     kept: set[TopicPartition] = set()
+    takers: dict[str, list[str]] = {}
     for member, subscription in asked.items():
+        # a set, for it is asked about each partition
+        topics = frozenset(subscription.topics)
+        for topic in topics:
+            takers.setdefault(topic, []).append(member)
         for partition in previous.get(member, ()):
-            if partition.topic in subscription.topics and cluster.has(partition) and partition not in kept:
+            if partition.topic in topics and cluster.has(partition) and partition not in kept:
                 kept.add(partition)
                 shares[member].append(partition)
     for partition in sorted(_to_divide(cluster, asked) - kept):
-        takers = [member for member, subscription in asked.items() if partition.topic in subscription.topics]
-        shares[min(takers, key=lambda member: len(shares[member]))].append(partition)
+        shares[min(takers[partition.topic], key=lambda member: len(shares[member]))].append(partition)
     assignment = given(shares)
     return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
 
@@ -102,12 +106,13 @@ def _checked(name: str, said: Any, cluster: Cluster, subscriptions: Subscription
                 name, f"its user data for member {member} are more than {MAX_USER_DATA_BYTES} bytes"
             )
         partitions: Sequence[object] = share.partitions
+        topics = frozenset(subscriptions[member].topics)
         for partition in partitions:
             if not isinstance(partition, TopicPartition):
                 raise AssignorFailedError(name, f"it gives {partition} to member {member}, which is no TopicPartition")
             if not cluster.has(partition):
                 raise AssignorFailedError(name, f"it gives {partition} to member {member}, which does not exist")
-            if partition.topic not in subscriptions[member].topics:
+            if partition.topic not in topics:
                 raise AssignorFailedError(
                     name, f"it gives {partition} to member {member}, which does not subscribe to {partition.topic}"
                 )

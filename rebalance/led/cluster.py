@@ -68,6 +68,8 @@ def threads_of(shares: Mapping[str, Share], snapshot: GroupSnapshot) -> Assignme
 
     Missing members and missing partitions are left out.
     """
+    topics = {tp.topic for share in shares.values() for tp in share.partitions}
+    there = {topic: frozenset(snapshot.partitions.get(topic, ())) for topic in topics}
     found: dict[TopicPartition, ConsumerThreadId] = {}
     for share in shares.values():
         told = snapshot.members.get(share.consumer_id)
@@ -76,7 +78,7 @@ def threads_of(shares: Mapping[str, Share], snapshot: GroupSnapshot) -> Assignme
         streams = subscribed_topics(told, snapshot.partitions, exclude_internal_topics=snapshot.exclude_internal_topics)
         by_topic: dict[str, list[TopicPartition]] = {}
         for tp in sorted(share.partitions):
-            if tp.topic in streams and tp.partition in snapshot.partitions.get(tp.topic, ()):
+            if tp.topic in streams and tp.partition in there[tp.topic]:
                 by_topic.setdefault(tp.topic, []).append(tp)
         for topic, partitions in by_topic.items():
             threads = consumer_threads(share.consumer_id, streams[topic], len(partitions))

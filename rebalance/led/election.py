@@ -12,7 +12,7 @@ from rebalance.led.leadership import Leadership
 from rebalance.led.permanent import is_permanent
 from rebalance.led.records import coordination_path, leader_path
 from rebalance.led.watched import WatchedZnodes
-from rebalance.snapshot import GroupSnapshot
+from rebalance.snapshot import GroupSnapshot, remember_last
 from zk_layout.store import ZkStore, Znode
 
 _FAR_MS = 1 << 40
@@ -45,6 +45,8 @@ class Election:
         self._clock = clock
         self._initial_delay_ms = initial_delay_ms
         self._look_in = look_in
+        # with topic filters it takes long, and a leader looks each time a member has told something
+        self._subscribed = remember_last(subscribed_counts)
         self._leadership: Leadership | None = None
         self.leader: str | None = None
         """The consumer id of the member that leads, as this one saw last."""
@@ -102,7 +104,7 @@ class Election:
         if self._leadership is None:
             return
         now = self._now_ms()
-        self._leadership.look(subscribed_counts(snapshot), now)
+        self._leadership.look(self._subscribed(snapshot), now)
         deadline = self._leadership.next_deadline()
         if deadline is not None and deadline < now + _FAR_MS:
             self._look_in(max(1, deadline - now))

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from rebalance.assignors.seam import Assignor, MemberAssignment, RebalanceProtocol, Subscription
 from rebalance.assignors.strategies import common_protocol
@@ -46,7 +47,7 @@ from rebalance.led.standing import LedState, Standing
 from rebalance.led.watched import WatchedZnodes
 from rebalance.machine import Phase
 from rebalance.mailbox import Errand
-from rebalance.snapshot import Assignment, GroupSnapshot
+from rebalance.snapshot import Assignment, GroupSnapshot, remember_last
 from zk_layout.errors import (
     BadVersionError,
     LegacyConsumerError,
@@ -125,6 +126,7 @@ class LedMember:
             initial_delay_ms=initial_delay_ms,
             look_in=self._look_in,
         )
+        self._topics_in = remember_last(partial(topics_of, consumer_id))
         self._snapshot: GroupSnapshot | None = None
         self._session_id = 0
         self._round = Round()
@@ -416,7 +418,7 @@ class LedMember:
 
     def _topics(self) -> tuple[str, ...]:
         assert self._snapshot is not None
-        return topics_of(self._consumer_id, self._snapshot)
+        return self._topics_in(self._snapshot)
 
     def _join(self) -> None:
         topics = self._topics()

@@ -183,7 +183,10 @@ def _to_be_claimed(
     """Partitions without an owner of topics that a member subscribes to."""
     free = [tp for tp in partitions if tp not in owners]
     snapshot = read_snapshots(store, read_members(store, [group])).get(group) if free else None
-    return [] if snapshot is None else [tp for tp in free if tp.partition in snapshot.partitions.get(tp.topic, ())]
+    if snapshot is None:
+        return []
+    there = {topic: frozenset(snapshot.partitions.get(topic, ())) for topic in {tp.topic for tp in free}}
+    return [tp for tp in free if tp.partition in there[tp.topic]]
 
 
 def _answers(store: ZkStore, group: str, owners: set[str]) -> dict[tuple[str, int], Answer]:

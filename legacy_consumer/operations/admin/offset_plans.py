@@ -139,9 +139,8 @@ def choose_partitions(
     for topic in sorted(lives.keys() & cluster.problems.keys()):
         raise cluster.problems[topic]
     if not topics:
-        return {
-            tp: s for tp, s in standings.items() if tp.topic in lives and tp.partition in lives[tp.topic].partitions
-        }
+        there = {topic: frozenset(life.partitions) for topic, life in lives.items()}
+        return {tp: s for tp, s in standings.items() if tp.partition in there.get(tp.topic, ())}
     chosen: dict[TopicPartition, Standing] = {}
     for topic, numbers in topics.items():
         if topic not in lives:
