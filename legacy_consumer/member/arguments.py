@@ -62,6 +62,8 @@ def check_count(count: object, what: str) -> None:
 
 def _whole(number: object) -> int | None:
     """A whole number that a user gives, numpy's too; None for anything else."""
+    if type(number) is int:
+        return number
     if isinstance(number, bool):
         return None
     try:

@@ -142,7 +142,8 @@ class Committer:
         with self._lock:
             known = {tp: known for tp, known in self._progress.snapshot().items() if tp in offsets}
             mine = {tp: of.committed for tp, of in known.items()}
-            others = self.offsets.read(sorted(offsets.keys() - mine.keys())) if offsets.keys() - mine.keys() else {}
+            not_mine = sorted(offsets.keys() - mine.keys())
+            others = self.offsets.read(not_mine) if not_mine else {}
             reasons = {
                 tp: _BACKWARDS.format(seen.offset)
                 for tp, seen in others.items()

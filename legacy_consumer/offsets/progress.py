@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from legacy_consumer.offsets.judgement import TopicOrigin
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Committed:
     """A committed offset as last seen: the next offset to read, None if there is none, and its znode's version.
 
@@ -29,6 +29,8 @@ class Committed:
     outlived: the offset of an earlier topic of this name, which does not count for the present topic; offset is None
     then. problem: why the stored offset is unreadable; offset is None then, and no code may guess one. transaction: the
     zxid that wrote the znode; 0 if it is not known.
+    Nobody changes one. It is not frozen, nor is PartitionProgress: a commit makes some of each for every partition, and
+    a frozen one takes several times as long to make.
     """
 
     offset: int | None
@@ -44,8 +46,7 @@ class PartitionProgress:
     """consumed: the next offset to read after all consumed messages; None while no position is known.
 
     done: the offset that the user's code committed by name; None if there is none.
-    Nobody changes one, Progress puts another in its place. It is not frozen, because a commit makes two of each
-    partition, and a frozen one takes six times as long to make.
+    Nobody changes one, Progress puts another in its place.
     """
 
     epoch: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets.progress import Committed
@@ -12,8 +12,7 @@ from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(NamedTuple):
     """One offset to write, over what was last seen."""
 
     offset: int
