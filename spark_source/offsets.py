@@ -153,13 +153,13 @@ COLUMNS = (
     Column(
         "commit_time",
         ColumnType.TIMESTAMP,
-        "when the offset was written last, by ZooKeeper's clock",
+        "when the offset was last written, by ZooKeeper's clock",
         lambda rows, _: [row.committed_at_ms for row in rows],
     ),
     Column(
         "offset_version",
         ColumnType.INT,
-        "the version of the offset znode: how often it was written since it was made",
+        "the version of the offset znode: how often it was written since its creation",
         lambda rows, _: [row.offset_version for row in rows],
     ),
     Column(
@@ -185,28 +185,30 @@ COLUMNS = (
     Column(
         "log_start",
         ColumnType.LONG,
-        "the first offset in the log; null if no broker says",
+        "the first offset in the log; null if no broker answers",
         _log_starts,
         needs=frozenset({Need.LOG_START}),
     ),
     Column(
         "log_end",
         ColumnType.LONG,
-        "the offset the next message will get; null if no broker says",
+        "the offset that the next message will get; null if no broker answers",
         _log_ends,
         needs=frozenset({Need.LOG_END}),
     ),
     Column(
         "lag",
         ColumnType.LONG,
-        "log_end less committed_offset; below 0 beyond the log's end; the whole log for an offset of an earlier topic",
+        "log_end minus committed_offset; negative for an offset beyond the log's end; the whole log for an "
+        "offset of an earlier topic",
         _lags,
         needs=BROKER_NEEDS,
     ),
     Column(
         "lag_verdict",
         ColumnType.STRING,
-        "what one look tells, as in `describe`: `ok`, `stop` (messages wait, no member owns it), `error`, `unknown`",
+        "the verdict of one measurement, as in `describe`: `ok`, `stop` (messages wait, and no member owns the "
+        "partition), `error`, `unknown`",
         _verdicts,
         needs=BROKER_NEEDS | {Need.MEMBERS},
     ),
@@ -220,7 +222,7 @@ COLUMNS = (
     Column(
         "in_sync_replicas",
         ColumnType.INTS,
-        "the brokers that have all of it",
+        "the brokers that have all its messages",
         _in_sync,
         needs=frozenset({Need.STATES}),
     ),
@@ -233,7 +235,7 @@ COLUMNS = (
     Column(
         "error",
         ColumnType.STRING,
-        "path and reason if a znode of this row holds what no member can read; null otherwise",
+        "path and reason if no member can read a znode of this row; null otherwise",
         lambda rows, _: [row.error for row in rows],
     ),
 )

@@ -77,14 +77,14 @@ READ_OPTIONS = (
     Option(
         "numPartitions",
         "one for every 64 groups, at most 8",
-        "into how many tasks the read is split; a group is read by one task",
+        "number of tasks of the read; one task reads a whole group",
     ),
 )
 STREAM_OPTIONS = (
     Option(
         "snapshotIntervalMs",
         str(_SNAPSHOT_INTERVAL_MS),
-        "of a stream: the least time from one snapshot to the next, whatever the trigger",
+        "for a stream: the least time from one snapshot to the next, whatever the trigger",
     ),
     Option("changesOnly", "false", "for a stream: only rows that differ from the previous snapshot"),
 )
@@ -92,14 +92,14 @@ WRITE_OPTIONS = (
     Option(
         "backupFolder",
         "required",
-        "folder on the driver for a file with the offsets of before, which can be put back; or `none`",
+        "folder on the driver for a backup file with the previous offsets, which can be restored; or `none`",
     ),
     Option("dryRun", "false", "check everything, log how many offsets would change, and write nothing"),
-    Option("liveGroups", LiveGroups.FAIL.value, "`allow` writes offsets of groups that have members, too"),
+    Option("liveGroups", LiveGroups.FAIL.value, "`allow` also writes offsets of groups that have members"),
     Option(
         "outsideLog", OutsideLog.FAIL.value, "`allow` writes offsets that the log does not hold, without asking brokers"
     ),
-    Option("nullOffsets", NullOffsets.FAIL.value, "`delete` takes the committed offset away where a row has none"),
+    Option("nullOffsets", NullOffsets.FAIL.value, "`delete` deletes the committed offset if a row has none"),
 )
 OWN_OPTIONS = (*READ_OPTIONS, *STREAM_OPTIONS)
 

@@ -43,7 +43,7 @@ class ZkSettings:
     """Where ZooKeeper is, how long to wait for it, and who we are to it.
 
     connect: `host:port,host:port/chroot`.
-    session_timeout_ms: asked of the server, which may grant another.
+    session_timeout_ms: requested from the server, which may grant another.
     operation_timeout_ms: how long one request may take, the wait for a connection included; by default the session
     timeout, but at least 10 s.
     auth: (scheme, credential) pairs, such as ("digest", "user:password").

@@ -91,7 +91,8 @@ _GROUP = (
         "group.coordination",
         "classic",
         ("classic", "leader"),
-        "who divides the partitions: each member for itself, as members of the JVM do, or a leader for all",
+        "classic = each member computes the whole assignment itself, as JVM members do; leader = one member "
+        "computes it for all",
     ),
     _text(
         "partition.assignment.strategy",
@@ -103,7 +104,8 @@ _GROUP = (
         "partition.assignment.dialect",
         DIALECTS[-1],
         DIALECTS,
-        "whose round robin: 0.8.2 (to 0.10.1), 0.10.2 (to 0.11) or 1.0 (and later); must fit the other members",
+        "Kafka version whose round robin is used: 0.8.2 (to 0.10.1), 0.10.2 (to 0.11) or 1.0 (and later); must "
+        "fit the other members",
     ),
     _word(
         "group.mismatch",
@@ -119,24 +121,26 @@ _GROUP = (
     _integer(
         "scheduled.rebalance.max.delay.ms",
         0,
-        "how long those who stay wait for members that left, or as many others, before they take over what these had",
+        "how long the remaining members wait for members that left, or as many new ones, before they take over "
+        "their partitions",
     ),
     _integer("drain.timeout.ms", 5000, "how long a rebalance waits for messages in hand to be acknowledged"),
     _integer(
         "audit.interval.ms",
         30000,
-        "how often owners and the own registration are compared with what should be; 0 = never",
+        "how often a member checks its owner znodes and its registration; 0 = never",
     ),
     _flag("exclude.internal.topics", True, "whether topic filters leave out __consumer_offsets and its like"),
 )
 _OFFSETS = (
-    _flag("auto.commit.enable", True, "whether consumed offsets are committed by themselves"),
-    _integer("auto.commit.interval.ms", 60000, "how often", 1),
+    _flag("auto.commit.enable", True, "whether consumed offsets are committed periodically"),
+    _integer("auto.commit.interval.ms", 60000, "time between two of these commits", 1),
     _word(
         "auto.offset.reset",
         "largest",
         ("smallest", "largest", "none"),
-        "where to go without an offset, or outside the log; none = the stream raises an error until its user seeks",
+        "where to begin without an offset, or with one outside the log; none = the stream raises an error until "
+        "its user seeks",
     ),
     _word(
         "offsets.storage",
@@ -147,16 +151,18 @@ _OFFSETS = (
     _text(
         "offsets.by.hand",
         None,
-        "topics, with commas between, whose offsets the listener's starting_offsets says and the group never commits; "
-        "must be the same in all members",
+        "topics, separated by commas, whose start offsets the listener's starting_offsets returns and the group "
+        "never commits; must be the same in all members",
     ),
     _flag(
         "dual.commit.enabled",
         None,
-        "keep them in ZooKeeper too; the greater counts",
+        "commit offsets to ZooKeeper too; a member starts at the greater of both",
         derived="true if offsets.storage is kafka",
     ),
-    _integer("offsets.commit.max.retries", 5, "tries after the first of a commit to Kafka; auto commits have none"),
+    _integer(
+        "offsets.commit.max.retries", 5, "how often a failed commit to Kafka is repeated; auto commits are not repeated"
+    ),
     _integer("offsets.channel.backoff.ms", 1000, "wait between those tries"),
     _integer(
         "offsets.channel.socket.timeout.ms",
@@ -168,19 +174,20 @@ _OFFSETS = (
         "delivery.rule",
         "at_least_once",
         ("at_least_once", "at_next", "acknowledged"),
-        "a message counts as consumed when the next one is asked for; or, as in the JVM, when it is handed out; or "
-        "when it is acknowledged by name, in any order",
+        "a message counts as consumed when the next one is asked for; or, as in the JVM, when it is handed out; "
+        "or when it is acknowledged, in any order",
     ),
     _word(
         "commit.conflict",
         "keep",
         ("keep", "adopt"),
-        "whose offset wins when another client wrote one of ours",
+        "if another client wrote an offset of this member's partition: keep = the member's offset wins, adopt = "
+        "the other one",
     ),
     _integer(
         "consumer.timeout.ms",
         -1,
-        "how long a stream waits for a message before it says so; -1 = for ever",
+        "how long a stream waits for a message before it raises ConsumerTimeoutError; -1 = without end",
         -1,
     ),
 )
@@ -188,58 +195,67 @@ _FETCH = (
     _integer(
         "fetch.message.max.bytes",
         None,
-        "most to fetch of one partition at a time",
+        "most bytes to fetch from one partition at a time",
         1,
-        derived=f"{KAFKA_FETCH_BYTES}, of few partitions more",
+        derived=f"{KAFKA_FETCH_BYTES}, more for few partitions",
     ),
-    _integer("fetch.min.bytes", 1, "least to wait for", 1),
-    _integer("fetch.wait.max.ms", 100, "longest wait for that much"),
+    _integer("fetch.min.bytes", 1, "fewest bytes that the broker waits for", 1),
+    _integer("fetch.wait.max.ms", 100, "longest wait of the broker for fetch.min.bytes"),
     _integer("socket.timeout.ms", 30000, "longest wait for a broker's answer; at least fetch.wait.max.ms", 10),
-    _integer("socket.receive.buffer.bytes", -1, "-1 = fitted to the line by the system; Kafka has 65536", -1),
+    _integer("socket.receive.buffer.bytes", -1, "-1 = chosen by the operating system; Kafka's default is 65536", -1),
     _integer("refresh.leader.backoff.ms", 200, "wait before asking again for a leader or an offset", 1),
     _word(
         "isolation.level",
         "read_uncommitted",
         ("read_uncommitted", "read_committed"),
-        "whether messages of transactions that were aborted, or are open, are consumed, as the Scala consumer does",
+        "whether to consume messages of aborted and open transactions, as the Scala consumer does",
     ),
     _word(
         "fetcher",
         "auto",
         ("auto", "columnar", "librdkafka"),
-        "what fetches messages; auto = columnar where the extra `fast` is installed and it covers what is configured",
+        "which fetcher to use; auto = columnar if the extra `fast` is installed and supports the configuration, "
+        "else librdkafka",
     ),
 )
 _ZOOKEEPER = (
     _text("zookeeper.connect", None, "host:port[,host:port...][/chroot]", required=True),
-    _integer("zookeeper.session.timeout.ms", 6000, "asked of the server, which may grant another", 1),
+    _integer("zookeeper.session.timeout.ms", 6000, "requested from the server, which may grant another", 1),
     _integer(
         "zookeeper.connection.timeout.ms",
         None,
-        "wait for a server",
+        "longest wait for a server",
         1,
         derived="zookeeper.session.timeout.ms",
     ),
     _integer("zookeeper.sync.time.ms", 2000, "only the default of rebalance.backoff.ms"),
-    _flag("zookeeper.set.acl", False, "let only this client write what it creates; registrations stay open"),
+    _flag(
+        "zookeeper.set.acl",
+        False,
+        "let only clients with these credentials write the znodes that this client creates; registrations stay open",
+    ),
     _secret("zookeeper.auth.digest", "user:password"),
-    _word("zookeeper.sasl.mechanism", "DIGEST-MD5", ("DIGEST-MD5", "GSSAPI"), "how zookeeper.sasl.* logs in"),
+    _word("zookeeper.sasl.mechanism", "DIGEST-MD5", ("DIGEST-MD5", "GSSAPI"), "SASL mechanism for zookeeper.sasl.*"),
     _text("zookeeper.sasl.username", None, "turns SASL on with DIGEST-MD5"),
     _secret("zookeeper.sasl.password", "for DIGEST-MD5"),
     _text("zookeeper.sasl.service", "zookeeper", "first part of the server's principal"),
-    _text("zookeeper.sasl.principal", None, "ours, for GSSAPI; none = that of the ticket cache"),
+    _text("zookeeper.sasl.principal", None, "the client's principal, for GSSAPI; none = that of the ticket cache"),
     _flag("zookeeper.ssl.client.enable", False, "TLS to ZooKeeper"),
-    _text("zookeeper.ssl.truststore.location", None, "PEM file of the certificates to trust, and of no others"),
-    _text("zookeeper.ssl.keystore.location", None, "PEM file with our certificate, for servers that ask for one"),
-    _secret("zookeeper.ssl.keystore.password", "of our key"),
-    _text("zookeeper.ssl.key.location", None, "PEM file with our key", derived="zookeeper.ssl.keystore.location"),
+    _text("zookeeper.ssl.truststore.location", None, "PEM file of the only certificates to trust"),
+    _text(
+        "zookeeper.ssl.keystore.location", None, "PEM file with the client's certificate, for servers that ask for one"
+    ),
+    _secret("zookeeper.ssl.keystore.password", "password of that key"),
+    _text(
+        "zookeeper.ssl.key.location", None, "PEM file with the client's key", derived="zookeeper.ssl.keystore.location"
+    ),
     _word(
         "zookeeper.ssl.endpoint.identification.algorithm",
         "https",
         ("https", ""),
-        "empty = any host name will do",
+        "empty = accept any host name",
     ),
-    _flag("zookeeper.ssl.verify.certificates", True, "false takes any certificate"),
+    _flag("zookeeper.ssl.verify.certificates", True, "false = accept any certificate"),
 )
 _KAFKA_SECURITY = (
     _word(
@@ -249,21 +265,21 @@ _KAFKA_SECURITY = (
         "which of the brokers' listeners to use",
     ),
     _text("ssl.ca.location", None, "PEM file or folder of the certificates to trust", derived="the system's"),
-    _text("ssl.certificate.location", None, "PEM file with our certificate"),
-    _text("ssl.key.location", None, "PEM file with our key"),
-    _secret("ssl.key.password", "of our key"),
-    _text("ssl.keystore.location", None, "PKCS#12 file with our key and certificate"),
-    _secret("ssl.keystore.password", "of that file"),
+    _text("ssl.certificate.location", None, "PEM file with the client's certificate"),
+    _text("ssl.key.location", None, "PEM file with the client's key"),
+    _secret("ssl.key.password", "password of that key"),
+    _text("ssl.keystore.location", None, "PKCS#12 file with the client's key and certificate"),
+    _secret("ssl.keystore.password", "password of that file"),
     _text("ssl.crl.location", None, "PEM file of revoked certificates"),
     _text("ssl.cipher.suites", None, "OpenSSL's list of ciphers"),
-    _word("ssl.endpoint.identification.algorithm", "https", ("https", ""), "empty = any host name will do"),
-    _flag("enable.ssl.certificate.verification", True, "false takes any certificate"),
+    _word("ssl.endpoint.identification.algorithm", "https", ("https", ""), "empty = accept any host name"),
+    _flag("enable.ssl.certificate.verification", True, "false = accept any certificate"),
     _text("sasl.mechanism", None, "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, GSSAPI or OAUTHBEARER", derived="GSSAPI"),
     _text("sasl.username", None, "for PLAIN and SCRAM"),
     _secret("sasl.password", "for PLAIN and SCRAM"),
     _text("sasl.kerberos.service.name", None, "first part of the brokers' principal", derived="kafka"),
-    _text("sasl.kerberos.principal", None, "ours"),
-    _text("sasl.kerberos.keytab", None, "file with our key"),
+    _text("sasl.kerberos.principal", None, "the client's principal"),
+    _text("sasl.kerberos.keytab", None, "file with the client's key"),
     _text("sasl.kerberos.kinit.cmd", None, "shell command to get or renew a ticket"),
     _text("sasl.oauthbearer.method", None, "default or oidc"),
     _text("sasl.oauthbearer.client.id", None, "for oidc"),
@@ -275,12 +291,12 @@ _TRUST = (
     _flag(
         "sasl.plain.without.tls",
         False,
-        "whether PLAIN may send the password readable, to whatever address a broker has registered in ZooKeeper",
+        "whether PLAIN may send the password unencrypted, to any address that a broker has registered in ZooKeeper",
     ),
     _text(
         "broker.hosts",
         None,
-        "the only addresses at which brokers are believed to be: host, host:port or .domain, with commas between",
+        "the only broker addresses to connect to: host, host:port or .domain, separated by commas",
         derived="any",
     ),
 )

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 PRIORITY = AssignorProperty(
     "assignment.consumer.priority",
     2**31 - 1,
-    "failover gives all partitions to the member with the highest, of several to the smallest id",
+    "failover gives all partitions to the member with the highest priority, and among equals to the smallest id",
 )
 
 _INT32 = struct.Struct(">i")

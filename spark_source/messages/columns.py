@@ -31,7 +31,7 @@ COLUMNS = (
     MessageColumn(
         "timestamp",
         ColumnType.TIMESTAMP,
-        "the message's time; null if its format has none (brokers before 0.10), or Spark has no room for it",
+        "the message's time; null if its format has none (brokers before 0.10), or Spark's timestamp cannot hold it",
     ),
     MessageColumn(
         "timestampType", ColumnType.INT, "0 = set by its producer, 1 = by the broker, -1 = none", nullable=False

@@ -54,22 +54,23 @@ _MAX_TRIGGER_DELAY = "15m"
 
 READ_OPTIONS = (
     Option("topics", "none", "topics to read, by name, separated by commas"),
-    Option("whitelist", "none", "or those whose whole name matches this Java regular expression"),
-    Option("blacklist", "none", "or those whose name does not"),
+    Option("whitelist", "none", "or topics whose whole name matches this Java regular expression"),
+    Option("blacklist", "none", "or topics whose whole name does not match it"),
     Option("partitions", "none", 'or some partitions, as JSON `{"t": [0, 2]}`; one of the four is required'),
-    Option("group.id", "none", "the group whose committed offsets count, and to whom a stream commits"),
+    Option("group.id", "none", "the group whose committed offsets count, and for which a stream commits"),
     Option(
         "startingOffsets",
         "committed with group.id, else earliest",
-        "where to begin: `committed`, `earliest`, `latest`, a time (ms since 1970, or as `2013-01-01T05:00:00Z`), or "
-        'JSON as `{"t": {"0": 5}}` where -2 is earliest and -1 latest; a stream with a checkpoint goes on from there',
+        "where to begin: `committed`, `earliest`, `latest`, a time (ms since 1970, or as "
+        '`2013-01-01T05:00:00Z`), or JSON as `{"t": {"0": 5}}` where -2 is earliest and -1 latest; a stream '
+        "with a checkpoint continues from it",
     ),
     Option("endingOffsets", "latest", "where a batch read ends, likewise; streams have no end"),
     Option(
         "startingOffsetsByTimestampStrategy",
         TimeStrategy.LATEST.value,
-        "where a partition begins that has no message of the time in startingOffsets or later: `latest` = at its end, "
-        "`error` = nowhere, the query is refused",
+        "for a partition that has no message of the time in startingOffsets or later: `latest` = begin at its "
+        "end, `error` = refuse the query",
     ),
     Option(
         "auto.offset.reset",
@@ -78,8 +79,8 @@ READ_OPTIONS = (
     ),
     Option("minPartitions", "one for each partition", "cuts big ranges until there are this many tasks"),
     Option("maxRecordsPerPartition", "none", "most offsets that one task reads; big ranges are cut"),
-    Option("failOnDataLoss", "true", "`false` reads what is left of a range that the log does not hold any more"),
-    Option("includeHeaders", "false", "adds the column headers; a schema that names it does, too"),
+    Option("failOnDataLoss", "true", "`false` reads the rest of a range of which the log no longer holds a part"),
+    Option("includeHeaders", "false", "adds the column headers; a schema that names it does so too"),
     Option("fetchTimeoutMs", str(_FETCH_TIMEOUT_MS), "longest wait of a task for the next message of its range"),
 )
 STREAM_OPTIONS = (
@@ -88,7 +89,7 @@ STREAM_OPTIONS = (
     Option(
         "maxTriggerDelay",
         _MAX_TRIGGER_DELAY,
-        "but no longer than this after the batch before: a number and `ms`, `s`, `m` or `h`",
+        "with minOffsetsPerTrigger: longest time after the previous batch: a number and `ms`, `s`, `m` or `h`",
     ),
     Option("commitOffsets", "true with group.id", "whether finished batches become the group's committed offsets"),
     Option("claimOwnership", "false", "register as the group's only member and own all partitions while it runs"),

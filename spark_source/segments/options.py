@@ -28,9 +28,9 @@ OPTIONS = (
     Option(
         "damagedSegments",
         DamagedSegments.FAIL.value,
-        "`stop` reads a damaged file up to its last sound entry; the task's log says where that is, and what is wrong",
+        "`stop` reads a damaged file up to its last sound entry; the task's log names that place and the damage",
     ),
-    Option("includeHeaders", "false", "adds the column headers; a schema that names it does, too"),
+    Option("includeHeaders", "false", "adds the column headers; a schema that names it does so too"),
 )
 _NO_ISOLATION = (
     "reads all records of a file: whether a transaction was aborted may stand in another file; use zk_messages with "

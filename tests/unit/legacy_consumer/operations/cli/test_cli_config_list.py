@@ -42,7 +42,8 @@ def test_every_property_of_consumers_and_assignors_is_there():
         "read_by": "assignor failover",
         "type": "integer from -2147483648 to 2147483647",
         "default": "2147483647",
-        "meaning": "failover gives all partitions to the member with the highest, of several to the smallest id",
+        "meaning": "failover gives all partitions to the member with the highest priority, and among equals to "
+        "the smallest id",
     }
 
 
