@@ -75,7 +75,10 @@ class FetchedBatch(Protocol):
 
     @property
     def next_offsets(self) -> Mapping[TopicPartition, int]:
-        """For each partition in the batch the offset after its last message: the position once all are consumed."""
+        """The position of each partition in the batch once all is consumed: behind its last message, or further.
+
+        Further where what follows holds no messages for the user, as the ends of transactions.
+        """
         ...
 
     def messages(self) -> Sequence[Message]:
@@ -101,8 +104,8 @@ class Fetcher(Protocol):
     def poll(self, max_messages: int, timeout_s: float) -> FetchedBatch | None:
         """Return up to max_messages, or None if none came within timeout_s. Only from the consuming thread.
 
-        A batch without messages carries, in next_offsets, the new positions of partitions whose position was unknown or
-        outside the log.
+        A batch without messages carries, in next_offsets, new positions: of partitions whose position was unknown or
+        outside the log, and behind what holds no messages for the user.
 
         Raises: FetchError (retriable ones are retried inside first). PositionError for a partition that waits to be
         assigned elsewhere, again with later polls until it is.

@@ -61,12 +61,11 @@ class Chunk:
 
     def without(self, gone: Collection[TopicPartition]) -> Chunk:
         """All but the messages of these partitions."""
-        if isinstance(self.messages, LazyMessages):
-            kept = self.messages.columns.without(gone)
-            return Chunk(LazyMessages(kept), kept.next_offsets, self.lives)
-        messages = [message for message in self.messages if partition_of(message) not in gone]
+        # not those of the columns that are kept: partitions without any message here are named, too
         ends = {tp: offset for tp, offset in self.next_offsets.items() if tp not in gone}
-        return Chunk(messages, ends, self.lives)
+        if isinstance(self.messages, LazyMessages):
+            return Chunk(LazyMessages(self.messages.columns.without(gone)), ends, self.lives)
+        return Chunk([message for message in self.messages if partition_of(message) not in gone], ends, self.lives)
 
     def columns(self) -> Sequence[Message]:
         """The messages as what record_batch is quickest with."""

@@ -252,7 +252,7 @@ class HandSource(Gate):
                         chunk = chunk.without(gone)
                 if chunk.messages:
                     return self._take_in_hand(chunk, behind, demand)
-                # a fetcher says so where it put partitions whose position was not known, or lay outside the log
+                # a fetcher says so where it put partitions, and where it passed what holds no messages
                 self._count_consumed(chunk.next_offsets, chunk.lives, placed=True)
                 self._ledger = Ledger(None, tuple(behind))
             return None

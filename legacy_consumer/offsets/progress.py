@@ -102,14 +102,19 @@ class Progress:
     ) -> None:
         """All before these offsets is consumed; of partitions whose epoch is over nothing is noted.
 
-        placed: they were put there, because no position was known or it lay outside the log: no message was consumed.
+        placed: they were put there, because no position was known, it lay outside the log, or nothing for the user is
+        before it: no message was consumed.
         """
         with self._lock:
             for tp, offset in offsets.items():
                 known = self._partitions.get(tp)
                 if known is not None and known.epoch == epochs.get(tp) and known.consumed != offset:
-                    if placed or known.consumed is None:
+                    counted = self._counted[tp]
+                    if known.consumed is None or counted is None:
                         self._counted[tp] = offset
+                    elif placed:
+                        # what was consumed before, and is not committed yet, still counts when it is
+                        self._counted[tp] = counted + offset - known.consumed
                     else:
                         self._consumed[tp.topic] += max(0, offset - known.consumed)
                     self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)

@@ -58,15 +58,13 @@ def read_columnar(
         while position < wanted.end:
             batch = fetcher.poll(_AT_ONCE, _SLICE_S)
             if batch is None:
-                # markers of transactions, and what was aborted or compacted away, bring no messages
-                position = max(position, fetcher.position(tp) or 0)
                 if position < wanted.end and time.monotonic() >= deadline:
                     break
                 continue
             deadline = time.monotonic() + min(_SILENCE_S, timeout_s)
+            # over what stands behind the last message, too: ends of transactions, what was aborted or compacted away
+            position = max(position, batch.next_offsets.get(tp, 0))
             for run in batch.runs:
-                # over what stands behind the last message, too
-                position = max(position, run.next_offset)
                 inside = _until(run, wanted.end)
                 if len(inside):
                     yield batch_of_columns(inside, columns, schema)

@@ -17,6 +17,7 @@ from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.fetching.librdkafka import LibrdkafkaFetcher, LibrdkafkaFetchers, Record
 from tests.support.broker_cluster import CODECS, FORMAT_VERSIONS, FORMATS, on_every_broker, tp
 from tests.support.fetching import Fetched, fetch, is_silent, poll_into
+from tests.support.waiting import eventually
 from zk_layout.kazoo_store import KazooStore
 
 pytestmark = pytest.mark.kafka
@@ -129,6 +130,40 @@ def test_readers_of_committed_messages_get_no_others_from_either(cluster, store)
         ]
         assert got[0] == got[1]
         assert [row[2] for row in got[1]] == [*values, b"last"]
+
+
+@pytest.mark.parametrize("broker_version", ["1.1.1", "3.9.1"])
+@pytest.mark.parametrize("factory", [LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+@pytest.mark.parametrize("is_abort", [False, True], ids=["committed", "aborted"])
+def test_a_reader_stands_at_the_end_of_a_log_that_ends_with_a_transaction(cluster, store, factory, is_abort):
+    topic = cluster.new_topic()
+    producer = Producer({**cluster.producer_settings, "transactional.id": f"tx-{topic}"})
+    producer.init_transactions(30)
+    fetchers = factory(config_of(cluster, isolation_level="read_committed"), store)
+    try:
+        fetcher = fetchers.fetcher()
+        fetcher.assign({tp(topic): 0})
+        positions = {}
+        for number in range(3):
+            producer.begin_transaction()
+            producer.produce(topic, b"v", partition=0)
+            producer.flush(10)
+            if number and is_abort:
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+            # it comes alone: no message follows it, and some bring none
+            end = 2 * (number + 1)
+            eventually(lambda end=end: at_end(fetcher, positions) == end)
+        assert fetchers.log_offsets().latest([tp(topic)]) == positions
+    finally:
+        fetchers.close()
+
+
+def at_end(fetcher, positions):
+    batch = fetcher.poll(100, 0.2)
+    positions.update(batch.next_offsets if batch is not None else {})
+    return max(positions.values(), default=None)
 
 
 # From where, and what follows: on every version by either of them

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from legacy_consumer.fetching.columnar.records import AbortedTransaction, Ahead, Columns
@@ -49,6 +49,8 @@ class Backlog:
         self._columns: Columns | None = None
         self._at = 0
         self._size = 0
+        self.positions: Mapping[TopicPartition, int] = {}
+        """Where each partition stands after the last take, also behind what holds no messages for the user."""
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +80,8 @@ class Backlog:
         Raises: errors of decoding, with nothing taken; see drop_first.
         """
         runs: list[Columns] = []
+        positions: dict[TopicPartition, int] = {}
+        self.positions = positions
         room = most
         least = 0 if enough is None else max(most - enough, 0)
         size = 0
@@ -89,7 +93,7 @@ class Backlog:
                 try:
                     self._decode_next()
                 except Exception:
-                    if runs:
+                    if positions:
                         break  # it shows again with the next call
                     raise
                 continue
@@ -104,6 +108,8 @@ class Backlog:
             else:
                 run = columns.slice(at, at + room)
                 self._at = at + room
+            if len(run) or run.next_offset > current.position:
+                positions[current.partition] = run.next_offset
             if len(run):
                 runs.append(run)
                 room -= len(run)

@@ -149,17 +149,11 @@ class ColumnarFetcher:
         self._finder.look_now()
         self._sockets.ring()
 
-    def position(self, tp: TopicPartition) -> int | None:
-        """The offset behind all of the partition that was taken, and behind what holds no messages for the user.
-
-        None while something waits to be taken, or the position is not known. For the polling thread.
-        """
-        return self._core.position(tp) if self._backlog.is_empty else None
-
     def poll(self, max_messages: int, timeout_s: float) -> ColumnarBatch | None:
         """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
-        A batch without messages carries the new positions of partitions whose position was unknown or outside the log.
+        A batch without messages carries new positions: of partitions whose position was unknown or outside the log, and
+        behind what holds no messages for the user, as the ends of transactions.
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. Polling
         again goes on.
         """
@@ -214,8 +208,8 @@ class ColumnarFetcher:
                 raise self._errors.pop(0)
             self._standing_still.tell()
             runs = self._take(max_messages)
-            if runs:
-                return ColumnarBatch(runs)
+            if self._backlog.positions:
+                return ColumnarBatch(runs, self._backlog.positions)
             if self._errors:
                 continue
             now = time.monotonic()

@@ -107,6 +107,14 @@ class ConsumerHandle(Client):
                 offsets = offsets_after(messages)
                 known.update(offsets)
                 return offsets
+        return self._moved(asked)
+
+    def passed(self) -> dict[TopicPartition, int]:
+        """The new positions where nothing came for the user: behind the ends of transactions, and what was aborted."""
+        return self._moved(self._assigned)
+
+    def _moved(self, asked: Mapping[TopicPartition, confluent_kafka.TopicPartition]) -> dict[TopicPartition, int]:
+        known = self._positions
         moved: dict[TopicPartition, int] = {}
         for tp, position in zip(asked, self._consumer.position(list(asked.values())), strict=True):
             offset = position.offset

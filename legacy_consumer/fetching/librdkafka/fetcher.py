@@ -30,6 +30,8 @@ _MOST_AT_ONCE = 500
 """More in one consume() is slower: objects leave the processor's cache before they are used."""
 _CLOSE_WAIT_S = 2.0
 _LOOK_S = 5.0
+_PASSED_S = 1.0
+"""How often positions are asked for while nothing comes: 2 us of processor time for each partition."""
 _WAIT_OUT = (BrokersUnavailableError, ConnectionLostError, ConnectTimeoutError, SessionExpiredError)
 """No brokers known for now: neither the user's fault nor the end of the stream."""
 
@@ -55,6 +57,7 @@ class LibrdkafkaFetcher:
         self._errors: list[KafkaError] = []
         self._standing_still = StandingStill(backoff_s)
         self._next_look = 0.0
+        self._next_passed = 0.0
 
     @property
     def is_closed(self) -> bool:
@@ -80,7 +83,8 @@ class LibrdkafkaFetcher:
     def poll(self, max_messages: int, timeout_s: float) -> LibrdkafkaBatch | None:
         """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
-        A batch without messages carries the new positions of partitions whose position was unknown or outside the log.
+        A batch without messages carries new positions: of partitions whose position was unknown or outside the log, and
+        behind what holds no messages for the user, as the ends of transactions.
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
         else keeps a position from being found, as NotPermittedError.
         """
@@ -195,8 +199,10 @@ class LibrdkafkaFetcher:
             if failure is not None:
                 raise failure
             left = deadline - time.monotonic()
-            if left <= 0 or self._woken:
+            if self._woken:
                 return None
+            if left <= 0:
+                return self._passed(handle)
             if not self._finder.is_busy:
                 messages = handle.consume(min(max_messages, _MOST_AT_ONCE), min(left, _SLICE_S))
                 continue
@@ -212,6 +218,15 @@ class LibrdkafkaFetcher:
             self._have_mended([None, *next_offsets])
         self._handle_faults(handle, faults)
         return LibrdkafkaBatch(messages, next_offsets) if messages else None
+
+    def _passed(self, handle: ConsumerHandle) -> LibrdkafkaBatch | None:
+        """Tell of positions that moved though no message came."""
+        now = time.monotonic()
+        if now < self._next_passed:
+            return None
+        self._next_passed = now + _PASSED_S
+        passed = handle.passed()
+        return LibrdkafkaBatch((), passed) if passed else None
 
     def _apply(self, handle: ConsumerHandle, changes: Mapping[TopicPartition, int | None]) -> None:
         self._finder.forget(changes.keys())

@@ -5,7 +5,7 @@ import pytest
 from legacy_consumer.errors import CorruptRecordsError
 from legacy_consumer.fetching.columnar.backlog import Backlog, RecordSet
 from legacy_consumer.fetching.columnar.records import decode_ahead, decode_records
-from tests.support.record_encoder import Written, batch
+from tests.support.record_encoder import Written, batch, marker
 from tests.support.record_sets import TP
 
 
@@ -95,3 +95,21 @@ def test_it_holds_what_waits_and_what_is_left_and_nothing_of_another_life(backlo
     assert not backlog.holds(TP, 2)
     backlog.take(40)
     assert not backlog.holds(TP, 1)
+
+
+def test_a_partition_stands_behind_the_end_of_a_transaction_once_its_messages_are_taken():
+    backlog = Backlog(
+        lambda one: decode_records(one.records, one.partition, one.position),
+        lambda _: None,
+        lambda _, __: True,
+    )
+    committed = batch([Written(n, None, b"v") for n in range(10)], producer_id=1, is_transactional=True)
+    backlog.add(RecordSet(TP, 1, 0, memoryview(committed + marker(10, 1, is_abort=False)), ()))
+    backlog.add(RecordSet(TP, 1, 11, memoryview(marker(11, 1, is_abort=True)), ()))
+    taken = []
+    while run := backlog.take(4, 1):
+        taken.append((len(run[0]), backlog.positions))
+    assert taken == [(4, {TP: 4}), (4, {TP: 8}), (2, {TP: 11})]
+    # nothing for the user, and yet the partition is further
+    assert backlog.positions == {TP: 12}
+    assert (backlog.take(4), backlog.positions) == ([], {})
