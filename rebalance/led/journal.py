@@ -25,7 +25,7 @@ from rebalance.led.records import (
     leader_path,
     round_path,
 )
-from zk_layout.errors import MalformedZnodeError, MultiFailedError, NodeExistsError
+from zk_layout.errors import MalformedZnodeError, MultiFailedError
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
@@ -130,8 +130,6 @@ class Journal:
         try:
             self._store.multi(ops, session_id=self._session_id)
         except MultiFailedError as error:
-            if isinstance(error.cause, NodeExistsError) and error.path != leader_path(self._group):
-                raise
             raise DeposedError(str(error)) from error
 
 

@@ -7,7 +7,6 @@ member its share.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -48,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 _FOR_EVER_MS = 1 << 53
 """Sessions are ZooKeeper's: the coordinator ends none of them itself."""
+_NOBODY = 0
+"""Waits for an answer of the coordinator: its answers stand in the two znodes."""
 
 
 class Leadership:
@@ -80,7 +81,6 @@ class Leadership:
         )
         self._suffix = ""
         self._coordinator = Coordinator(lambda: self._suffix, settings)
-        self._replies = itertools.count(1)
         self._joined: dict[str, Joining] = {}
         """{member id: what it told last}."""
         self._rounds: dict[str, int] = {}
@@ -123,7 +123,7 @@ class Leadership:
         self._take(self._coordinator.tick(now))
         known = self._known()
         for member_id in [one for one, member in known.items() if not _offers(joined.get(one), member)]:
-            self._handle(LeaveGroup(next(self._replies), self._group, (Leaving(member_id),)), now)
+            self._handle(LeaveGroup(_NOBODY, self._group, (Leaving(member_id),)), now)
             self._joined.pop(member_id, None)
         for member_id in self._joined.keys() - joined.keys():
             del self._joined[member_id]
@@ -207,7 +207,7 @@ class Leadership:
         self._suffix = f"{joining.session_id:x}"
         self._handle(
             JoinGroup(
-                next(self._replies),
+                _NOBODY,
                 self._group,
                 joining.member_id if known else NO_MEMBER,
                 "consumer",
@@ -266,7 +266,7 @@ class Leadership:
                 answer, self._leaders_answer = self._leaders_answer, None
                 self._topics = dict(topics)
                 shares = self._assign(answer)
-                sync = SyncGroup(next(self._replies), self._group, answer.member_id, answer.generation, shares)
+                sync = SyncGroup(_NOBODY, self._group, answer.member_id, answer.generation, shares)
                 self._handle(sync, now)
             else:
                 break

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rebalance.assignors.seam import Assignor, MemberAssignment, RebalanceProtocol, Subscription
@@ -69,6 +69,15 @@ _UNHEARD_MS = 5000
 """A member that waits this long for its share looks whether what it told still stands there."""
 _ROOM_BYTES = 4096
 """For the path and the head of the request that writes a znode."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """What this member told when it joined a round."""
+
+    round: int
+    topics: tuple[str, ...]
+    owned: frozenset[TopicPartition]
 
 
 class LedMember:
@@ -133,8 +142,7 @@ class LedMember:
         self._generation = NO_GENERATION
         self._given: Znode | None = None
         """The state of the group in which the generation was read."""
-        self._joined: Joining | None = None
-        self._told = Subscription(())
+        self._joined: _Joined | None = None
         self._given_up_for: int | None = None
         """The round before which this member gives up all that it owns."""
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
@@ -408,13 +416,13 @@ class LedMember:
 
     def _must_join(self) -> bool:
         joined = self._joined
-        if joined is None or self._round.number != joined.round or self._told.topics != self._topics():
+        if joined is None or self._round.number != joined.round or joined.topics != self._topics():
             return True
         if self._is_eager or self._is_joining:
             return False
         # a cooperative member that has given up what a generation took from it
         share = set(self._generation.shares[self._member_id].partitions)
-        return bool(set(self._told.owned) - share) and self._owned().keys() <= share
+        return bool(joined.owned - share) and self._owned().keys() <= share
 
     def _topics(self) -> tuple[str, ...]:
         assert self._snapshot is not None
@@ -430,14 +438,10 @@ class LedMember:
             generation=self._generation.number if self._member_id in self._generation.shares else None,
         )
         try:
-            joining = Joining(
-                self._consumer_id,
-                self._session_id,
-                self._round.number,
-                self._rebalance_timeout_ms,
-                self._own.offer(told),
+            offered = self._own.offer(told)
+            data = encode_joining(
+                Joining(self._consumer_id, self._session_id, self._round.number, self._rebalance_timeout_ms, offered)
             )
-            data = encode_joining(joining)
             if len(data) > (most := self._store.max_multi_bytes - _ROOM_BYTES):
                 raise RebalanceError(
                     f"{self._consumer_id} cannot join group {self._group}: topics, partitions and user data of "
@@ -461,7 +465,7 @@ class LedMember:
             self._own_znode.doubt()
             self._post_look()
             return
-        self._joined, self._told = joining, told
+        self._joined = _Joined(self._round.number, topics, frozenset(told.owned))
 
     def _stay_out(self, error: RebalanceError) -> None:
         """Leave the others to themselves, say why once, and try again: the next call may go well."""

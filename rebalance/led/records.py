@@ -170,7 +170,6 @@ def decode_round(path: str, data: bytes | None) -> Round:
 
 def encode_generation(generation: Generation) -> bytes:
     """Encode the leader's znode at the end of a rebalance."""
-    shares = {member: json.loads(encode_share(share)) for member, share in generation.shares.items()}
     return _bytes(
         {
             "version": 1,
@@ -178,7 +177,7 @@ def encode_generation(generation: Generation) -> bytes:
             "round": generation.round,
             "strategy": generation.protocol,
             "leader": generation.leader,
-            "shares": shares,
+            "shares": {member: _share_fields(share) for member, share in generation.shares.items()},
             "topics": dict(generation.topics),
         }
     )
@@ -222,19 +221,21 @@ def decode_subscription(data: bytes) -> Subscription:
 
 def encode_share(share: Share) -> bytes:
     """Encode a member's assignment for the coordinator."""
-    return _bytes(
-        {
-            "consumer": share.consumer_id,
-            "partitions": _by_topic(share.partitions),
-            "user_data": _b64(share.user_data),
-            "joined": f"{share.joined:x}",
-        }
-    )
+    return _bytes(_share_fields(share))
 
 
 def decode_share(data: bytes) -> Share:
     """Raises: MalformedZnodeError."""
     return _share(decode_object("a member's share", data))
+
+
+def _share_fields(share: Share) -> dict[str, object]:
+    return {
+        "consumer": share.consumer_id,
+        "partitions": _by_topic(share.partitions),
+        "user_data": _b64(share.user_data),
+        "joined": f"{share.joined:x}",
+    }
 
 
 def _share(document: JsonObject) -> Share:
