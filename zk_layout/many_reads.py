@@ -23,8 +23,8 @@ from zk_layout.store import Stat, Watcher, Znode
 
 logger = logging.getLogger(__name__)
 
-WORTH_A_PROBE = 16
-"""Fewer reads than this are not worth a connection to find out about opcode 22."""
+WORTH_A_PROBE = 8
+"""Fewer reads than this are not worth a connection and two requests to find out about opcode 22."""
 
 _DROP_WITHIN_S = 2.0
 
