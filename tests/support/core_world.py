@@ -34,7 +34,7 @@ SETTINGS = replace(
             zookeeper_connect="h:1",
             group_id="g",
             refresh_leader_backoff_ms=int(BACKOFF_S * 1000),
-            fetch_wait_max_ms=100,
+            fetch_wait_max_ms=500,
             socket_timeout_ms=4000,
         )
     ),
@@ -43,6 +43,7 @@ SETTINGS = replace(
     largest_bytes=10_000,
 )
 _LATENCY_S = 0.01
+_WAIT_S = SETTINGS.max_wait_ms / 1000
 _MOST_STEPS = 3000
 _RECORDS = struct.Struct(">qqq")
 
@@ -85,11 +86,11 @@ class World:
         self.now = 100.0
         self.core = FetchCore(SETTINGS, glance)
         self.version = rng.choice((2, 4, 11, 11, 11))
-        self.brokers = [BrokerAddress(number, "h", 9000 + number, 4) for number in range(rng.randint(1, 3))]
-        self.partitions = [TopicPartition("t", number) for number in range(rng.randint(1, 4))]
+        self.brokers = [BrokerAddress(number, "h", 9000 + number, 4) for number in range(rng.choice((1, 2, 2, 3)))]
+        self.partitions = [TopicPartition("t", number) for number in range(rng.choice((1, 1, 2, 2, 4)))]
         self.leaders = {tp: rng.choice(self.brokers) for tp in self.partitions}
         self.starts = dict.fromkeys(self.partitions, 0)
-        self.ends = {tp: rng.randint(1, 60) for tp in self.partitions}
+        self.ends = {tp: rng.randint(1, 30) for tp in self.partitions}
         self.batch_bytes = {tp: rng.choice((100, 100, 3000)) for tp in self.partitions}
         self.errors = {}
         self.down = set()
@@ -113,14 +114,14 @@ class World:
         self.throttled_until = {}
         self.session_ids = 0
         self.backlog = []
-        self.poll_rate = rng.choice((0.8, 0.8, 0.1))
+        self.poll_s = rng.choice((0.0, 0.0, 0.2))
         """Users that take their time have much in the backlog while other things happen."""
         self.steps = 0
 
     def run(self):
         """All of it."""
         self._change({tp: self.rng.choice((0, 0, EARLIEST)) for tp in self.partitions})
-        for _ in range(self.rng.randint(1, 5)):
+        for _ in range(self.rng.choice((1, 2, 2, 3, 3, 5))):
             self._fault()
             self._until(self.now + self.rng.choice((0.02, 0.3, 1.0, 5.0)))
         self._mend()
@@ -219,18 +220,18 @@ class World:
             assert self.steps < _MOST_STEPS, "the core turns in circles"
             for order in self.core.requests(self.now):
                 self._obey(order)
-            self._look_for_silence()
-            comes = self.agenda[0][0] if self.agenda else float("inf")
             due = self.core.next_deadline()
-            at = min(comes, max(due, self.now))
-            if at > deadline:
+            comes = self.agenda[0][0] if self.agenda else float("inf")
+            if due <= self.now:
+                self._look_for_silence()
+            elif min(comes, due) > deadline:
                 self.now = deadline
                 return
-            self.now = at
-            if comes <= at:
-                _, _, act, what = heapq.heappop(self.agenda)
+            elif comes <= due:
+                self.now, _, act, what = heapq.heappop(self.agenda)
                 act(*what)
-            self._decode()
+            else:
+                self.now = due
 
     def _look_for_silence(self):
         events = self.core.look_for_silence(self.now)
@@ -310,7 +311,7 @@ class World:
 
     def _wait_s(self, broker, line):
         has_news = any(self._answer_for(tp, wanted, broker) for tp, wanted in line.known.items())
-        return _LATENCY_S * self.rng.randint(1, 3) if has_news or broker in self.errors else 0.1
+        return _LATENCY_S * self.rng.randint(1, 3) if has_news or broker in self.errors else _WAIT_S
 
     # Answers
 
@@ -368,6 +369,8 @@ class World:
             match event:
                 case Records():
                     self.backlog.append(event)
+                    if len(self.backlog) == 1:
+                        self._at(self.poll_s, self._poll)
                 case FindLeader(partitions, delay_s):
                     assert delay_s <= BACKOFF_S + 0.7, "a look for leaders waits for too long"
                     for tp in partitions:
@@ -388,7 +391,7 @@ class World:
         leader = self.leaders[tp]
         if leader is None or leader in self.down:
             self._follow(self.core.leader_missing(tp, "it has none"))
-            self._search_leader(tp, BACKOFF_S)
+            self._search_leader(tp, 5 * BACKOFF_S)
             return
         del self.searched[tp]
         self._follow(self.core.leader_found(tp, leader, self.now))
@@ -403,13 +406,13 @@ class World:
             self.moved_at[tp] = self.steps
             self.expected[tp] = self.starts[tp]
 
-    def _decode(self):
-        """Some of what was received, some later, as users poll."""
-        while self.backlog and self.rng.random() < self.poll_rate:
-            records = self.backlog.pop(0)
-            tp = records.partition
-            if not self.core.is_live(tp, records.life):
-                continue
+    def _poll(self):
+        """The user takes a record set."""
+        records = self.backlog.pop(0)
+        if self.backlog:
+            self._at(self.poll_s, self._poll)
+        tp = records.partition
+        if self.core.is_live(tp, records.life):
             assert records.position == self.expected[tp], f"{tp}: at {records.position}, not {self.expected[tp]}"
             if self.rng.random() < self.damage:
                 self.core.damaged(tp, records.life, records.position, self.now)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
+class BrokerAddress(NamedTuple):
     """One listener of one broker; registration_version is that of its znode."""
 
     broker_id: int

@@ -19,7 +19,7 @@ from zk_layout.model import TopicPartition
 class Answer:
     """rests: not to be asked for again before a pause. error is for the user, complaint for the log.
 
-    is_changed: another request than the last one is to be sent. is_well: there is nothing to complain of.
+    is_well: there is nothing to complain of.
     """
 
     remedy: Remedy | None = None
@@ -27,7 +27,6 @@ class Answer:
     error: FetchError | None = None
     complaint: str | None = None
     rests: bool = False
-    is_changed: bool = False
     is_well: bool = False
 
 
@@ -49,7 +48,7 @@ def judge(
     next_offset, incomplete_bytes = glance(fetched.records, one.position)
     if incomplete_bytes:
         return _enlarge(tp, one, incomplete_bytes, settings.largest_bytes)
-    answer = Answer(records=Records(tp, one.life, one.position, fetched.records, fetched.aborted), is_changed=True)
+    answer = Answer(records=Records(tp, one.life, one.position, fetched.records, fetched.aborted))
     one.larger_bytes = 0
     if next_offset == one.position:
         # nothing that could be read; decoding says why, and until then there is no sense in asking again
@@ -68,7 +67,7 @@ def _judge_error(tp: TopicPartition, one: Partition, code: int) -> Answer:
         case Remedy.FIND_POSITION:
             one.is_placed = False
             # the second time the log's ends say that it lies inside, and the broker that it does not
-            return Answer(what, rests=one.failures > 1, is_changed=True)
+            return Answer(what, rests=one.failures > 1)
         case Remedy.FIND_LEADER:
             return Answer(what, complaint=error_name(code))
         case Remedy.TELL_USER:
@@ -87,7 +86,7 @@ def _enlarge(tp: TopicPartition, one: Partition, needed: int, largest: int) -> A
             "raise fetch.message.max.bytes",
         )
         return Answer(error=error, rests=True)
-    answer = Answer(is_changed=True)
+    answer = Answer()
     if one.larger_bytes >= needed:
         # as much was asked for, and still it does not come whole
         answer.rests = True

@@ -117,11 +117,24 @@ class Broker:
         """Whether the broker's answer, or the connection, is waited for."""
         return self.line in (Line.OPENING, Line.ASKED)
 
-    def spare_at(self, backoff_s: float) -> float:
-        """When it can be done without, leading nothing: not before its pause is over, which would be forgotten."""
-        if self.led or self.is_awaited:
+    def overdue_at(self, settings: FetchSettings) -> float:
+        """When it has been silent for too long."""
+        return self.heard_at + settings.socket_timeout_s + settings.max_wait_ms / 1000
+
+    def suspect_at(self, settings: FetchSettings) -> float:
+        """When it has been silent for longer than a broker is that holds back an empty answer."""
+        return max(self.heard_at + settings.suspicion_s, self.suspected_until)
+
+    def due_at(self, settings: FetchSettings) -> float:
+        """When the core has something to do about it, unless something happens before."""
+        if self.is_awaited:
+            return min(self.overdue_at(settings), self.suspect_at(settings))
+        if self.ready:
+            return self.ready_at
+        if self.led:
             return float("inf")
-        return max(self.ready_at, self.opened_at + backoff_s)
+        # it can be done without: not before its pause is over, which would be forgotten
+        return max(self.ready_at, self.opened_at + settings.backoff_s)
 
     # Requests
 

@@ -108,8 +108,7 @@ class FetchCore:
         if before is not None and self._brokers[before].line is not Line.CLOSED:
             # the search was for a broker that says nothing: what it led is better looked for at once
             events = self._lose(self._brokers[before], f"broker {address.broker_id} leads {tp} now", now)
-        if one.leader is not None:
-            self._unlead(tp, one)
+        self._unlead(tp, one)
         self._known_leaders[tp] = address
         self._lead(tp, one, address)
         return events
@@ -139,7 +138,8 @@ class FetchCore:
     def damaged(self, tp: TopicPartition, life: int, position: int, now: float) -> None:
         """Handle an unreadable record set at this position: ask again from there, after a pause."""
         if self.is_live(tp, life):
-            self._place(tp, position, not_before=now + self._settings.backoff_s)
+            self._partitions[tp].not_before = now + self._settings.backoff_s
+            self._place(tp, position)
 
     # What becomes of connections
 
@@ -180,9 +180,9 @@ class FetchCore:
         events: list[Event] = []
         for broker in [broker for broker in self._brokers.values() if broker.is_awaited]:
             address = broker.address
-            if now >= self._overdue_at(broker):
+            if now >= broker.overdue_at(self._settings):
                 events += self._lose(broker, f"broker {address.broker_id} at {address} does not answer", now)
-            elif now >= self._suspect_at(broker):
+            elif now >= broker.suspect_at(self._settings):
                 broker.suspected_until = now + self._settings.suspicion_s
                 if broker.led:
                     events.append(FindLeader(tuple(broker.led)))
@@ -200,15 +200,16 @@ class FetchCore:
         orders: list[Order] = []
         spare: list[Broker] = []
         for address, broker in self._brokers.items():
-            if broker.ready and broker.ready_at <= now:
-                if broker.line is Line.IDLE:
-                    orders.append(broker.request(self._partitions, self._settings, now))
-                elif broker.line is Line.CLOSED:
-                    broker.line = Line.OPENING
-                    broker.opened_at = broker.heard_at = now
-                    orders.append(Open(address))
-            elif now >= broker.spare_at(self._settings.backoff_s):
+            if broker.is_awaited or now < broker.due_at(self._settings):
+                continue
+            if not broker.ready:
                 spare.append(broker)
+            elif broker.line is Line.IDLE:
+                orders.append(broker.request(self._partitions, self._settings, now))
+            else:
+                broker.line = Line.OPENING
+                broker.opened_at = broker.heard_at = now
+                orders.append(Open(address))
         for broker in spare:
             del self._brokers[broker.address]
         return [*orders, *(HangUp(broker.address) for broker in spare if broker.line is Line.IDLE)]
@@ -216,17 +217,10 @@ class FetchCore:
     def next_deadline(self) -> float:
         """Return the latest time for the next call of requests() or look_for_silence(); infinity: only after an event.
 
-        A time in the past means that requests() has orders now.
+        A time in the past means that one of the two has something to do now.
         """
         due = self._resting[0][0] if self._resting else float("inf")
-        for broker in self._brokers.values():
-            if broker.is_awaited:
-                due = min(due, self._overdue_at(broker), self._suspect_at(broker))
-            elif broker.ready:
-                due = min(due, broker.ready_at)
-            else:
-                due = min(due, broker.spare_at(self._settings.backoff_s))
-        return due
+        return min((due, *(broker.due_at(self._settings) for broker in self._brokers.values())))
 
     # Responses
 
@@ -258,7 +252,7 @@ class FetchCore:
                 moved.append(tp)
                 if one.failures > 1:  # the last search found no other leader
                     delay_s = self._settings.backoff_s
-            elif answer.is_changed or answer.rests:
+            else:
                 self._ask_for(tp, one, now)
         if moved:
             events.append(self._look_for_leaders(moved, delay_s))
@@ -294,14 +288,13 @@ class FetchCore:
 
     # Partitions
 
-    def _place(self, tp: TopicPartition, position: int, *, not_before: float = 0.0) -> None:
+    def _place(self, tp: TopicPartition, position: int) -> None:
         """Go on there; what is under way or waits of the partition is dropped."""
         one = self._partitions[tp]
         self._life += 1
         one.life = self._life
         one.position = position
         one.is_placed = True
-        one.not_before = max(one.not_before, not_before)
         self._ask_for(tp, one)
 
     def _ask_for(self, tp: TopicPartition, one: Partition, now: float = float("-inf")) -> None:
@@ -311,7 +304,7 @@ class FetchCore:
         broker = self._brokers[one.leader]
         if not one.is_placed:
             broker.leave_out(tp)
-        elif one.not_before > now and one.not_before > 0:
+        elif one.not_before > now:
             broker.leave_out(tp)
             self._rests += 1
             heapq.heappush(self._resting, (one.not_before, self._rests, tp))
@@ -354,13 +347,6 @@ class FetchCore:
         if broker.led:
             events.append(self._look_for_leaders(list(broker.led), pause_s))
         return events
-
-    def _overdue_at(self, broker: Broker) -> float:
-        return broker.heard_at + self._settings.socket_timeout_s + self._settings.max_wait_ms / 1000
-
-    def _suspect_at(self, broker: Broker) -> float:
-        """When it has been silent for longer than a broker is that holds back an empty answer."""
-        return max(broker.heard_at + self._settings.suspicion_s, broker.suspected_until)
 
     def _complain(self, about: object, reason: str, events: list[Event]) -> None:
         """Tell what mends itself, once until it has: one partition may wait for long while others flow."""

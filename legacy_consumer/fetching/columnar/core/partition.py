@@ -23,4 +23,4 @@ class Partition:
     leader: BrokerAddress | None = None
     larger_bytes: int = 0
     failures: int = 0
-    not_before: float = 0.0
+    not_before: float = float("-inf")

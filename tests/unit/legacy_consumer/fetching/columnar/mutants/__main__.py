@@ -11,19 +11,27 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.simulation.mutation import PACKAGES, ROOT, apply_patch
+from tests.simulation.mutation import PACKAGES, ROOT, apply_patch, patched_files
 
 PATCHES = Path(__file__).parent
+ROOM = "tests/unit/legacy_consumer/fetching/columnar"
 JUDGES = (
-    "test_fetch_core.py",
-    "test_core_schedules.py",
-    "test_brokers_that_fail.py",
-    "test_trust_in_brokers.py",
-    "../test_positions.py",
-    "records/test_records_formats.py",
-    "records/test_records_damaged.py",
+    f"{ROOM}/test_fetch_core.py",
+    f"{ROOM}/test_core_schedules.py",
+    f"{ROOM}/test_brokers_that_fail.py",
+    f"{ROOM}/test_trust_in_brokers.py",
+    f"{ROOM}/../test_positions.py",
+    f"{ROOM}/../test_fetcher_loaded.py",
+    f"{ROOM}/records/test_records_formats.py",
+    f"{ROOM}/records/test_records_damaged.py",
 )
-ROOM = Path("tests/unit/legacy_consumer/fetching/columnar")
+SPARK_JUDGES = (
+    "tests/contract/test_columnar_ranges.py",
+    "tests/unit/spark_source/test_message_tasks.py",
+    "tests/unit/spark_source/test_stream_driver.py",
+)
+"""For mutants of spark_source."""
+CORE_SCHEDULES = "5000"
 
 
 def all_patches():
@@ -35,15 +43,21 @@ def noticed_by(patch):
     """The first test that fails on the broken code, in a copy of the tree; None if none does."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as name:
         folder = Path(name)
-        for package in PACKAGES:
+        for package in (*PACKAGES, "spark_source"):
             # with what is compiled already: only a file that is broken is compiled anew
             shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("*.pyc"))
         shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__", "data", "spark"))
         shutil.copy(ROOT / "pyproject.toml", folder)
         apply_patch(patch, folder)
-        judges = [str(ROOM / judge) for judge in JUDGES]
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *judges]
-        environment = {"PYTHONPATH": str(folder), "PATH": "/usr/bin:/bin", "HOME": name}
+        is_sparks = any("spark_source" in path.parts for path in patched_files(patch))
+        judges = SPARK_JUDGES if is_sparks else JUDGES
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "60", *judges]
+        environment = {
+            "PYTHONPATH": str(folder),
+            "PATH": "/usr/bin:/bin",
+            "HOME": name,
+            "CORE_SCHEDULES": CORE_SCHEDULES,
+        }
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     found = re.search(r"^(?:FAILED|ERROR) \S+::(\S+)", done.stdout, re.MULTILINE)
     if found is None and done.returncode != 0:
