@@ -24,6 +24,7 @@ from typing import ClassVar
 
 from rebalance.errors import UnsupportedRegexError
 from rebalance.java_regex import compile_java_regex
+from zk_layout.errors import ConfigError
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, SubscriptionPattern
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -50,7 +51,7 @@ class TopicFilter:
     """Whitelist or Blacklist: a choice of topics by one Java regular expression.
 
     raw: as the user wrote it. regex: Kafka's form of it, which is registered.
-    Raises: UnsupportedRegexError at construction.
+    Raises: ConfigError, UnsupportedRegexError at construction.
     """
 
     pattern: ClassVar[SubscriptionPattern]
@@ -59,6 +60,10 @@ class TopicFilter:
     regex: str = field(init=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.raw, str):
+            raise ConfigError(
+                "topic_filter", repr(self.raw), "must be text: a regular expression, or names with commas"
+            )
         object.__setattr__(self, "regex", normalize_filter(self.raw))
         compile_java_regex(self.regex)
 

@@ -62,6 +62,9 @@ def gather(
                 values.warnings.append(f"{name} in {properties_file}: {_unknown(name)}; it has no effect")
     _check_mapping(overrides)
     by_keyword = {_name_of_keyword(keyword): value for keyword, value in keywords.items()}
+    if len(by_keyword) < len(keywords):
+        twice = next(name for name in by_keyword if sum(name == _name_of_keyword(one) for one in keywords) > 1)
+        raise ConfigError(twice, None, "is given twice, written with dots and with underscores")
     for name, value in {**(overrides or {}), **by_keyword}.items():
         if not _take(values, name, value):
             raise ConfigError(name, None, _unknown(name))

@@ -312,7 +312,7 @@ class ConsumerConnector:
     def lag(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Return how many messages come after the position of each of this member's partitions, all by default.
 
-        Asks the brokers, for up to 5 s. A partition is missing where none answers, with no position known, and while
+        Asks the brokers, as log_ends. A partition is missing where none answers, with no position known, and while
         that lies beyond the log's end. Raises: NotAssignedError; as log_ends.
         """
         check_partitions(() if partitions is None else partitions)
@@ -383,8 +383,10 @@ class ConsumerConnector:
         return self._membership.counters()
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last message of each, as the brokers tell; takes up to 5 s, and some may be missing.
+        """The offset after the last message of each, as the brokers tell; some may be missing.
 
+        It takes up to 5 s, and while ZooKeeper does not answer up to 10 s more, or zookeeper.session.timeout.ms if that
+        is longer: ZooKeeper is asked first who leads the partitions.
         Raises: OffsetError; BrokersUnavailableError, MissingListenerError; NotJoinedError, ConsumerClosedError,
         CallInProgressError.
         """

@@ -13,6 +13,7 @@ from rebalance.subscription import (
     subscribed_topics,
     unreadable_reason,
 )
+from zk_layout.errors import ConfigError
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 
 TOPICS = ("clicks", "clicks-eu", "views", "__consumer_offsets", "__transaction_state")
@@ -63,6 +64,12 @@ def test_internal_topics_are_spared_unless_asked_for():
 def test_a_filter_that_java_would_not_compile_is_refused_at_construction(raw):
     with pytest.raises(UnsupportedRegexError, match="topic filter"):
         Whitelist(raw)
+
+
+@pytest.mark.parametrize("raw", [None, 5, b"clicks", ["clicks"]])
+def test_a_filter_that_is_no_text_is_refused_in_one_line(raw):
+    with pytest.raises(ConfigError, match="must be text"):
+        Blacklist(raw)
 
 
 def test_filters_compare_by_what_was_written_and_survive_pickle():

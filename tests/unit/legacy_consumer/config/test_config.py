@@ -83,6 +83,11 @@ def test_an_unknown_keyword_is_an_error_that_names_the_near_miss(given):
     assert near[given] in str(caught.value)
 
 
+def test_a_property_that_is_given_in_two_spellings_is_an_error():
+    with pytest.raises(ConfigError, match=r"^group\.id: is given twice"):
+        ConsumerConfig.load(zookeeper_connect="z", group_id="a", **{"group.id": "b"})
+
+
 def test_an_unknown_property_in_a_file_is_a_warning(tmp_path):
     path = tmp_path / "consumer.properties"
     path.write_text("zookeeper.connect=a\ngroup.id=g\ngruop.id=h\nwholly.other=1\n", encoding="utf-8")
