@@ -6,7 +6,7 @@ loses its share because an assignor fails.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rebalance.assignors.members import NO_GENERATION, Memory, latest_owners
@@ -43,7 +43,9 @@ def divide_group(
                 assignor.name, f"member {member} tells {size} bytes of user data, {MAX_USER_DATA_BYTES} are allowed"
             )
     try:
-        assignment = _checked(assignor.name, assignor.assign(cluster.in_order(), asked), cluster, asked)
+        # a copy of its own: what it changes there changes nothing here
+        said = assignor.assign(cluster.in_order(), sorted_subscriptions(asked))
+        assignment = _checked(assignor.name, said, cluster, asked)
     except (AssignorFailedError, KeyboardInterrupt):
         raise
     except BaseException as error:
@@ -90,10 +92,16 @@ def _to_divide(cluster: Cluster, subscriptions: Subscriptions) -> set[TopicParti
 
 
 def _checked(name: str, said: Any, cluster: Cluster, subscriptions: Subscriptions) -> dict[str, MemberAssignment]:
-    """The assignment, sorted. Raises: AssignorFailedError at the first thing that is wrong with it."""
+    """The assignment, sorted. Raises: AssignorFailedError at the first thing that is wrong with it.
+
+    Each part of the answer is looked at once, and what is returned is made of the cluster's own partitions. So nothing
+    is returned that was not checked, whatever the answer consists of: iterators, 1.0 and True for 1, lists for bytes.
+    """
     if not isinstance(said, Mapping):
         raise AssignorFailedError(name, f"it returned {type(said).__name__} and not what each member is given")
+    existing = {partition: partition for topic in cluster.topics for partition in cluster.partitions(topic)}
     holders: dict[TopicPartition, str] = {}
+    assignment = dict.fromkeys(subscriptions, MemberAssignment())
     for member, share in said.items():
         if member not in subscriptions:
             raise AssignorFailedError(name, f"it gives to {member!r}, which is no member")
@@ -101,32 +109,36 @@ def _checked(name: str, said: Any, cluster: Cluster, subscriptions: Subscription
             raise AssignorFailedError(
                 name, f"it gives {type(share).__name__} and not a MemberAssignment to member {member}"
             )
-        if len(share.user_data) > MAX_USER_DATA_BYTES:
+        user_data: object = share.user_data
+        if not isinstance(user_data, bytes):
+            raise AssignorFailedError(
+                name, f"its user data for member {member} are {type(user_data).__name__} and not bytes"
+            )
+        if len(user_data) > MAX_USER_DATA_BYTES:
             raise AssignorFailedError(
                 name, f"its user data for member {member} are more than {MAX_USER_DATA_BYTES} bytes"
             )
-        partitions: Sequence[object] = share.partitions
         topics = frozenset(subscriptions[member].topics)
+        mine: list[TopicPartition] = []
+        partitions: Iterable[object] = share.partitions
         for partition in partitions:
             if not isinstance(partition, TopicPartition):
                 raise AssignorFailedError(name, f"it gives {partition} to member {member}, which is no TopicPartition")
-            if not cluster.has(partition):
+            if (known := existing.get(partition)) is None:
                 raise AssignorFailedError(name, f"it gives {partition} to member {member}, which does not exist")
-            if partition.topic not in topics:
+            if known.topic not in topics:
                 raise AssignorFailedError(
-                    name, f"it gives {partition} to member {member}, which does not subscribe to {partition.topic}"
+                    name, f"it gives {known} to member {member}, which does not subscribe to {known.topic}"
                 )
-            if partition in holders:
-                raise AssignorFailedError(name, f"it gives {partition} to {holders[partition]} and to {member}")
-            holders[partition] = member
+            if known in holders:
+                raise AssignorFailedError(name, f"it gives {known} to {holders[known]} and to {member}")
+            holders[known] = member
+            mine.append(known)
+        assignment[member] = MemberAssignment(tuple(sorted(mine)), user_data)
     if left := sorted(_to_divide(cluster, subscriptions) - holders.keys()):
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
         raise AssignorFailedError(name, f"it gives {left[0]}{more} to no member")
-    return {
-        member: MemberAssignment(tuple(sorted(share.partitions)), share.user_data)
-        for member in subscriptions
-        for share in (said.get(member, MemberAssignment()),)
-    }
+    return assignment
 
 
 def _hold_back(assignment: Mapping[str, MemberAssignment], subscriptions: Subscriptions) -> dict[str, MemberAssignment]:

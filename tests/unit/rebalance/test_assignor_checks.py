@@ -50,7 +50,10 @@ ALL = {"m1": MemberAssignment(tps("t/0", "t/2")), "m2": MemberAssignment(tps("t/
     [
         (ZeroDivisionError("by\nzero"), "it raised ZeroDivisionError: by zero"),
         (ALL | {"m2": MemberAssignment(None)}, "it raised TypeError"),
-        (ALL | {"m2": MemberAssignment(tps("t/1"), None)}, "it raised TypeError"),
+        (ALL | {"m2": MemberAssignment(tps("t/1"), None)}, "its user data for member m2 are NoneType and not bytes"),
+        (ALL | {"m2": MemberAssignment(tps("t/1"), [1])}, "its user data for member m2 are list and not bytes"),
+        (ALL | {"m2": MemberAssignment((TopicPartition([], 1),))}, "it raised TypeError"),
+        (ALL | {"m2": MemberAssignment(tps("t/1") * 2)}, "it gives t/1 to m2 and to m2"),
         (None, "it returned NoneType and not what each member is given"),
         ({}, "it gives t/0 and 2 more to no member"),
         (ALL | {"m2": MemberAssignment()}, "it gives t/1 to no member"),
@@ -77,6 +80,35 @@ def test_an_assignor_that_fails_is_told_of_in_one_line(answer, reason, protocol)
 def test_a_partition_goes_only_to_a_subscriber():
     with pytest.raises(AssignorFailedError, match="gives t/1 to member m2, which does not subscribe to t"):
         divide_group(Says(ALL), Protocol.EAGER, CLUSTER, TWO | {"m2": Subscription(("u",))})
+
+
+@pytest.mark.parametrize("partitions", [iter, list, set, lambda two: (TopicPartition("t", n * 1.0) for _, n in two)])
+def test_an_answer_of_iterators_and_of_numbers_that_only_equal_is_returned_as_it_was_checked(partitions):
+    answer = {"m1": MemberAssignment(partitions(tps("t/0", "t/1"))), "m2": MemberAssignment(partitions(tps("t/2")))}
+    got = divide_group(Says(answer), Protocol.EAGER, CLUSTER, TWO)
+    assert {member: share.partitions for member, share in got.items()} == {"m1": tps("t/0", "t/1"), "m2": tps("t/2")}
+    assert {type(tp.partition) for share in got.values() for tp in share.partitions} == {int}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cluster, members: members.pop("m2"),
+        lambda cluster, members: (members.clear(), cluster.topics.clear()),
+        lambda cluster, members: members.update(m9=members["m1"]),
+        lambda cluster, members: object.__setattr__(members["m2"], "topics", ()),
+    ],
+)
+def test_an_assignor_that_changes_what_it_is_given_changes_nothing_for_the_group(change):
+    class Changes(Says):
+        def assign(self, cluster, subscriptions):
+            change(cluster, subscriptions)
+            return self.answer
+
+    assert divide_group(Changes(ALL), Protocol.EAGER, CLUSTER, TWO) == ALL
+    with pytest.raises(AssignorFailedError, match="it gives t/0 and 2 more to no member"):
+        divide_group(Changes({}), Protocol.EAGER, CLUSTER, TWO)
+    assert (list(TWO), list(CLUSTER.topics)) == (["m1", "m2"], ["t"])
 
 
 def test_a_member_that_is_not_named_is_given_nothing():

@@ -72,6 +72,8 @@ class Faulty(Assignor):
                 return None
             case "huge":
                 return {member: MemberAssignment(tuple(share), bytes(1 << 19)) for member, share in shares.items()}
+            case "text for bytes":
+                return {member: MemberAssignment(tuple(share), "text") for member, share in shares.items()}
         return given(shares)
 
     def on_assignment(self, assignment, generation):
@@ -153,6 +155,7 @@ def test_a_member_whose_assignor_fails_later_leaves_its_share_to_the_others_and_
         "another topic": "it gives u/0 to member .* which does not exist",
         "a stranger": "it gives to 'stranger', which is no member",
         "none": "it returned NoneType and not what each member is given",
+        "text for bytes": "its user data for member .* are str and not bytes",
         "huge": f"its user data for all members are 1048576 bytes, {MAX_USER_DATA_BYTES} are allowed",
     }.items(),
 )
