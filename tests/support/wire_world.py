@@ -21,11 +21,12 @@ import pytest
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
-from legacy_consumer.fetching.columnar import connection, fetcher, leaders, sockets
+from legacy_consumer.fetching.columnar import connection, fetcher, leader_finder, sockets
 from legacy_consumer.fetching.columnar.connection import Connection
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.fetcher import ColumnarFetcher
-from legacy_consumer.fetching.columnar.leaders import LeaderFinder, LeaderReader
+from legacy_consumer.fetching.columnar.leader_finder import LeaderFinder
+from legacy_consumer.fetching.columnar.leaders import LeaderReader
 from legacy_consumer.fetching.columnar.opening import open_connection
 from legacy_consumer.fetching.columnar.protocol.api_versions import Versions
 from legacy_consumer.fetching.columnar.protocol.framing import Api
@@ -470,7 +471,7 @@ class World:
     def __enter__(self):
         self._patch = pytest.MonkeyPatch()
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (connection, fetcher, leaders):
+        for module in (connection, fetcher, leader_finder):
             self._patch.setattr(module, "time", clock)
         self._patch.setattr("legacy_consumer.fetching.positions.time", clock)
         waiting = SimpleNamespace(DefaultSelector=lambda: Selector(self), EVENT_READ=selectors.EVENT_READ)

@@ -15,7 +15,8 @@ from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError
 from legacy_consumer.fetching.columnar.connection import Connection
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.fetcher import ColumnarFetcher
-from legacy_consumer.fetching.columnar.leaders import LeaderFinder, LeaderReader
+from legacy_consumer.fetching.columnar.leader_finder import LeaderFinder
+from legacy_consumer.fetching.columnar.leaders import LeaderReader
 from legacy_consumer.fetching.columnar.log_offsets import ColumnarLogOffsets
 from legacy_consumer.fetching.columnar.opening import Opening, open_connection
 from legacy_consumer.fetching.columnar.security import Security, security_of

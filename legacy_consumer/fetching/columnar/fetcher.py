@@ -39,7 +39,7 @@ from legacy_consumer.fetching.columnar.core import (
     Records,
     Waiting,
 )
-from legacy_consumer.fetching.columnar.leaders import LeaderFinder
+from legacy_consumer.fetching.columnar.leader_finder import LeaderFinder
 from legacy_consumer.fetching.columnar.opening import Opening
 from legacy_consumer.fetching.columnar.records import (
     MAX_BATCH_BYTES,
@@ -286,11 +286,11 @@ class ColumnarFetcher:
         self._follow(self._core.change(changes))
 
     def _note_found(self, now: float) -> None:
-        for tp, address in self._leaders.take().items():
-            self._follow(self._core.leader_found(tp, address, now))
-        for tp, reason in self._leaders.take_reasons().items():
+        leaders, error = self._leaders.take()
+        for tp, reason in leaders.missing.items():
             self._follow(self._core.leader_missing(tp, reason))
-        error = self._leaders.take_error()
+        for tp, address in leaders.addresses.items():
+            self._follow(self._core.leader_found(tp, address, now))
         if error is not None:
             self._errors.append(error)
         if self._finder.is_busy:

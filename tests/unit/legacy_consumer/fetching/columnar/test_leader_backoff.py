@@ -4,7 +4,8 @@ import threading
 
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
-from legacy_consumer.fetching.columnar.leaders import LeaderFinder, Leaders, next_pause
+from legacy_consumer.fetching.columnar.leader_finder import LeaderFinder, next_pause
+from legacy_consumer.fetching.columnar.leaders import Leaders
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
@@ -47,8 +48,8 @@ def test_a_leader_is_found_after_no_broker_no_leader_and_the_same_again():
     finder = LeaderFinder(reader, backoff_s=0.001, on_news=found.set)
     finder.search([TP])
     assert found.wait(30)
-    assert finder.take() == {TP: BROKER}
-    assert finder.take_reasons() == {TP: "it has no leader"}
+    assert finder.take() == (Leaders({TP: BROKER}, {TP: "it has no leader"}), None)
+    assert finder.take() == (Leaders(), None)
     finder.close()
 
 
@@ -60,7 +61,7 @@ def test_of_what_is_not_looked_for_any_more_nothing_is_told():
     finder.search([TP, other])
     assert told.wait(30)
     finder.forget([TP])
-    assert (finder.take(), finder.take_reasons()) == ({other: BROKER}, {})
+    assert finder.take() == (Leaders({other: BROKER}), None)
     finder.close()
 
 
@@ -78,7 +79,7 @@ def test_what_waits_for_a_leader_looks_again_at_once_when_brokers_change():
     )
     finder.search([TP])
     assert asked.wait(30)
-    eventually(finder.take_reasons)
+    eventually(lambda: finder.take()[0].missing)
     finder.look_now()
     assert found.wait(30)
     finder.close()

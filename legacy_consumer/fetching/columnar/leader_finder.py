@@ -1,0 +1,150 @@
+"""Looks for leaders again and again, on a thread of its own, until they are found."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from legacy_consumer.errors import KafkaError, MissingListenerError
+from legacy_consumer.fetching.columnar.core.address import BrokerAddress
+from legacy_consumer.fetching.columnar.leaders import LeaderReader, Leaders
+from zk_layout.errors import LegacyConsumerError
+from zk_layout.model import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_JOIN_S = 2.0
+_LONGEST_BACKOFF = 5
+"""The longest pause, in multiples of the back-off."""
+
+
+def next_pause(pause_s: float, backoff_s: float, *, is_news: bool) -> float:
+    """Return the pause before the next search: it grows while the result stays the same.
+
+    A long wait for a leader means that a broker is down, and many members of a host may wait for it.
+    """
+    return backoff_s if is_news else min(2 * pause_s, _LONGEST_BACKOFF * backoff_s)
+
+
+class LeaderFinder:
+    """Looks for leaders in the background until they are found; its thread lives only while something is looked for.
+
+    on_news is called on that thread whenever there is something to take.
+    """
+
+    def __init__(self, reader: LeaderReader, *, backoff_s: float, on_news: Callable[[], None]) -> None:
+        self._reader = reader
+        self._backoff_s = backoff_s
+        self._pause_s = backoff_s
+        self._answer: Mapping[TopicPartition, str] = {}
+        self._on_news = on_news
+        self._changed = threading.Condition()
+        self._open: dict[TopicPartition, float] = {}
+        self._found: dict[TopicPartition, BrokerAddress] = {}
+        self._reasons: dict[TopicPartition, str] = {}
+        self._error: KafkaError | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def search(self, partitions: Collection[TopicPartition], delay_s: float = 0.0) -> None:
+        """Look for these, not before delay_s."""
+        if not partitions:
+            return
+        due = time.monotonic() + delay_s
+        with self._changed:
+            for tp in partitions:
+                self._open[tp] = due
+                self._found.pop(tp, None)
+            if self._closed:
+                return
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leader-finder", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def look_now(self) -> None:
+        """Look again at once for all that is looked for: something has changed."""
+        now = time.monotonic()
+        with self._changed:
+            self._open = dict.fromkeys(self._open, now)
+            self._changed.notify_all()
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """No longer look for these."""
+        with self._changed:
+            for tp in partitions:
+                self._open.pop(tp, None)
+                self._found.pop(tp, None)
+                self._reasons.pop(tp, None)
+            self._changed.notify_all()
+
+    def take(self) -> tuple[Leaders, KafkaError | None]:
+        """Return what was found since the last call, why the others were not, and an error that no waiting cures."""
+        with self._changed:
+            news, error = Leaders(self._found, self._reasons), self._error
+            self._found, self._reasons, self._error = {}, {}, None
+            return news, error
+
+    def close(self) -> None:
+        """Stop; twice is harmless."""
+        with self._changed:
+            self._closed = True
+            self._open.clear()
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join(_JOIN_S)
+
+    def _run(self) -> None:
+        while (due := self._next_due()) is not None:
+            self._look(due)
+
+    def _look(self, due: list[TopicPartition]) -> None:
+        """Look once for these."""
+        try:
+            leaders = self._reader.read(due)
+        except MissingListenerError as error:
+            self._note(Leaders(), due, error=error)
+        except LegacyConsumerError as error:
+            self._note(Leaders(missing=dict.fromkeys(due, str(error))), due)
+        except Exception as error:
+            # without this thread no partition would ever find a leader again
+            logger.exception("looking for leaders failed unexpectedly; it is tried again")
+            self._note(Leaders(missing=dict.fromkeys(due, repr(error))), due)
+        else:
+            self._note(leaders, due)
+
+    def _next_due(self) -> list[TopicPartition] | None:
+        """Wait until some are due; None when nothing is looked for any more."""
+        with self._changed:
+            while True:
+                if self._closed or not self._open:
+                    self._thread = None
+                    return None
+                now = time.monotonic()
+                first = min(self._open.values())
+                if first <= now:
+                    return [tp for tp, due in self._open.items() if due <= now]
+                self._changed.wait(first - now)
+
+    def _note(self, leaders: Leaders, asked: list[TopicPartition], error: KafkaError | None = None) -> None:
+        is_news = bool(leaders.addresses) or leaders.missing != self._answer
+        self._answer = leaders.missing
+        self._pause_s = next_pause(self._pause_s, self._backoff_s, is_news=is_news)
+        again = time.monotonic() + self._pause_s
+        with self._changed:
+            for tp in asked:
+                if tp not in self._open:
+                    continue  # forgotten meanwhile
+                if tp in leaders.addresses:
+                    del self._open[tp]
+                    self._found[tp] = leaders.addresses[tp]
+                else:
+                    self._open[tp] = again
+                    if tp in leaders.missing:
+                        self._reasons[tp] = leaders.missing[tp]
+            self._error = error or self._error
+        if leaders.addresses or error is not None:
+            self._on_news()
