@@ -26,7 +26,7 @@ _EXAMPLE = (
 
 
 @click.command(
-    help=f"""Say who would own which partition, without touching any server.
+    help=f"""Print which member would own which partition, without contacting a server.
 
     Reads one case per line from standard input:
 
@@ -34,26 +34,26 @@ _EXAMPLE = (
       {{"topics": {{TOPIC: NUMBER OF PARTITIONS}},
        "members": {{CONSUMER ID: REGISTRATION}}}}
 
-    A registration is what a member writes under /consumers/GROUP/ids: "subscription" says how many streams it has
-    for each topic, "pattern" is static, white_list or black_list.
+    A registration is the JSON that a member writes under /consumers/GROUP/ids: "subscription" tells how many streams
+    it has for each topic, "pattern" is static, white_list or black_list.
 
-    Prints one line for each case: {{"topic/partition": "consumer id-stream"}}, or {{"error": reason}} where members
-    of that dialect refuse the group. A member whose registration nobody can read is left out and named on standard
-    error; real JVM members would fail on it.
+    Prints one line for each case: {{"topic/partition": "consumer id-stream"}}, or {{"error": reason}} if members of
+    that dialect refuse the group. A member with an unreadable registration is left out and named on standard error;
+    real JVM members would fail because of it.
 
     A line that is not a case ends the command with exit code 1.
 
-    With --coordination kafka a coordinator gives out what one member has computed, as with Java's KafkaConsumer:
+    With --coordination kafka one member computes the assignment for all, as with Java's KafkaConsumer:
 
     \b
       {{"topics": {{TOPIC: NUMBER OF PARTITIONS}},
        "members": {{MEMBER ID: {{"topics": [TOPIC, ...], "owned": {{TOPIC: [PARTITION, ...]}},
                                "generation": NUMBER, "priority": NUMBER, "instance_id": ID}}}}}}
 
-    All but "topics" may be missing. Prints {{"topic/partition": "member id"}} for each case: what each member may
-    fetch in the next generation. With a cooperative strategy a partition that moves is in nobody's hands for one
-    generation, and missing in the answer. A line that is not a case, or on which the assignor fails, is answered by
-    {{"error": reason}}, the next line is read, and the exit code is 0.
+    All keys but "topics" are optional. Prints {{"topic/partition": "member id"}} for each case: the partitions that
+    each member may fetch in the next generation. With a cooperative strategy a partition that moves has no owner for
+    one generation, and the answer does not contain it. If a line is not a case, or the assignor fails, the command
+    prints {{"error": reason}} and continues with the next line; the exit code is 0.
 
     \b
     Example:
@@ -65,7 +65,8 @@ _EXAMPLE = (
     type=click.Choice(["each", "kafka"]),
     default="each",
     show_default=True,
-    help="each: every member computes for itself, as in ZooKeeper groups. kafka: one computes for all.",
+    help="each: every member computes the assignment itself, as in ZooKeeper groups. kafka: one member computes "
+    "it for all.",
 )
 @click.option(
     "--strategy",

@@ -38,10 +38,10 @@ Example:
 @cluster_options
 @output_options
 def brokers(output: Output, cluster: ClusterOptions) -> None:
-    """Show the registered brokers: their listeners, since when they are up, and which is the controller.
+    """Show the registered brokers: their listeners, their start time, and the controller.
 
-    KAFKA is what the format of a registration gives away of the version. The epoch counts the controllers that there
-    have been. `doctor` tells whether brokers can be reached.
+    KAFKA is the range of versions that write registrations of this format. The epoch is the number of controllers so
+    far. `doctor` checks whether brokers can be reached.
     """
     with open_store(load_cluster_config(cluster)) as store:
         found = read_broker_summaries(store)

@@ -56,7 +56,7 @@ def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, 
     @click.option(
         "--live",
         is_flag=True,
-        help="Have running members follow without a restart; those of the JVM cannot and must be stopped.",
+        help="Running members of legacy-consumer follow without a restart; JVM members cannot and must be stopped.",
     )
     @click.option(
         "--timeout",
@@ -65,9 +65,13 @@ def safety_options(command: Callable[Concatenate[Safety, P], R]) -> Callable[P, 
         type=click.FloatRange(min=0.1),
         default=10.0,
         show_default=True,
-        help="With --live: how long members may take to answer.",
+        help="With --live: the longest wait for the members' answers.",
     )
-    @click.option("--force", is_flag=True, help="Write while members live, who will commit over it.")
+    @click.option(
+        "--force",
+        is_flag=True,
+        help="Write although the group has members, which will overwrite the offsets with their commits.",
+    )
     @functools.wraps(command)
     def with_safety(execution: Execution, /, *args: P.args, **kwargs: P.kwargs) -> R:
         live, force, timeout_s = bool(kwargs.pop("live")), bool(kwargs.pop("force")), kwargs.pop("timeout_s")

@@ -7,7 +7,7 @@ import click
 from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "list": Place("config_list", "list_command", "Every property: type, default, meaning."),
+    "list": Place("config_list", "list_command", "List every property: type, default, meaning."),
 }
 
 
@@ -22,4 +22,4 @@ Example:
 """,
 )
 def config() -> None:
-    """Look up properties of consumers and of assignors."""
+    """List the properties of consumers and assignors."""

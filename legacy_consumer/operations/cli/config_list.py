@@ -44,13 +44,14 @@ Example:
 @click.option(
     "--strategy",
     metavar="NAMES",
-    help="Only what these assignors read: names as in partition.assignment.strategy, your own by import path included.",
+    help="Only the properties of these assignors: names as in partition.assignment.strategy, or the import path "
+    "of your own.",
 )
 @output_options
 def list_command(output: Output, strategy: str | None) -> None:
-    """Show every property there is, of consumers and of the assignors that come with them.
+    """List every property of consumers and of the built-in assignors.
 
-    Assignors are configured with their own properties in groups that have a coordinator, and in `assign`.
+    Properties of assignors apply to groups that a member or a coordinator leads, and to `assign`.
     """
     rows = [*_of_consumers(), *_of_assignors(_all_assignors())] if strategy is None else _of_assignors(_named(strategy))
     if output is Output.TABLE:

@@ -72,12 +72,12 @@ Examples:
 @click.option("--group", metavar="GROUP", help="The group to join: the property group.id.")
 @click.option("--from-beginning", is_flag=True, help="Without a committed offset begin with the oldest message.")
 @click.option(
-    "--delete-consumer-offsets", is_flag=True, help="Delete what the group has left in ZooKeeper before joining it."
+    "--delete-consumer-offsets", is_flag=True, help="Delete the group's znodes in ZooKeeper before joining it."
 )
-@click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after so many messages.")
-@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=1), help="End when none came for so long.")
+@click.option("--max-messages", metavar="N", type=click.IntRange(min=1), help="End after this number of messages.")
+@click.option("--timeout-ms", metavar="N", type=click.IntRange(min=1), help="End when no message came for this time.")
 @click.option(
-    "--streams", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="How many streams."
+    "--streams", metavar="N", type=click.IntRange(min=1), default=1, show_default=True, help="The number of streams."
 )
 @click.option(
     "--format",
@@ -85,14 +85,14 @@ Examples:
     type=click.Choice(FORMATS),
     default="value",
     show_default=True,
-    help="What to print of each message, on a line of its own.",
+    help="The parts of each message to print, on a line of its own.",
 )
 @click.option(
     "--key-separator",
     metavar="TEXT",
     default="\\t",
     show_default=True,
-    help="What stands between key and value; \\t and the like are understood.",
+    help="The text between key and value; escapes such as \\t are allowed.",
 )
 @click.option(
     "--wait",
@@ -100,15 +100,15 @@ Examples:
     metavar="SECONDS",
     type=click.FloatRange(min=0),
     default=0.0,
-    help="Wait so long for ZooKeeper, a broker and the topic, as when all start together.",
+    help="Wait at most this long for ZooKeeper, a broker and the topic, for example if all start together.",
 )
 @click.option(
     "--metrics-port",
     metavar="PORT",
     type=click.IntRange(0, 65_535),
-    help="Serve /metrics, /healthz and /readyz of this member there; 0 for any free port, which is told.",
+    help="Serve /metrics, /healthz and /readyz of this member at this port; 0 for any free port, which is printed.",
 )
-@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="Where to serve them.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address at which to serve them.")
 @click.pass_context
 def consume(
     ctx: click.Context,
@@ -130,20 +130,21 @@ def consume(
 ) -> None:
     """Join a group and print its messages, until Ctrl-C or SIGTERM.
 
-    Without --group, and without group.id in the configuration, the group is console-consumer-<number>, and what it left
-    in ZooKeeper is deleted at the end.
+    Without --group, and without group.id in the configuration, the group is console-consumer-<number>, and its znodes
+    in ZooKeeper are deleted at the end.
 
-    Offsets are committed only of messages that were written, and flushed, to standard output; so another member, or
-    the next run, begins with the first message that was not printed. auto.commit.enable=false commits nothing. A
-    partition that a run ended before has no offset: the next run begins it where auto.offset.reset says.
+    The command commits only the offsets of messages that it has written to standard output and flushed, so another
+    member, or the next run, begins with the first message that was not printed. With auto.commit.enable=false it
+    commits nothing. A partition of which a run printed no message has no offset: the next run begins it where
+    auto.offset.reset says.
 
-    Formats: value and key-value print the bytes as they are, and null where there is none. json prints an object
-    with topic, partition, offset, timestamp (ms), key and value; a key or value that is not UTF-8 stands in base64
+    Formats: value and key-value print the bytes unchanged, and null for a missing key or value. json prints an object
+    with topic, partition, offset, timestamp (ms), key and value; a key or value that is not UTF-8 is printed in base64
     as key_base64 or value_base64. none prints nothing, for counting.
 
-    Ends with 0 after SIGTERM, --max-messages, --timeout-ms and when nobody reads its output any more; with 130 after
-    Ctrl-C. A reader that stands still does not hold it: after drain.timeout.ms the batch that is being written is given
-    up and not committed.
+    The exit code is 0 after SIGTERM, --max-messages, --timeout-ms and when the reader closes the output; it is 130
+    after Ctrl-C. A reader that stops reading does not block the command's end: after drain.timeout.ms it drops the
+    batch that it is writing, and does not commit it.
     """
     wanted = _wanted(topic, whitelist, blacklist, streams)
     lines = lines_in(format_name, _separator(key_separator))

@@ -54,20 +54,24 @@ Examples:
 @cluster_options
 @output_options
 @click.option(
-    "--stale-after", metavar="DURATION", default="30d", show_default=True, help="When a group without members is stale."
+    "--stale-after",
+    metavar="DURATION",
+    default="30d",
+    show_default=True,
+    help="A group without members counts as stale after this time.",
 )
 @click.pass_context
 def doctor(ctx: click.Context, output: Output, cluster: ClusterOptions, stale_after: str) -> None:
-    """Examine the configuration, ZooKeeper, the brokers, and every group; say what is wrong and what to do.
+    """Examine the configuration, ZooKeeper, the brokers and every group; report faults, each with a remedy.
 
     Looks for: servers that cannot be reached, listeners and versions that do not fit, settings that contradict each
-    other, topics without leaders, members of foreign clients, partitions without owner, offsets outside the log, znodes
-    that nobody can read, groups that nobody is in, or that stand still, while messages wait, and groups that nobody
-    uses. Changes nothing.
+    other, topics without leaders, members of foreign clients, partitions without owner, offsets outside the log,
+    unreadable znodes, groups that have no members or make no progress while messages wait, and unused groups. Changes
+    nothing.
 
-    Give it the --config of a consumer to have all its settings checked. Below an advice stand the commands for it: they
-    show what they would do, and do it with --execute. Ends with 1 if there is an error, a group with messages that
-    nobody reads being one; warnings and notes alone end with 0.
+    With the --config of a consumer it checks all settings of that consumer. Commands follow a suggestion: they show
+    their effect, and carry it out with --execute. The exit code is 1 if there is an error, for example a group without
+    members that has messages waiting; it is 0 if there are only warnings and notes.
     """
     stale_after_ms = 1000 * parse_duration_s(stale_after)
     config = _load(cluster)

@@ -34,7 +34,7 @@ class _TopicType(click.ParamType[tuple[str, int]]):
 
 @click.group()
 def embedded() -> None:
-    """A real ZooKeeper and real Kafka brokers on this machine, without installing either."""
+    """Run a real ZooKeeper and real Kafka brokers on this machine, without installing either."""
 
 
 @embedded.command()
@@ -46,22 +46,22 @@ def embedded() -> None:
     show_default=True,
     help="Kafka's version; none starts ZooKeeper alone.",
 )
-@click.option("--brokers", type=click.IntRange(1, 9), default=1, show_default=True, help="How many brokers.")
+@click.option("--brokers", type=click.IntRange(1, 9), default=1, show_default=True, help="The number of brokers.")
 @click.option(
     "--zookeeper-port",
     type=click.IntRange(0, _HIGHEST_PORT),
     default=0,
-    help="The port of ZooKeeper; 0 or nothing for any free one. With --ensemble, that of the first server.",
+    help="The port of ZooKeeper; 0 or no value for any free one. With --ensemble, the port of the first server.",
 )
 @click.option(
     "--kafka-port",
     type=click.IntRange(0, _HIGHEST_PORT),
     default=0,
-    help="The port of the first broker, the others follow; 0 or nothing for any free ones.",
+    help="The port of the first broker, the others follow; 0 or no value for any free ports.",
 )
 @click.option("--ensemble", is_flag=True, help="Three ZooKeeper servers instead of one.")
 @click.option("--topic", "topics", type=_TopicType(), multiple=True, help="Create a topic; may be repeated.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when all is ready.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when all servers are ready.")
 def up(
     version: str,
     brokers: int,
@@ -71,9 +71,9 @@ def up(
     topics: tuple[tuple[str, int], ...],
     as_json: bool,
 ) -> None:
-    """Start ZooKeeper and Kafka, say where, and end both with Ctrl-C or SIGTERM. Nothing is kept.
+    """Start ZooKeeper and Kafka, print their addresses, and stop both at Ctrl-C or SIGTERM. No data is kept.
 
-    Needs Java 17. The first start of a Kafka version fetches its jars.
+    Needs Java 17. The first start of a Kafka version downloads its jars.
 
     \b
     Example:
@@ -119,22 +119,25 @@ class _AddressType(click.ParamType[tuple[str, int]]):
 
 @embedded.command()
 @click.option(
-    "--port", type=click.IntRange(0, _HIGHEST_PORT), default=0, help="Where it listens; 0 or nothing for any free port."
+    "--port",
+    type=click.IntRange(0, _HIGHEST_PORT),
+    default=0,
+    help="The port to listen at; 0 or no value for any free port.",
 )
-@click.option("--broker", type=_AddressType(), help="A broker that gets everything but group requests.")
+@click.option("--broker", type=_AddressType(), help="The broker that receives all requests but group requests.")
 @click.option(
     "--initial-rebalance-delay-ms",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="How long an empty group waits for more members.",
+    help="The time for which an empty group waits for more members.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when it listens.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON when the port is open.")
 def coordinator(port: int, broker: tuple[str, int] | None, initial_rebalance_delay_ms: int, *, as_json: bool) -> None:
     """Serve Kafka's group requests from memory, on 127.0.0.1, until Ctrl-C or SIGTERM. For tests.
 
-    Clients that bootstrap from it join groups here and read and write through it at the broker (0.10 or newer, without
-    TLS and SASL). Without --broker it answers group requests alone.
+    Clients that bootstrap from it join groups here; the command passes their reads and writes to the broker (0.10 or
+    newer, without TLS and SASL). Without --broker it answers only group requests.
 
     \b
     Example:

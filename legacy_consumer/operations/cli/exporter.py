@@ -47,9 +47,15 @@ Example:
 """
 )
 @cluster_options
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen; 0.0.0.0 for everybody.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), default=PORT, show_default=True, help="0 for any free one, which is told."
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0 for all interfaces."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=PORT,
+    show_default=True,
+    help="The port to listen at; 0 for any free one, which is printed.",
 )
 @click.option(
     "--interval",
@@ -57,7 +63,7 @@ Example:
     type=click.FloatRange(min=1),
     default=30.0,
     show_default=True,
-    help="How often the cluster is read. Scrapes are answered from what was read last.",
+    help="The time between two readings of the cluster. A scrape returns the last reading.",
 )
 @click.option("--groups", metavar="REGEX", callback=_regex, help="Only groups whose whole name matches.")
 @click.option("--exclude", metavar="REGEX", callback=_regex, help="Leave out groups whose whole name matches.")
@@ -75,7 +81,7 @@ Example:
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
-    help="Most znodes to read a second, on average of a refresh.",
+    help="The most znodes to read a second, on average over a refresh.",
 )
 @click.option("--no-partitions", is_flag=True, help="Serve metrics of groups only, not of single partitions.")
 @click.option(
@@ -84,7 +90,8 @@ Example:
     type=click.IntRange(min=1),
     default=DEFAULT.patience_ms // 1000,
     show_default=True,
-    help="How long an offset may stay while messages wait; longer than the members' auto.commit.interval.ms.",
+    help="The time for which an offset may stay unchanged while messages wait; must be longer than the members' "
+    "auto.commit.interval.ms.",
 )
 @click.pass_context
 def exporter(
@@ -102,11 +109,11 @@ def exporter(
 ) -> None:
     """Serve lag and verdict of all groups to Prometheus, until Ctrl-C or SIGTERM.
 
-    /metrics answers from memory, also while ZooKeeper or the brokers are away: legacy_consumer_exporter_up and
-    _data_age_seconds tell. /healthz and /readyz are for health checks. docs/metrics.md lists the metrics; a Grafana
-    dashboard and alert rules are in deploy/observe.
+    /metrics answers from memory, even if ZooKeeper or the brokers do not answer: legacy_consumer_exporter_up and
+    _data_age_seconds show that. /healthz and /readyz are for health checks. docs/metrics.md lists the metrics; a
+    Grafana dashboard and alert rules are in deploy/observe.
 
-    Ends with 0 after SIGTERM, with 130 after Ctrl-C.
+    The exit code is 0 after SIGTERM and 130 after Ctrl-C.
     """
     config = load_cluster_config(cluster)
     reads = CountedReads()

@@ -7,12 +7,12 @@ import click
 from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "list": Place("groups_list", "list_command", "Name all groups, one on a line."),
+    "list": Place("groups_list", "list_command", "List all groups, one a line."),
     "describe": Place("groups_describe", "describe", "Show members, owners, offsets and lag."),
-    "members": Place("groups_members", "members", "Show who is in a group, and who cannot be read."),
-    "verify": Place("groups_verify", "verify", "Check that every partition has one owner, and the right one."),
-    "delete": Place("groups_delete", "delete", "Remove groups, or a topic of theirs."),
-    "prune": Place("groups_prune", "prune", "Remove groups that nobody has used for long."),
+    "members": Place("groups_members", "members", "Show the members of groups, and unreadable registrations."),
+    "verify": Place("groups_verify", "verify", "Check that every partition has exactly one owner, and the right one."),
+    "delete": Place("groups_delete", "delete", "Remove groups, or one topic from them."),
+    "prune": Place("groups_prune", "prune", "Remove groups that have been unused for a long time."),
 }
 
 
@@ -27,4 +27,4 @@ Example:
 """,
 )
 def groups() -> None:
-    """Look at consumer groups in ZooKeeper, check them, and remove those that nobody uses."""
+    """Show and check consumer groups in ZooKeeper, and remove unused ones."""

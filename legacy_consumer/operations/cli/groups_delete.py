@@ -31,7 +31,7 @@ Example:
 )
 @cluster_options
 @click.argument("groups", metavar="GROUP...", nargs=-1, required=True)
-@click.option("--topic", metavar="TOPIC", help="Only what the groups keep of this topic.")
+@click.option("--topic", metavar="TOPIC", help="Only the znodes of this topic.")
 @removal_options
 def delete(
     execution: Execution,
@@ -39,10 +39,10 @@ def delete(
     groups: tuple[str, ...],
     topic: str | None,
 ) -> None:
-    """Remove what groups left in ZooKeeper: offsets, owners, everything under /consumers/GROUP.
+    """Remove groups from ZooKeeper: offsets, owners, everything under /consumers/GROUP.
 
-    Refused while a group has members, and while the migration of one is open. Before that a backup of the offsets is
-    written, a file that `offsets import` puts back. What somebody writes meanwhile is not deleted.
+    Refused while a group has members or an open migration. First the command writes a backup of the offsets, which
+    `offsets import` restores. It does not delete znodes that another client writes meanwhile.
     """
     for group in groups:
         check_group(group)

@@ -53,14 +53,14 @@ Examples:
 @cluster_options
 @output_options
 @click.argument("groups", metavar="GROUP...", nargs=-1)
-@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option("--all-groups", is_flag=True, help="All groups, instead of GROUP.")
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic; may be repeated.")
 @interval_option
 @click.option(
     "--check",
     is_flag=True,
-    help="End with 1 unless every group is well: verdicts ok, members readable, they and owners ephemeral, no reset "
-    "of nobody.",
+    help="Exit code 1 unless every group is healthy: verdicts ok, members readable, members and owners "
+    "ephemeral, and no request for a reset without a running command.",
 )
 @click.option(
     "--kafka-format",
@@ -82,24 +82,26 @@ def describe(
 ) -> None:
     """Show members, owners, offsets and lag.
 
-    LAG is the log's end less the committed offset; below 0 the offset lies beyond the log. An offset that was committed
-    for an earlier topic of the same name counts as none: the whole log is to be read. AGE tells when the offset was
-    committed, HELD since when the owner has the partition, JOINED when the member registered. BROKERS counts those that
-    lead what the member owns, so to how many it has to be connected. A dash stands for what is not there or not known.
+    LAG is the log's end minus the committed offset; if it is negative, the offset lies beyond the log. An offset that
+    was committed for an earlier topic of the same name counts as none: the lag is the whole log. AGE is the time since
+    the commit, HELD the time since the owner claimed the partition, JOINED the time since the member registered.
+    BROKERS is the number of brokers that lead the member's partitions, to which it must connect. A dash means that a
+    value does not exist or is not known.
 
-    VERDICT is what was seen says: ok, warning (the lag does not fall), stall (owned, yet the offset stands still),
-    stop (nobody owns it or nobody commits), rewind (an offset went back), error (the offset cannot be right), unknown
-    (no broker answers, or nothing is committed though the log holds messages). One look tells little; with --watch the
-    verdict is on the last ten minutes, and a reason stands below.
+    VERDICT is one of: ok, warning (the lag does not fall), stall (the partition has an owner, but the offset does not
+    move), stop (no member owns the partition, or none commits), rewind (an offset went back), error (the offset is
+    impossible), unknown (no broker answers, or no offset is committed although the log holds messages). One measurement
+    shows little; with --watch the verdict covers the last ten minutes, and the reason follows the table.
 
-    Ends with 1 if a group or one of its topics cannot be read, and shows all else.
+    The exit code is 1 if a group or one of its topics cannot be read; the rest is shown.
 
-    CLIENT is who seems to have written a member's registration; most versions of Kafka, and legacy-consumer, write the
-    same. Below the tables stand the strategy that the owners show, what cannot work in this group, and which fetcher a
-    member with the settings of this command uses.
+    CLIENT is the client that probably wrote a member's registration; most versions of Kafka, and legacy-consumer, write
+    the same. Below the tables the command prints the strategy that the owners imply, the settings of the group that
+    cannot work, and the fetcher that a member with the settings of this command would use.
 
-    With --watch --json each look is one line. --kafka-format shows what Kafka's tools do: the offset in Kafka where the
-    group has one there (offsets.storage=kafka), otherwise that in ZooKeeper, which all else here is about.
+    With --watch --json each measurement is one line. --kafka-format shows the same as Kafka's tools: the offset in
+    Kafka if the group has one there (offsets.storage=kafka), otherwise the one in ZooKeeper. Everything else in the
+    output is about ZooKeeper.
     """
     check_wanted(groups, all_groups=all_groups)
     if kafka_format is not None and output is not Output.TABLE:

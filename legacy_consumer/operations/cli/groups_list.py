@@ -43,13 +43,15 @@ Examples:
 )
 @cluster_options
 @output_options
-@click.option("--details", is_flag=True, help="Also how many members and offsets each has, and its last commit.")
+@click.option(
+    "--details", is_flag=True, help="Also show the number of members and offsets of each group, and its last commit."
+)
 @click.pass_context
 def list_command(ctx: click.Context, output: Output, cluster: ClusterOptions, details: bool) -> None:
-    """Name all groups, one on a line.
+    """List all groups, one a line.
 
-    Those are all that ever were in /consumers; --details tells whether somebody is in one, and when it committed last.
-    Ends with 1 if a group may not be read; the others are shown.
+    The list contains every group below /consumers, also without members; --details shows the number of members and the
+    last commit. The exit code is 1 if an ACL forbids to read a group; the others are shown.
     """
     forbidden: Mapping[str, Exception] = {}
     with open_store(load_cluster_config(cluster)) as store:

@@ -59,7 +59,7 @@ Examples:
 @cluster_options
 @output_options
 @click.argument("groups", metavar="GROUP...", nargs=-1)
-@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option("--all-groups", is_flag=True, help="All groups, instead of GROUP.")
 @interval_option
 @click.pass_context
 def members(
@@ -71,12 +71,12 @@ def members(
     is_watched: bool,
     interval: float,
 ) -> None:
-    """Show who is in a group: the client, its subscription, how many streams and partitions it has, since when.
+    """Show the members of a group: client, subscription, number of streams and partitions, start time.
 
-    No broker is asked. A registration that nobody can read is named with the reason: members of the JVM fail every
-    rebalance while it is there. With --watch --json each look is one line.
+    The command asks no broker. It names an unreadable registration with the reason: JVM members fail every rebalance
+    while it exists. With --watch --json each measurement is one line.
 
-    Ends with 1 if a group may not be read; the others are shown.
+    The exit code is 1 if an ACL forbids to read a group; the others are shown.
     """
     check_wanted(groups, all_groups=all_groups)
     if is_watched and output is Output.CSV:

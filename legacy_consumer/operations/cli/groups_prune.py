@@ -48,9 +48,11 @@ Examples:
 @cluster_options
 @output_options
 @click.option(
-    "--older-than", metavar="DURATION", required=True, help="Unused for longer than that: 30d, 12h, 1d6h, P30D."
+    "--older-than", metavar="DURATION", required=True, help="Unused for longer than this: 30d, 12h, 1d6h, P30D."
 )
-@click.option("--name", "names", metavar="PATTERN", multiple=True, help="Only groups of that name; * and ? allowed.")
+@click.option(
+    "--name", "names", metavar="PATTERN", multiple=True, help="Only groups with this name; * and ? are wildcards."
+)
 @removal_options
 def prune(
     execution: Execution,
@@ -59,17 +61,18 @@ def prune(
     older_than: str,
     names: tuple[str, ...],
 ) -> None:
-    """Remove groups that nobody uses: without members, and without a commit for so long.
+    """Remove unused groups: groups without members, and without a commit for the given time.
 
-    When a group committed last, its offset znodes tell, by ZooKeeper's clock; a group that never committed counts from
-    when its znodes were made. A group whose offsets are in Kafka (offsets.storage=kafka) looks unused here as soon as
-    it has no members.
+    The time of the last commit is that of the offset znodes, by ZooKeeper's clock; for a group that never committed it
+    is the time at which its znodes were created. A group with offsets in Kafka (offsets.storage=kafka) looks unused
+    here as soon as it has no members.
 
-    A group whose migration is open is left out: its way back would go. So is one that somebody uses before its turn
-    comes. A dry run goes by this machine's clock, for ZooKeeper tells its own only when something is written; with
-    --execute the clock of the two that is behind counts, so that no group goes which a dry run would not name.
+    The command leaves out groups with an open migration, because their rollback data would be lost, and groups that a
+    client uses before their turn comes. A dry run uses this machine's clock, because ZooKeeper tells its own only after
+    a write. With --execute the earlier of the two clocks counts, so that no group is removed that a dry run would not
+    list.
 
-    All offsets go into one backup first, a file that `offsets import` puts back.
+    First all offsets are written into one backup, which `offsets import` restores.
     """
     older_than_ms = 1000 * parse_duration_s(older_than)
     with open_store(load_cluster_config(cluster)) as store:

@@ -37,9 +37,9 @@ Examples:
 @cluster_options
 @output_options
 @click.argument("groups", metavar="GROUP...", nargs=-1)
-@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
-@click.option("--strategy", type=click.Choice(sorted(_BY_NAME)), help="Also that the group divides its partitions so.")
-@click.option("--kafka-format", is_flag=True, help="The very line that Kafka's VerifyConsumerRebalance prints.")
+@click.option("--all-groups", is_flag=True, help="All groups, instead of GROUP.")
+@click.option("--strategy", type=click.Choice(sorted(_BY_NAME)), help="Also check that the group uses this strategy.")
+@click.option("--kafka-format", is_flag=True, help="Print the same line as Kafka's VerifyConsumerRebalance.")
 @click.pass_context
 def verify(
     ctx: click.Context,
@@ -50,15 +50,15 @@ def verify(
     strategy: str | None,
     kafka_format: bool,
 ) -> None:
-    """Check that every partition is owned exactly once, by a live member that should own it.
+    """Check that every partition has exactly one owner: the live member that should own it.
 
-    That is what Kafka's VerifyConsumerRebalance looks at; here also at the sessions that hold the partitions, and at
-    owners of what nobody subscribes to. A group without members and owners is sound.
+    Kafka's VerifyConsumerRebalance checks the same; this command also checks the sessions of the owners, and owners of
+    partitions to which no member subscribes. A group without members and owners is sound.
 
-    A reset of running members (`offsets reset --live`) that is being carried out is named, and is no fault; a request
-    for one that nobody will end is.
+    The command names a live reset (`offsets reset --live`) that is being carried out, which is no fault. A request for
+    a reset without a running command is a fault.
 
-    Ends with 1 if a group is not sound, or may not be read, and names every reason.
+    The exit code is 1 if a group is not sound or cannot be read; the command names every reason.
     """
     check_wanted(groups, all_groups=all_groups)
     wanted = _BY_NAME[strategy] if strategy is not None else None

@@ -7,7 +7,7 @@ import click
 from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "dump": Place("log_dump", "dump", "Show what a segment holds, up to where it is damaged."),
+    "dump": Place("log_dump", "dump", "Show the contents of a segment, up to the first damage."),
 }
 
 
@@ -22,4 +22,4 @@ Example:
 """,
 )
 def log() -> None:
-    """Look into log segments that were copied from a broker's disk."""
+    """Show log segments that were copied from a broker's disk."""

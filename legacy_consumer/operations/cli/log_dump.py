@@ -34,17 +34,19 @@ Example:
 @click.argument(
     "places", metavar="FILE|FOLDER...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
 )
-@click.option("--deep", is_flag=True, help="Also the records in each entry, decompressed.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line: each entry, then one for the file.")
+@click.option("--deep", is_flag=True, help="Also show the records in each entry, decompressed.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object a line: each entry, then one for the file."
+)
 @click.pass_context
 def dump(ctx: click.Context, places: Sequence[Path], deep: bool, as_json: bool) -> None:
     """Show the entries of log segments of message formats 0, 1 and 2, and verify their CRCs.
 
-    Of a folder all *.log files in it and below it. Lines are those of Kafka's DumpLogSegments. A segment is shown up to
-    its last sound entry; then a line says up to which byte and offset it is sound, and what is wrong there. Topic and
-    partition of records are taken from the folder's name. Needs legacy-consumer[fast].
+    For a folder the command reads all *.log files in it and below it. The lines are those of Kafka's DumpLogSegments.
+    It shows a segment up to its last sound entry; then a line tells up to which byte and offset it is sound, and what
+    is wrong there. The folder's name gives the topic and the partition. Needs legacy-consumer[fast].
 
-    Exit code 0: all is sound. 1: a segment is damaged, or cannot be read.
+    The exit code is 0 if all segments are sound, and 1 if one is damaged or cannot be read.
     """
     if obstacle := decoder_obstacle():
         raise click.ClickException(obstacle)

@@ -35,20 +35,20 @@ Example:
 
 
 _COMMANDS = {
-    "assign": Place("assign", "assign", "What a group of these members would do, without servers."),
-    "brokers": Place("brokers", "brokers", "Show the brokers that are registered."),
-    "config": Place("config", "config", "Look up properties of consumers and of assignors."),
+    "assign": Place("assign", "assign", "Compute the assignment of a group, without servers."),
+    "brokers": Place("brokers", "brokers", "Show the registered brokers."),
+    "config": Place("config", "config", "List the properties of consumers and assignors."),
     "consume": Place("consume", "consume", "Join a group and print its messages."),
-    "doctor": Place("doctor", "doctor", "Find what is wrong, and say what to do about it."),
+    "doctor": Place("doctor", "doctor", "Find faults, and suggest a remedy for each."),
     "embedded": Place("embedded", "embedded", "Run a real ZooKeeper and real Kafka brokers here."),
-    "exporter": Place("exporter", "exporter", "Serve all groups' lag to Prometheus."),
-    "groups": Place("groups", "groups", "Look at groups, check them, delete them."),
-    "log": Place("log", "log", "Look into log segments, without a broker."),
+    "exporter": Place("exporter", "exporter", "Serve the lag of all groups to Prometheus."),
+    "groups": Place("groups", "groups", "Show, check and delete groups."),
+    "log": Place("log", "log", "Show log segments, without a broker."),
     "migrate": Place("migrate", "migrate", "Move a group's offsets into Kafka, and back."),
-    "node": Place("node", "node", "Be one server of a real cluster, as in a container."),
+    "node": Place("node", "node", "Run one server of a real cluster, as in a container."),
     "offsets": Place("offsets", "offsets", "Reset, copy, save and restore groups' offsets."),
-    "quickstart": Place("quickstart", "quickstart", "See a group at work, from nothing to a proof."),
-    "topics": Place("topics", "topics", "Show the topics, and which groups read them."),
+    "quickstart": Place("quickstart", "quickstart", "Run a group on real servers and check that it loses no message."),
+    "topics": Place("topics", "topics", "Show the topics and the groups that read them."),
 }
 
 
@@ -113,7 +113,7 @@ def _show_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
 )
 @verbose_option
 def main() -> None:
-    """Kafka consumer groups that live in ZooKeeper: join them, and look at them."""
+    """Join and inspect Kafka consumer groups that keep their state in ZooKeeper."""
 
 
 def _exit_code_of(run: Callable[[], object]) -> int:

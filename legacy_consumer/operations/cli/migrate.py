@@ -65,17 +65,25 @@ F = TypeVar("F", bound=Callable[..., object])
 _ANSWER_S = 15.0
 
 _rolling = click.option(
-    "--rolling", is_flag=True, help="Members live and move one by one; only what nobody owns is written."
+    "--rolling",
+    is_flag=True,
+    help="The group has members, which move one by one; write only partitions without an owner.",
 )
-_execute = click.option("--execute", is_flag=True, help="Do it; without it only the plan is shown.")
+_execute = click.option(
+    "--execute", is_flag=True, help="Carry it out. Without this option the command only shows the plan."
+)
 _backup = click.option(
     "--backup",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write both sides' offsets before; must not exist. Default: migration-GROUP-TIME.json here.",
+    help="A new file for a backup of both sides' offsets. Default: migration-GROUP-TIME.json in the current folder.",
 )
-_accept_ahead = click.option("--accept-ahead", is_flag=True, help="What Kafka has beyond ZooKeeper was consumed.")
-_skip_blocked = click.option("--skip-blocked", is_flag=True, help="Leave out partitions that are blocked.")
+_accept_ahead = click.option(
+    "--accept-ahead",
+    is_flag=True,
+    help="Messages between the offset in ZooKeeper and the greater one in Kafka were consumed.",
+)
+_skip_blocked = click.option("--skip-blocked", is_flag=True, help="Leave out blocked partitions.")
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -83,12 +91,12 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 def migrate() -> None:
     """Move a group's offsets from ZooKeeper into Kafka, and back.
 
-    The order for a stopped group: stop its members, `apply`, start the newer consumers, `verify`, and when nobody wants
-    to go back any more, `finish`. To go back before that: stop the newer consumers, `rollback`, start the members.
+    For a stopped group: stop its members, `apply`, start the newer consumers, `verify`, and when no rollback is needed
+    any more, `finish`. To go back before that: stop the newer consumers, `rollback`, start the members.
 
-    With members that must not stop together: restart each with offsets.storage=kafka and dual.commit.enabled=true, see
-    `verify` name those that are left, `apply --rolling` for what nobody owns, then stop them all, `apply` and start the
-    newer consumers. No offset is ever moved backwards, on either side.
+    If the members must not stop together: restart each with offsets.storage=kafka and dual.commit.enabled=true;
+    `verify` names the members that remain. Then `apply --rolling` for partitions without an owner, stop all members,
+    `apply` and start the newer consumers. The command never moves an offset backwards, on either side.
     """
 
 
@@ -124,7 +132,7 @@ Example:
 @cluster_options
 @click.argument("group")
 @_rolling
-@click.option("--back", is_flag=True, help="The plan of a rollback: from Kafka to ZooKeeper.")
+@click.option("--back", is_flag=True, help="Show the plan of a rollback: from Kafka to ZooKeeper.")
 @_accept_ahead
 @_skip_blocked
 @_json
@@ -137,9 +145,9 @@ def plan(
     skip_blocked: bool,
     as_json: bool,
 ) -> None:
-    """Show what would be done with each partition, and what stands in the way. Writes nothing.
+    """Show the planned change of each partition, and the obstacles. Writes nothing.
 
-    Exit code 1 if the step would be refused as things are.
+    The exit code is 1 if the step would be refused now.
     """
     direction = Direction.TO_ZOOKEEPER if back else Direction.TO_KAFKA
     with _sides(cluster, group) as sides:
@@ -181,8 +189,8 @@ def apply(
 ) -> None:
     """Copy the group's offsets into Kafka. Shows the plan; writes with --execute only.
 
-    Refused while members live, unless --rolling. ZooKeeper's offsets stay. May be given again at any time: it goes on
-    where it stopped, and writes only what is behind.
+    Refused while the group has members, unless --rolling. ZooKeeper's offsets stay. You may repeat the command at any
+    time: it continues where it stopped, and writes only offsets that are behind.
     """
     choices = Choices(rolling, accept_ahead, skip_blocked)
     _step(cluster, group, Direction.TO_KAFKA, choices, execute=execute, backup=backup, as_json=as_json)
@@ -214,10 +222,10 @@ def rollback(
     backup: Path | None,
     as_json: bool,
 ) -> None:
-    """Copy what Kafka's consumers committed back to ZooKeeper, where it is ahead. Writes with --execute only.
+    """Copy offsets from Kafka back to ZooKeeper, if they are ahead. Writes with --execute only.
 
-    Refused while consumers of the newer kind are in the group, and after `finish`. Kafka's offsets stay. An offset that
-    somebody moved in ZooKeeper after `apply` is asked about: --accept-ahead, or --skip-blocked.
+    Refused while newer consumers are in the group, and after `finish`. Kafka's offsets stay. If another client moved an
+    offset in ZooKeeper after `apply`, the command refuses without --accept-ahead or --skip-blocked.
     """
     choices = Choices(rolling, accept_ahead, skip_blocked)
     _step(cluster, group, Direction.TO_ZOOKEEPER, choices, execute=execute, backup=backup, as_json=as_json)
@@ -267,10 +275,10 @@ Example:
 @click.argument("group")
 @_json
 def verify(cluster: ClusterOptions, group: str, as_json: bool) -> None:
-    """Compare both sides, and name what would be lost or read twice.
+    """Compare both sides, and name partitions whose messages would be lost or read twice.
 
-    That is: offsets that are not in Kafka, members that commit to ZooKeeper alone, partitions that both sides read.
-    Exit code 0 if nothing would be lost or read twice, else 1, with what to do for each finding.
+    The command finds offsets that are missing in Kafka, members that commit only to ZooKeeper, and partitions that both
+    sides read. The exit code is 0 if no message would be lost or read twice, else 1, with a remedy for each finding.
     """
     with _sides(cluster, group) as sides:
         found = verify_migration(look_at(sides))
@@ -292,17 +300,18 @@ Example:
 )
 @cluster_options
 @click.argument("group")
-@click.option("--delete", is_flag=True, help="Also delete /consumers/GROUP, all of it.")
+@click.option("--delete", is_flag=True, help="Also delete /consumers/GROUP with all its znodes.")
 @_accept_ahead
 @_execute
 @_backup
 def finish(
     cluster: ClusterOptions, group: str, delete: bool, accept_ahead: bool, execute: bool, backup: Path | None
 ) -> None:
-    """Close the way back, so that `rollback` is refused from then on. Writes with --execute only.
+    """End the migration; `rollback` is refused afterwards. Writes with --execute only.
 
-    Refused while members live in ZooKeeper, while some offset is not in Kafka, and while a partition that was left out
-    of the migration has to be decided. --delete is refused for the same reasons, also after a finish without it.
+    Refused while the group has members in ZooKeeper, while an offset is missing in Kafka, and while you have not
+    decided about a partition that was left out of the migration. --delete is refused for the same reasons, also after a
+    finish without it.
     """
     with _sides(cluster, group) as sides:
         trees = read_trees(
@@ -345,10 +354,11 @@ Example:
 @_execute
 @_backup
 def forget(cluster: ClusterOptions, group: str, execute: bool, backup: Path | None) -> None:
-    """Delete the record of a migration if nobody can read it. Writes with --execute only; the backup holds its data.
+    """Delete an unreadable record of a migration. Writes with --execute only; the backup holds its data.
 
-    Offsets stay, on both sides. The migration counts as not begun then, so `apply` asks about what Kafka has beyond
-    ZooKeeper: if all of it was consumed, `apply --accept-ahead` takes the migration up again, and the way back too.
+    The offsets stay, on both sides. The migration then counts as not begun, so `apply` asks about partitions in which
+    Kafka is ahead of ZooKeeper. If all those messages were consumed, `apply --accept-ahead` begins the migration again,
+    and a rollback is possible again.
     """
     check_group(group)
     with open_store(load_cluster_config(cluster)) as store:
@@ -382,9 +392,9 @@ Example:
 @cluster_options
 @_json
 def status(cluster: ClusterOptions, as_json: bool) -> None:
-    """Name every group whose migration was begun, how far it has come, and how many partitions were left out of it.
+    """List every group with a migration: its state, and the number of partitions that were left out.
 
-    Exit code 1 if a record cannot be read; the others are shown all the same.
+    The exit code is 1 if a record cannot be read; the others are shown.
     """
     with open_store(load_cluster_config(cluster)) as store:
         records = read_records(store, list_groups(store))

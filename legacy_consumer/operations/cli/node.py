@@ -25,7 +25,7 @@ wait_option = click.option(
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="How long to wait for what must be there first.",
+    help="The longest wait for ZooKeeper, brokers and topics that must exist first.",
 )
 data_option = click.option(
     "--data",
@@ -37,7 +37,7 @@ data_option = click.option(
 
 @click.group()
 def node() -> None:
-    """One server of a real cluster, as a container runs it, and what a cluster needs to begin."""
+    """Run one server of a real cluster, as in a container, or prepare a cluster."""
 
 
 @node.command(
@@ -61,7 +61,7 @@ Example:
 @click.option("--set", "lines", metavar="KEY=VALUE", multiple=True, help="A line of zoo.cfg; may be repeated.")
 @data_option
 def zookeeper(server_id: int, servers: str, client_port: int, heap: str, lines: Sequence[str], data: Path) -> None:
-    """Be a ZooKeeper 3.9 server until SIGTERM. Needs Java 17."""
+    """Run a ZooKeeper 3.9 server until SIGTERM. Needs Java 17."""
     names = [name.strip() for name in servers.split(",") if name.strip()]
     _become(ZooKeeperNode(server_id, names, data, client_port, heap, _pairs(lines)).prepare())
 
@@ -76,7 +76,12 @@ Example:
 )
 @cluster_options
 @click.option("--id", "broker_id", type=click.IntRange(min=0), required=True, help="The broker's id.")
-@click.option("--advertised", metavar="HOST:PORT", required=True, help="How clients and brokers reach it.")
+@click.option(
+    "--advertised",
+    metavar="HOST:PORT",
+    required=True,
+    help="The address at which clients and brokers reach this broker.",
+)
 @click.option("--kafka", "version", type=click.Choice(KAFKA_VERSIONS), default="1.1.1", show_default=True)
 @click.option("--heap", default="384m", show_default=True, help="Java's -Xmx.")
 @click.option(
@@ -94,10 +99,10 @@ def kafka(
     data: Path,
     wait_s: float,
 ) -> None:
-    """Be a Kafka broker until SIGTERM. Needs Java 17.
+    """Run a Kafka broker until SIGTERM. Needs Java 17.
 
-    Waits until ZooKeeper answers, and until it no longer lists a broker of this id: one that was killed stays listed
-    until its session is over, and its successor would not start.
+    Waits until ZooKeeper answers, and until it no longer lists a broker of this id: a killed broker stays listed until
+    its session ends, and a new one would not start.
     """
     config = load_cluster_config(cluster)
     command = KafkaNode(broker_id, config.zookeeper_connect, advertised, data, version, heap, _pairs(lines))
@@ -123,7 +128,7 @@ Example:
 @click.option("--replication-factor", type=click.IntRange(min=1), default=1, show_default=True)
 @wait_option
 def topic(cluster: ClusterOptions, name: str, partitions: int, replication_factor: int, wait_s: float) -> None:
-    """Create a topic unless it is there, once enough brokers are registered."""
+    """Create a topic unless it exists, once enough brokers are registered."""
     config = load_cluster_config(cluster)
     await_cluster(config, wait_s, brokers=replication_factor, tell=_tell)
     created = ensure_topic(config, name, partitions, replication_factor)
@@ -140,8 +145,12 @@ Example:
 )
 @cluster_options
 @click.option("--topic", default="flights", show_default=True, help="The topic to produce into.")
-@click.option("--rate", type=click.FloatRange(min=0), default=0.0, help="Flights a second; 0 for as fast as it goes.")
-@click.option("--limit", type=click.IntRange(min=1), help="How many; all 336,776 once by default, then from the begin.")
+@click.option("--rate", type=click.FloatRange(min=0), default=0.0, help="Flights a second; 0 for as fast as possible.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="The number of flights; default: all 336,776 once; a larger number starts again with the first.",
+)
 @wait_option
 def flights(cluster: ClusterOptions, topic: str, rate: float, limit: int | None, wait_s: float) -> None:
     """Produce the flights of 2013 from New York City, keyed by carrier, each acknowledged by all replicas."""
@@ -167,11 +176,17 @@ Example:
 """
 )
 @cluster_options
-@click.option("--brokers", type=click.IntRange(min=0), default=1, show_default=True, help="How many must be there.")
-@click.option("--topic", help="The topic that must be there.")
+@click.option(
+    "--brokers",
+    type=click.IntRange(min=0),
+    default=1,
+    show_default=True,
+    help="The number of brokers that must be registered.",
+)
+@click.option("--topic", help="The topic that must exist.")
 @wait_option
 def wait(cluster: ClusterOptions, brokers: int, topic: str | None, wait_s: float) -> None:
-    """Wait until ZooKeeper answers, brokers are registered and a topic exists; exit code 1 if they do not come."""
+    """Wait until ZooKeeper answers, brokers are registered and a topic exists; exit code 1 if that takes too long."""
     await_cluster(load_cluster_config(cluster), wait_s, brokers=brokers, topic=topic, tell=_tell)
 
 

@@ -7,10 +7,10 @@ import click
 from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
 
 _COMMANDS = {
-    "reset": Place("offsets_reset", "reset", "Move a group to other offsets."),
+    "reset": Place("offsets_reset", "reset", "Change a group's committed offsets."),
     "export": Place("offsets_export", "export", "Write the offsets of groups into a file."),
-    "import": Place("offsets_import", "import_command", "Put offsets from a file back."),
-    "copy": Place("offsets_copy", "copy", "Give a group the offsets of another one."),
+    "import": Place("offsets_import", "import_command", "Commit the offsets of a file."),
+    "copy": Place("offsets_copy", "copy", "Copy a group's offsets to another group."),
 }
 
 
@@ -27,6 +27,6 @@ Example:
 def offsets() -> None:
     """Reset, copy, save and restore the offsets that groups have in ZooKeeper.
 
-    What changes something shows a plan, and does it with --execute. Before that a backup is written, a file that
-    `offsets import` puts back.
+    A command that changes offsets shows a plan, and carries it out with --execute. First it writes a backup, which
+    `offsets import` restores.
     """

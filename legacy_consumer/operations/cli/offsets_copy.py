@@ -50,10 +50,10 @@ def copy(
     target: str,
     topics: tuple[str, ...],
 ) -> None:
-    """Give the group TARGET the offsets of the group SOURCE, which may be running.
+    """Copy the offsets of the group SOURCE, which may be running, to the group TARGET.
 
-    TARGET is made if it is not there, with the ACLs of SOURCE. Shows the plan and carries it out with --execute; see
-    `offsets reset`.
+    The command creates TARGET if it does not exist, with the ACLs of SOURCE. It shows the plan and carries it out with
+    --execute; see `offsets reset`.
     """
     check_group(source)
     check_group(target)

@@ -36,9 +36,9 @@ Examples:
 )
 @cluster_options
 @click.argument("groups", metavar="GROUP...", nargs=-1)
-@click.option("--all-groups", is_flag=True, help="All groups there are, instead of those named.")
+@click.option("--all-groups", is_flag=True, help="All groups, instead of GROUP.")
 @click.option(
-    "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="Where to, instead of printing; - prints."
+    "--output", "file", metavar="FILE", type=click.Path(path_type=Path), help="The file to write; - or no value prints."
 )
 @click.option(
     "--format",
@@ -59,8 +59,8 @@ def export(
 ) -> None:
     """Write the offsets of groups, for `offsets import`, `offsets reset --from-file` or Kafka's ImportZkOffsets.
 
-    The file is written as a whole, or not at all. An offset that cannot be read, and a group that may not be, is named
-    on standard error and left out; the exit code is 1 then. JSON tells what stands there.
+    The file is written as a whole, or not at all. An unreadable offset, and a group that an ACL forbids to read, are
+    named on standard error and left out; the exit code is then 1. JSON contains the text of an unreadable offset.
     """
     check_wanted(groups, all_groups=all_groups)
     with open_store(load_cluster_config(cluster)) as store:

@@ -50,7 +50,7 @@ Examples:
 @output_options
 @safety_options
 @click.argument("file")
-@click.option("--group", metavar="GROUP", help="Only this group; needed for a CSV file, which names none.")
+@click.option("--group", metavar="GROUP", help="Only this group; required for a CSV file, which names no group.")
 @click.option(
     "--topic",
     "topics",
@@ -58,7 +58,7 @@ Examples:
     multiple=True,
     help="Only this topic, or these partitions of it; may be repeated.",
 )
-@click.option("--clamp", is_flag=True, help="An offset outside the log becomes the nearest that there is.")
+@click.option("--clamp", is_flag=True, help="Replace an offset outside the log by the nearest one inside.")
 @earlier_option
 @click.option("--no-check", is_flag=True, help="Do not ask the brokers whether the offsets lie in the logs.")
 def import_command(
@@ -72,15 +72,15 @@ def import_command(
     no_check: bool,
     takes_earlier: bool,
 ) -> None:
-    """Put offsets from a file back, of all groups in it.
+    """Commit the offsets of a file, for all groups in it.
 
     Reads the lines of Kafka's ExportZkOffsets, JSON of `offsets export` and of backups, and CSV of
-    kafka-consumer-groups. A bad line is named by its number, and nothing is applied. - is standard input. Offsets of a
-    topic that does not exist are put back too, and said: no broker can tell whether they are right. Those that the file
-    has for an earlier topic of the same name are left out, and the exit code is 1.
+    kafka-consumer-groups. A bad line is named by its number, and nothing is written. - is standard input. Offsets of a
+    topic that does not exist are written too, with a warning: no broker can tell whether they are right. Offsets that
+    the file has for an earlier topic of the same name are left out, and the exit code is 1.
 
-    Shows the plan and carries it out with --execute, a transaction for each group; see `offsets reset`. Groups that are
-    not there are made, and from a backup of a secured group with the ACLs that it had.
+    Shows the plan and carries it out with --execute, one transaction for each group; see `offsets reset`. The command
+    creates missing groups; from a backup of a secured group, with the ACLs of that group.
     """
     given = load_offsets(file)
     _say_untouched(given)

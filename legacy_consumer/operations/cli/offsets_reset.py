@@ -69,22 +69,24 @@ Examples:
     "topics",
     metavar="TOPIC[:P,P,...]",
     multiple=True,
-    help="Only this topic, or these partitions of it; may be repeated. Otherwise all that the group has to do with.",
+    help="Only this topic, or these partitions of it; may be repeated. Default: all topics of the group.",
 )
-@click.option("--to-earliest", is_flag=True, help="To where each log begins.")
-@click.option("--to-latest", is_flag=True, help="To where each log ends.")
+@click.option("--to-earliest", is_flag=True, help="To the start of each log.")
+@click.option("--to-latest", is_flag=True, help="To the end of each log.")
 @click.option("--to-offset", metavar="N", type=click.IntRange(min=0), help="To this offset.")
 @click.option(
     "--shift-by",
     metavar="N",
     type=int,
-    help="So many messages on, or back with a number below 0; needs a committed offset.",
+    help="Forward by this number of messages, or back by a negative one; needs a committed offset.",
 )
 @click.option("--to-time", "--to-datetime", metavar="TIME", help="To the first message of this time or later.")
-@click.option("--by-duration", metavar="DURATION", help="To what came so long ago: 6h, 1d12h, PT6H.")
-@click.option("--from-file", metavar="FILE", help="To what a file says; see `offsets export`. - is standard input.")
+@click.option("--by-duration", metavar="DURATION", help="To the first message of this age or younger: 6h, 1d12h, PT6H.")
+@click.option(
+    "--from-file", metavar="FILE", help="To the offsets of a file; see `offsets export`. - is standard input."
+)
 @earlier_option
-@click.option("--clamp", is_flag=True, help="An offset outside the log becomes the nearest that there is.")
+@click.option("--clamp", is_flag=True, help="Replace an offset outside the log by the nearest one inside.")
 def reset(
     safety: Safety,
     output: Output,
@@ -101,19 +103,19 @@ def reset(
     takes_earlier: bool,
     clamp: bool,
 ) -> None:
-    """Move a group to other offsets.
+    """Change a group's committed offsets.
 
-    Shows the plan, and carries it out with --execute: first a backup is written, then all offsets in one transaction,
-    each on the condition that nobody has committed since the plan was made.
+    Shows the plan, and carries it out with --execute: first the command writes a backup, then all offsets in one
+    transaction, which succeeds only if no client has committed since the plan was made.
 
-    A group with members is refused: they would commit over it. Stop them, or, if they are of legacy-consumer, add
-    --live: they stop handing out messages, say so, and go on from the new offsets, without a restart. Members of the
-    JVM must be stopped.
+    A group with members is refused: their commits would overwrite the change. Stop the members, or add --live if they
+    are of legacy-consumer: they stop handing out messages, answer, and continue from the new offsets without a restart.
+    JVM members must be stopped.
 
-    It changes the offsets in ZooKeeper. That the group has some in Kafka as well (offsets.storage=kafka) is said, for
-    its members go on from those, or from the greater of both.
+    The command changes the offsets in ZooKeeper. It warns if the group also has offsets in Kafka
+    (offsets.storage=kafka), because its members continue from those, or from the greater of both.
 
-    Nothing is written either when an offset lies outside the log or a broker that has to be asked does not answer.
+    Nothing is written if an offset lies outside the log, or if a broker that the plan needs does not answer.
     """
     check_group(group)
     chosen = parse_topics(topics)

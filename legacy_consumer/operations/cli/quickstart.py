@@ -29,14 +29,14 @@ class _Interrupted(BaseException):
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON; progress goes to standard error.")
 def quickstart(as_json: bool) -> None:
-    """Show a group at work, on real servers and real data, and prove that nothing is lost.
+    """Run a group on real servers and real data, and check that it loses no message.
 
     Starts a ZooKeeper and a Kafka 1.1.1 on this machine, produces the 336,776 flights that left New York City in 2013,
     and consumes them with a group that grows from one process to four, loses one to kill -9, and shrinks to one. At the
-    end the members' own records are set against the log, and Spark reads the group's offsets.
+    end the command compares the members' records with the log, and Spark reads the group's offsets.
 
-    Needs Java 17 and legacy-consumer[quickstart]; takes about a minute. Ctrl-C ends everything and leaves nothing.
-    Exit code 1 if a flight is lost or anything else that is claimed does not hold.
+    Needs Java 17 and legacy-consumer[quickstart]; takes about a minute. Ctrl-C stops all servers and leaves nothing
+    behind. The exit code is 1 if a flight is lost or another check fails.
 
     \b
     Example:

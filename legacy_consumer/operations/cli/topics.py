@@ -67,14 +67,14 @@ Examples:
 @click.argument("names", metavar="[TOPIC]...", nargs=-1)
 @click.pass_context
 def topics(ctx: click.Context, output: Output, cluster: ClusterOptions, names: tuple[str, ...]) -> None:
-    """Show the topics, whether they can be read, and the groups that have offsets of each.
+    """Show the topics, their state, and the groups that have offsets of each.
 
-    NO LEADER and NOT IN SYNC are numbers of partitions. No broker is asked: this is what ZooKeeper says.
-    Ends with 1 if a group or a topic may not be read; all else is shown.
+    NO LEADER and NOT IN SYNC are numbers of partitions. The command asks no broker: it shows the state in ZooKeeper.
+    The exit code is 1 if an ACL forbids to read a group or a topic; the rest is shown.
 
-    With TOPIC the partitions of these topics: the leader and its epoch, the replicas (the preferred leader is the first
-    of them) and which of them are in sync. NEXT is the broker that would lead if the leader failed now: the first
-    replica that is alive and in sync.
+    With TOPIC the command shows the partitions of these topics: the leader and its epoch, the replicas (the first one
+    is the preferred leader) and the replicas in sync. NEXT is the broker that would lead if the leader failed now: the
+    first replica that is alive and in sync.
     """
     with open_store(load_cluster_config(cluster)) as store:
         if names:

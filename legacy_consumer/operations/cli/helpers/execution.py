@@ -38,14 +38,14 @@ def execution_options(
     """
 
     def decorate(command: Callable[Concatenate[Execution, P], R]) -> Callable[P, R]:
-        @click.option("--execute", is_flag=True, help=f"Do it. Without, {without}.")
-        @click.option("--dry-run", is_flag=True, help=f"Only {dry_run}, which is what happens anyway.")
+        @click.option("--execute", is_flag=True, help=f"Carry it out. Without this option {without}.")
+        @click.option("--dry-run", is_flag=True, help=f"Only {dry_run}; this is the default.")
         @click.option(
             "--backup-dir",
             metavar="DIR",
             type=click.Path(path_type=Path, file_okay=False),
             default=Path(),
-            help="Where to write the backup; the current folder otherwise.",
+            help="The folder for the backup; default: the current folder.",
         )
         @click.option("--no-backup", is_flag=True, help="Write no backup.")
         @functools.wraps(command)

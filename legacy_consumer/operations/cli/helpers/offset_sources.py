@@ -64,5 +64,5 @@ earlier_option = click.option(
     "--of-earlier-topics",
     "takes_earlier",
     is_flag=True,
-    help="Also offsets that the file has for a topic that was deleted and created again since.",
+    help="Also use offsets that the file has for a topic that was deleted and created again since.",
 )

@@ -46,7 +46,9 @@ def cluster_options(
     """Give a command --zookeeper, --config, --property and -v; it gets the first three as ClusterOptions."""
 
     @click.option(
-        "--zookeeper", metavar="HOST:PORT[,...][/CHROOT]", help="Where ZooKeeper is: the property zookeeper.connect."
+        "--zookeeper",
+        metavar="HOST:PORT[,...][/CHROOT]",
+        help="The address of ZooKeeper: the property zookeeper.connect.",
     )
     @click.option(
         "--config",
@@ -61,7 +63,7 @@ def cluster_options(
         metavar="KEY=VALUE",
         multiple=True,
         callback=_pairs,
-        help="One property, which wins over the file; may be repeated.",
+        help="One property, which overrides the file; may be repeated.",
     )
     @verbose_option
     @functools.wraps(command)
@@ -83,7 +85,7 @@ def verbose_option(command: F) -> F:
         type=click.Choice(FORMATS),
         expose_value=False,
         callback=_set_log_format,
-        help="How log lines look; json: an object on each line, with group and consumer id.",
+        help="The form of log lines; json: one object a line, with group and consumer id.",
     )(command)
     return click.option(
         "-v",
@@ -91,7 +93,7 @@ def verbose_option(command: F) -> F:
         count=True,
         expose_value=False,
         callback=_set_verbosity,
-        help="Log to standard error what is done; twice: everything, with tracebacks.",
+        help="Log each step to standard error; twice: log everything, with tracebacks.",
     )(with_format)
 
 

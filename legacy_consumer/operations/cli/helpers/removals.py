@@ -17,7 +17,9 @@ from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
-removal_options = execution_options(without="it is said what would go", dry_run="say what would go")
+removal_options = execution_options(
+    without="the command only lists what it would remove", dry_run="list what would be removed"
+)
 
 
 def say_migrated(use: list[GroupUse]) -> None:

@@ -95,6 +95,6 @@ def interval_option(command: Callable[..., object]) -> Callable[..., object]:
         type=click.FloatRange(min=0.1),
         default=2.0,
         show_default=True,
-        help="With --watch: how often to look.",
+        help="With --watch: the time between two measurements.",
     )(command)
-    return click.option("--watch", "is_watched", is_flag=True, help="Look again and again, until Ctrl-C.")(command)
+    return click.option("--watch", "is_watched", is_flag=True, help="Repeat until Ctrl-C.")(command)
