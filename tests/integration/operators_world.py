@@ -218,17 +218,23 @@ class RealOperatorsWorld(OperatorsWorld):
             done.result()
         eventually(lambda: name not in self.cluster.topics())
 
+    def drop_topic(self, topic):
+        self.drop(topic)
+        for tp in [tp for tp in PARTITIONS if tp.topic == topic]:
+            for group in GROUPS:
+                self.kafka[group].pop(tp)
+                self.consumed[group, tp] = self.consumed_by_newer[group, tp] = 0
+        self._divide()
+
     def make_anew(self, topic):
         there = {group: names for group, names in self.newer.items() if names}
         for group in there:
             self.newer[group] = ()
-        self.drop(topic)
         partitions = [tp for tp in PARTITIONS if tp.topic == topic]
+        if partitions[0] in self.logs:
+            self.drop_topic(topic)
         self.topic(topic, len(partitions))
-        for group in GROUPS:
-            for tp in partitions:
-                self.kafka[group].pop(tp)
-                self.consumed[group, tp] = self.consumed_by_newer[group, tp] = 0
+        self._divide()
         for group, names in there.items():
             self.newer[group] = names
 

@@ -166,6 +166,12 @@ class GroupDescription:
         return tuple(row for row in self.partitions if TopicPartition(row.topic, row.partition) not in self.left)
 
     @property
+    def left_names(self) -> list[str]:
+        """What counts nowhere, by name: a topic, or single partitions of a topic of which others count."""
+        counted = {row.topic for row in self.consumed}
+        return sorted({str(tp) if tp.topic in counted else tp.topic for tp in self.left})
+
+    @property
     def unowned(self) -> int:
         """How many partitions no registered member owns."""
         return sum(not row.owner_is_member for row in self.consumed)

@@ -12,6 +12,9 @@ def carry_out_everything(operators):
     """
     world = operators.world
     first = PARTITIONS[0]
+    world.member_comes("h")
+    operators.carry_out(["offsets", "reset", "h", "--to-offset", "15", "--live", "--timeout", "5"])
+    world.member_goes("h")
     operators.carry_out(["offsets", "reset", "g", "--to-offset", "40"])
     operators.carry_out(["offsets", "copy", "g", "h"])
     world.truncate(first, 90)

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import dataclass
 
+from tests.simulation.operators.files import file_to_import
 from tests.simulation.operators.world import ASKED, GROUPS, PARTITIONS, KilledError
 from tests.support.agreement import check_agreement
 
@@ -39,7 +41,8 @@ def _reset(rng, g):
     target = rng.choice(
         [["--to-earliest"], ["--to-latest"], ["--to-offset", str(rng.randrange(100))], ["--shift-by", "-5"]]
     )
-    return ["offsets", "reset", g, *target, *_topic(rng), *rng.choice([[], ["--clamp"]])]
+    live = rng.choice([[], [], ["--live", "--timeout", "0.1"]])
+    return ["offsets", "reset", g, *target, *_topic(rng), *rng.choice([[], ["--clamp"]]), *live]
 
 
 def _copy(rng, g):
@@ -67,6 +70,25 @@ COMMANDS = (
 )
 
 
+class StoryEndsError(Exception):
+    """The command that this story is about was carried out."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The command's process ends at this write: before ZooKeeper gets it, or after ZooKeeper carried it out."""
+
+    write: int
+    before: bool
+
+
+def _group_of(words):
+    """The group that a command is about."""
+    if words[1] == "import":
+        return "g"
+    return words[3] if words[1] == "copy" else words[2]
+
+
 def _typed(command):
     """The words of a command that the doctor advises, as this model writes them; None if it changes nothing."""
     words = shlex.split(command)
@@ -88,8 +110,13 @@ class Operators:
         self.writes = 0
         self.commits = {}
         self.held = {}
+        self.ready = set()
         self.made_anew = set()
         self.had_company = False
+        self.commands = 0
+        self.doom = None
+        self.first_writes = 0
+        self.writes_of = []
         self.phase = None
         self.rewound = set()
         self.arc = [act for act in ARC if rng.random() < 0.8]
@@ -105,6 +132,8 @@ class Operators:
             self.follow_the_doctor()
         elif self.rng.random() < 0.2:
             self.prune()
+        elif self.rng.random() < 0.25:
+            self._command(["offsets", "import", *file_to_import(self.rng, self.world, self._run)])
         else:
             self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice(GROUPS)))
         self._check_verify()
@@ -112,10 +141,20 @@ class Operators:
             check_agreement(self.world, self.rng.choice(GROUPS))
 
     def carry_out(self, words):
-        """A command that nothing disturbs; given again it changes nothing more, and all judge every group alike."""
-        done = self._command(words, "")
-        assert done.code == 0, done
-        self.agree()
+        """A command that nothing disturbs; given again it changes nothing more, and all judge every group alike.
+
+        With a doom, (the number of a command, a Kill): that command is killed, given again, and the story ends.
+        """
+        self.commands += 1
+        number, kill = self.doom or (self.commands, "")
+        done = self._command(words, kill if number == self.commands else "")
+        # what was deleted before the kill is not there for the second time
+        assert done.code == 0 or (kill and words[1] == "delete"), done
+        self.writes_of.append(self.first_writes)
+        if number <= self.commands:
+            self.agree()
+        if kill and number == self.commands:
+            raise StoryEndsError
 
     def check_sound(self, group):
         """`migrate verify` says so, and it is."""
@@ -177,9 +216,9 @@ class Operators:
                 self._command(["migrate", act, group, *(["--skip-blocked"] if act == "apply" else [])])
             case "rewind":
                 self._command(["offsets", "reset", group, "--to-earliest"])
-            case "experiment" if not self._is_migrating(group):
+            case "experiment" if tp in world.logs and not self._is_migrating(group):
                 world.commit_in_kafka(group, tp, world.logs[tp][1] - 1, is_own=False)
-            case "newer":
+            case "newer" if len(world.logs) == len(PARTITIONS):
                 world.newer[group] = ("newer@host",)
             case "stop":
                 world.newer[group] = ()
@@ -188,13 +227,16 @@ class Operators:
                     self._work(group, one)
             case "anew":
                 self._make_anew(tp.topic)
+            case _:
+                pass
 
     # what happens beside the commands
 
     def _happen(self):
         world, rng = self.world, self.rng
         group, tp = rng.choice(GROUPS), rng.choice(PARTITIONS)
-        begin, end = world.logs[tp]
+        is_there = tp in world.logs
+        begin, end = world.logs.get(tp, (0, 0))
         acts = [
             "join",
             "leave",
@@ -204,6 +246,7 @@ class Operators:
             "stop",
             "experiment",
             "anew",
+            "drop",
             "cut",
             "forget",
             "ask",
@@ -221,20 +264,22 @@ class Operators:
                 world.member_goes(group)
             case "work":
                 self._work(group, tp)
-            case "newer" if group not in world.members:
+            case "newer" if group not in world.members and len(world.logs) == len(PARTITIONS):
                 world.newer[group] = ("newer@host",)
             case "stop":
                 world.newer[group] = ()
-            case "experiment" if not self._is_migrating(group):
+            case "experiment" if is_there and not self._is_migrating(group):
                 world.commit_in_kafka(group, tp, rng.randrange(begin, end + 1), is_own=False)
             case "anew":
                 self._make_anew(tp.topic)
-            case "cut":
+            case "drop" if is_there and not any(world.newer.values()):
+                self._drop(tp.topic)
+            case "cut" if is_there:
                 world.truncate(tp, rng.randrange(100))
             case "forget" if world.forgets and not world.newer[group]:
                 world.kafka[group].kept.clear()
                 self._forget_rewinds("kafka", group)
-            case "rewind" if not world.newer[group] and (world.in_kafka(group, tp) or 0) > begin:
+            case "rewind" if is_there and not world.newer[group] and (world.in_kafka(group, tp) or 0) > begin:
                 # with Kafka's own tool, which marks nothing
                 world.commit_in_kafka(group, tp, rng.randrange(begin, world.in_kafka(group, tp)), is_own=False)
                 if self._phase(group) == "applied":
@@ -246,6 +291,8 @@ class Operators:
     def _work(self, group, tp):
         """Let the group's members continue from where it stands, and commit."""
         world = self.world
+        if tp not in world.logs or ("zookeeper", group, tp) in self.ready:
+            return
         begin, end = world.logs[tp]
         if group in world.members:
             start = world.position_in_zookeeper(group, tp)
@@ -278,24 +325,29 @@ class Operators:
         assert done.code in {0, 1}, done
 
     def _command(self, words, fate=None):
-        """fate: what befalls it; drawn if it is None. Returns: how it ended the first time, None if it was killed."""
+        """fate: what befalls it; drawn if it is None. Returns: how it ended the first time that nobody killed it."""
         world = self.world
         plan = self._plan(words)
         assert world.created == [], "looking creates no topic"
         before, offsets = world.numbers(), self._counting()
         self.phase = self._phase(words[2]) if words[0] == "migrate" else None
         self.commits, self.held, self.made_anew, self.had_company = {}, {}, set(), False
+        self.ready = set()
         there = set(world.members)
         positions = self._positions()
-        if fate is None:
-            fate = self.rng.choice(["", "killed", "made anew", "somebody works", "somebody works", "another operator"])
+        is_drawn = fate is None
+        if is_drawn:
+            kill = Kill(self.rng.randrange(1, 6), self.rng.random() < 0.5)
+            fates = ["", kill, "made anew", "dropped", "somebody works", "somebody works", "another operator"]
+            fate = self.rng.choice(fates)
         files = set(world.folder.iterdir())
         done = self._run_through(words, fate)
+        self.first_writes = self.writes
         after = world.numbers()
         for place, number in after.items():
             allowed = {
                 before[place],
-                *((None,) if place[2].topic in self.made_anew else ()),
+                *((None,) if place[2].topic in self.made_anew or place[2] not in world.logs else ()),
                 *plan.get(place, ()),
                 *(c[0] for p, c in self.commits.items() if p == place),
             }
@@ -309,13 +361,15 @@ class Operators:
                 moved = number is not None and positions[place] is not None and place not in self.commits
                 if moved and place[2].topic not in self.made_anew:
                     assert number >= positions[place], f"{place}: moved back from {positions[place]} to {number}"
-            elif place in self.held:
+            elif place in self.held and place not in self.ready:
                 assert number == self.held[place], f"{words} wrote {place} under a member"
+            if place in self.ready and place in plan and done is not None and done.code == 0:
+                assert number in plan[place], f"{words}: members followed, and {place} has {number}"
         if words[0] != "migrate":
             self._note_decision(before, after)
+        self.ready = set()
         if done is None:
-            self._command(words)
-            return None
+            return self._command(words, None if is_drawn else "")
         # a member that went has left partitions to a rolling migration, which goes on with them
         if self._was_alone() and there == set(world.members):
             self._again(words, done, after)
@@ -329,7 +383,7 @@ class Operators:
 
     def _check_commits(self, words, place, number):
         """A commit to ZooKeeper after the plan stands: it is no command's to write over."""
-        if place[0] == "zookeeper" and place in self.commits:
+        if place[0] == "zookeeper" and place in self.commits and place not in self.ready:
             assert number == self.commits[place][0], f"{words} wrote {number} over a commit of {self.commits[place][0]}"
 
     def _check_made_anew(self, words, place):
@@ -345,8 +399,13 @@ class Operators:
         _, group, tp = place
         if number is None or number == before or place in self.commits or tp.topic in self.made_anew:
             return
+        if tp not in self.world.logs:
+            return  # what is written of a deleted topic says so, and never counts for the next of that name
         assert self.phase != "rolled back" or place[0] != "zookeeper", f"{place}: rolled back, and {number} written"
-        assert place not in self.rewound, f"{place} was rewound on purpose, and {number} written"
+        is_where_the_log_begins = number == self.world.logs[tp][0]
+        assert place not in self.rewound or is_where_the_log_begins, (
+            f"{place} was rewound on purpose, and {number} written"
+        )
         frontier = self.world.frontier(group, tp)
         assert number <= frontier, f"{place}: {number} skips messages, consumed is {frontier}"
 
@@ -354,13 +413,19 @@ class Operators:
         """Count as consumed what lies before an offset that an operator wrote on purpose."""
         for place, number in after.items():
             side, group, tp = place
-            if side == "zookeeper" and number != before[place] and place not in self.commits:
+            was_named = place not in self.commits or place in self.ready
+            if side == "zookeeper" and number != before[place] and was_named:
                 if number is not None and number < (before[place] or 0) and self._phase(group) == "applied":
                     self.rewound.add(place)
                 self.world.consumed[group, tp] = max(number or 0, self.world.consumed[group, tp])
 
     def _make_anew(self, topic):
         self.world.make_anew(topic)
+        self.rewound = {place for place in self.rewound if place[2].topic != topic}
+
+    def _drop(self, topic):
+        """Delete a topic, which stays so until somebody makes it anew."""
+        self.world.drop_topic(topic)
         self.rewound = {place for place in self.rewound if place[2].topic != topic}
 
     def _forget_rewinds(self, *place):
@@ -406,24 +471,31 @@ class Operators:
             backup = ["--backup", str(world.folder / f"{self.files}.json")]
         else:
             backup = ["--backup-dir", str(world.folder)]
-        self.writes, doomed, comes_first = 0, self.rng.randrange(1, 6), self.rng.random() < 0.5
+        self.writes = 0
 
         def before():
             self.writes += 1
-            if fate == "killed" and self.writes == doomed and comes_first:
+            if fate == Kill(self.writes, before=True):
                 raise KilledError
+            if fate == "dropped" and not self.had_company and self.rng.random() < 0.5:
+                topic = self.rng.choice(PARTITIONS).topic
+                if any(tp.topic == topic for tp in world.logs) and not any(world.newer.values()):
+                    self.had_company = True
+                    self._drop(topic)
             if fate == "made anew" and not self.made_anew and self.rng.random() < 0.5:
                 self.made_anew.add(self.rng.choice(PARTITIONS).topic)
                 self._make_anew(*self.made_anew)
             if fate == "another operator" and not self.had_company and self.rng.random() < 0.5:
-                self._operator_between(words[3] if words[1] == "copy" else words[2])
+                self._operator_between(_group_of(words))
             if fate == "somebody works" and self.rng.random() < 0.8:
-                group = words[3] if words[1] == "copy" else words[2]
+                group = _group_of(words)
                 for act in self.rng.choice(("c", "c", "cw", "cwg", "w", "g")):
                     self._meanwhile(act, group)
 
         def after():
-            if fate == "killed" and self.writes == doomed and not comes_first:
+            if "--live" in words:
+                self._answer(_group_of(words))
+            if fate == Kill(self.writes, before=False):
                 raise KilledError
 
         world.before_write, world.after_write = before, after
@@ -434,16 +506,23 @@ class Operators:
             return None
         finally:
             world.before_write = world.after_write = lambda: None
+            world.forget_requests()
+
+    def _answer(self, group):
+        """The group's member follows a reset: it may commit what it consumed, and holds still from then on."""
+        if ("zookeeper", group, PARTITIONS[0]) not in self.ready and self.rng.random() < 0.5:
+            self._work(group, self.rng.choice(PARTITIONS))
+        self.ready |= {("zookeeper", group, tp) for tp in self.world.answer_request(group)}
 
     def _operator_between(self, group):
         """Another operator's whole command between two writes of this one; what it changed is as good as a commit."""
         world = self.world
-        mine = self.phase, self.commits, self.held, self.made_anew, self.writes
+        mine = self.phase, self.commits, self.held, self.made_anew, self.writes, self.ready
         self.told.append("another operator, meanwhile:")
         hooks, before = (world.before_write, world.after_write), world.numbers()
         world.before_write = world.after_write = lambda: None
         self._command(self.rng.choice(COMMANDS)(self.rng, self.rng.choice((group, *GROUPS))), "")
-        self.phase, self.commits, self.held, self.made_anew, self.writes = mine
+        self.phase, self.commits, self.held, self.made_anew, self.writes, self.ready = mine
         self.had_company = True
         world.before_write, world.after_write = hooks
         self.commits |= {place: (n, self.writes) for place, n in world.numbers().items() if n != before[place]}
@@ -457,6 +536,7 @@ class Operators:
                 self._work(group, self.rng.choice(PARTITIONS))
             case "g":
                 self.world.member_goes(group)
+                self.ready = {place for place in self.ready if place[1] != group}
         places = {place for place in self.world.numbers() if place[:2] == ("zookeeper", group)}
         self.held = {place: number for place, number in self.held.items() if place not in places}
         if group in self.world.members:
@@ -507,7 +587,7 @@ class Operators:
         done = self._run(["migrate", "verify", group, "--json"])
         if done.code != 0:
             return
-        for tp in PARTITIONS:
+        for tp in world.logs:
             in_zookeeper, in_kafka = world.position_in_zookeeper(group, tp), world.position_in_kafka(group, tp)
             if in_zookeeper is not None:
                 assert in_kafka is not None, f"{group} {tp}: sound without an offset in Kafka"

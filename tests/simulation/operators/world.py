@@ -1,13 +1,22 @@
 """A cluster in memory in which anything may happen between, and inside, an operator's commands.
 
 Groups g and h read topics t (two partitions) and u. What happens beside the commands: a member or a newer consumer
-comes, commits and goes; somebody tried a newer consumer once; a topic is deleted and made anew; logs lose their
-beginning; brokers forget offsets. `consumed` and `consumed_by_newer` are the truth that the commands do not
-know: how far each group's own consumers of either kind have come in the topic as it is.
+comes, commits, follows a reset and goes; somebody tried a newer consumer once; a topic is deleted, and stays so or is
+made anew; logs lose their beginning; brokers forget offsets. `consumed` and `consumed_by_newer` are the truth that
+the commands do not know: how far each group's own consumers of either kind have come in the topic as it is.
 """
 
 from __future__ import annotations
 
+from legacy_consumer.member.resets import (
+    Answer,
+    AnswerState,
+    RequestState,
+    answer_path,
+    decode_request,
+    encode_answer,
+    request_path,
+)
 from legacy_consumer.offsets import KafkaOffset
 from legacy_consumer.offsets.judgement import judge, written_in_kafka, written_in_zookeeper
 from legacy_consumer.offsets.topic_lives import read_topic_origins
@@ -15,6 +24,7 @@ from legacy_consumer.operations.cli import groups_describe, kafka_offsets, migra
 from legacy_consumer.operations.cli.helpers import options as cli_options
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from tests.support.memory_cluster import GuardedStore, MemoryCluster
+from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
 from zk_layout.paths import OffsetPath, OwnerPath
 
@@ -145,7 +155,8 @@ class OperatorsWorld(MemoryCluster):
 
     def frontier(self, group, tp):
         """Return the first offset not consumed and not deleted: no member may begin behind it."""
-        return max(self.consumed[group, tp], self.consumed_by_newer.get((group, tp), 0), self.logs[tp][0])
+        begin = self.logs[tp][0] if tp in self.logs else 0
+        return max(self.consumed[group, tp], self.consumed_by_newer.get((group, tp), 0), begin)
 
     def ghost_owns(self, group, tp):
         """An owner that no session holds; somebody deletes it before a member comes."""
@@ -159,7 +170,46 @@ class OperatorsWorld(MemoryCluster):
             if self.store.exists(path) is not None and path.startswith(f"/consumers/{group}/"):
                 self.store.delete(path)
         if group not in self.members and not self.newer[group]:
-            self.members[group] = self.join(group, f"{group}_m", '{"t":1,"u":1}', *PARTITIONS)
+            self.members[group] = self.join(group, f"{group}_m", '{"t":1,"u":1}')
+            self._divide()
+
+    def _divide(self):
+        """Have each group's member own all partitions that there are, and no other."""
+        for group, store in self.members.items():
+            for tp in PARTITIONS:
+                path = OwnerPath(group, *tp).path
+                is_owned = store.exists(path) is not None
+                if is_owned and tp not in self.logs:
+                    store.delete(path)
+                elif not is_owned and tp in self.logs:
+                    self.put(path, f"{group}_m-0", store=store, ephemeral=True)
+
+    def answer_request(self, group):
+        """Let the group's member answer a reset as it stands. Returns: the partitions that it holds still."""
+        path = request_path(group)
+        store = self.members.get(group)
+        if store is None or self.store.exists(path) is None:
+            return set()
+        try:
+            request = decode_request(path, self.store.get_data(path).data)
+        except MalformedZnodeError:
+            return set()
+        mine = {tp for tp in request.partitions if tp in self.logs}
+        state = AnswerState.READY if request.state is RequestState.PREPARE else AnswerState.DONE
+        answer = encode_answer(Answer(request.request_id, state, frozenset(mine)))
+        own = answer_path(group, f"{group}_m")
+        if store.exists(own) is None:
+            self.put(own, answer, store=store, ephemeral=True)
+        else:
+            store.set_data(own, answer)
+        return mine
+
+    def forget_requests(self):
+        """Let members delete the answers to a request that is gone."""
+        for group, store in self.members.items():
+            own = answer_path(group, f"{group}_m")
+            if store.exists(own) is not None and store.exists(request_path(group)) is None:
+                store.delete(own)
 
     def member_goes(self, group):
         if group in self.members:
@@ -173,15 +223,23 @@ class OperatorsWorld(MemoryCluster):
         if data is not None and self.store.exists(f"/consumers/{group}") is not None:
             self.put(path, data, store=self.other_operator, ephemeral=data != OF_NOBODY)
 
-    def make_anew(self, topic):
+    def drop_topic(self, topic):
+        """Delete it for good, until somebody makes it anew."""
         self.drop(topic)
-        partitions = [tp for tp in PARTITIONS if tp.topic == topic]
-        self.topic(topic, *[(0, 100)] * len(partitions))
-        for group in GROUPS:
-            for tp in partitions:
+        for tp in [tp for tp in PARTITIONS if tp.topic == topic]:
+            self.logs.pop(tp, None)
+            for group in GROUPS:
                 # brokers drop the offsets of a topic that is deleted; those with our mark may come back in a race
                 self.kafka[group].kept.pop(tp, None)
                 self.consumed[group, tp] = self.consumed_by_newer[group, tp] = 0
+        self._divide()
+
+    def make_anew(self, topic):
+        partitions = [tp for tp in PARTITIONS if tp.topic == topic]
+        if partitions[0] in self.logs:
+            self.drop_topic(topic)
+        self.topic(topic, *[(0, 100)] * len(partitions))
+        self._divide()
 
     def truncate(self, tp, begin):
         first, end = self.logs[tp]

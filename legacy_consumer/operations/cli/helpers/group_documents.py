@@ -42,7 +42,7 @@ def group_document(found: GroupDescription, verdicts: Mapping[TopicPartition, Ve
         "members": [{**asdict(member), "session_id": session(member.session_id)} for member in found.members],
         "unreadable": [{**asdict(member), "session_id": session(member.session_id)} for member in found.unreadable],
         "partitions": [_partition(row, verdicts) for row in found.partitions],
-        "left": sorted({tp.topic for tp in found.left}),
+        "left": found.left_names,
         "no_log_ends": found.no_log_ends,
         "divides_by": list(found.divides_by),
         "warnings": [asdict(warning) for warning in found.warnings],

@@ -104,9 +104,8 @@ def group_parts(found: GroupDescription, verdicts: Mapping[TopicPartition, Verdi
     below += unreadable_lines(found)
     below += _some_lines([Line(f"topic left out: {problem}", BAD) for problem in found.topic_problems])
     below += _reasons(found, {tp: verdict for tp, verdict in verdicts.items() if tp not in found.left})
-    left = sorted({str(tp) if tp in found.gone and tp.topic in found.subscribed else tp.topic for tp in found.left})
-    if left:
-        below.append(Line(f"left: they are gone, or no member subscribes; they do not count: {some(left)}"))
+    if found.left:
+        below.append(Line(f"left: they are gone, or no member subscribes; they do not count: {some(found.left_names)}"))
     if found.led is not None:
         below += _led_lines(found.led)
     elif _is_telling(found.divides_by):

@@ -148,6 +148,14 @@ def test_what_the_doctor_advises_changes_what_it_names_and_nothing_else(cluster,
     assert findings(cluster).keys() <= {"stopped"}
 
 
+def test_a_topic_is_left_only_if_none_of_its_partitions_counts(cluster):
+    cluster.topic("t", (0, 50))
+    cluster.commit("g", "t", 10, 7)
+    shown = json.loads(cluster.run("groups", "describe", "g", "--json").out)
+    assert (shown["total_lag"], shown["left"]) == (40, ["t/1"])
+    assert "they do not count: t/1\n" in cluster.run("groups", "describe", "g").out
+
+
 @pytest.mark.parametrize("offset", ["3", " 7", "70"], ids=["in the log", "unreadable", "beyond the log"])
 def test_what_all_members_have_left_counts_nowhere_and_the_advice_removes_just_that(cluster, tmp_path, offset):
     cluster.topic("t", (0, 50), (0, 50))
