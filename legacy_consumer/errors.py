@@ -63,14 +63,14 @@ class ConsumerTimeoutError(StreamError):
         super().__init__(timeout_ms)
         self.timeout_ms = timeout_ms
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"no message within consumer.timeout.ms={self.timeout_ms}"
 
 
 class MessageStreamsExistError(StreamError):
     """The connector's streams exist already."""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             "this connector has its streams already: call unsubscribe() first, or create another connector, or set "
             "listeners before the streams"
@@ -85,7 +85,7 @@ class UnsubscribeError(StreamError):
         self.consumer_id = consumer_id
         self.timeout_s = timeout_s
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.consumer_id} did not leave its group in order within {self.timeout_s:.1f} s, so the connector was "
             "shut down, and the end of its session frees what it owned: create another connector"
@@ -95,21 +95,21 @@ class UnsubscribeError(StreamError):
 class ConsumerClosedError(StreamError):
     """The connector was shut down."""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return "this consumer was shut down"
 
 
 class NotJoinedError(StreamError):
     """The connector is no member yet."""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return "no message streams were created yet: call create_message_streams first"
 
 
 class ForkedConsumerError(StreamError):
     """The consumer was made in another process, and lives there."""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return "this consumer belongs to the process that made it: make another one in the forked process"
 
 
@@ -120,7 +120,7 @@ class StreamInUseError(StreamError):
         super().__init__(thread)
         self.thread = thread
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"thread {self.thread!r} uses this stream at the same time: let one thread take the messages, or join with "
             "a stream for each thread"
@@ -134,14 +134,14 @@ class NotAssignedError(StreamError):
         super().__init__(partition)
         self.partition = partition
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.partition} is not assigned here, or not any more: see the connector's status.owned"
 
 
 class CallInProgressError(StreamError):
     """A signal handler interrupted a call of this consumer, and makes another one on its thread. Nothing is done."""
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             "a signal handler interrupted another call of this consumer, which goes on only when the handler returns: "
             "set a flag there, or call shutdown() or end_streams()"
@@ -161,7 +161,7 @@ class BrokersUnavailableError(KafkaError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.reason
 
 
@@ -175,7 +175,7 @@ class BrokerRefusedError(BrokersUnavailableError):
         self.args = (brokers, reason)
         self.brokers = brokers
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"brokers {self.brokers} refuse us: {self.reason}; check security.protocol, sasl.* and ssl.*"
 
 
@@ -189,7 +189,7 @@ class GroupRefusedError(BrokersUnavailableError):
         self.args = (group, reason)
         self.group = group
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"the brokers do not let us into group {self.group!r}: {self.reason}; allow our principal Read on the "
             "group and on its topics, or give the credentials of its members"
@@ -204,7 +204,7 @@ class MissingListenerError(KafkaError):
         self.security_protocol = security_protocol
         self.offered = offered
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"no broker offers a {self.security_protocol} listener, only {', '.join(self.offered) or 'none'}: "
             "set security.protocol to one of them"
@@ -219,7 +219,7 @@ class FetchError(KafkaError):
         self.partition = partition
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.partition}: {self.reason}" if self.partition else self.reason
 
 
@@ -233,7 +233,7 @@ class MalformedResponseError(KafkaError):
         self.what = what
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"the answer to {self.what} is not what Kafka's protocol says: {self.reason}"
 
 
@@ -245,7 +245,7 @@ class CorruptRecordsError(FetchError):
         self.args = (partition, offset, reason)
         self.offset = offset
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.partition}: the records at offset {self.offset} are corrupt: {self.reason}; look at the segment "
             "on the brokers, or set the position behind it"
@@ -260,7 +260,7 @@ class SegmentFileError(KafkaError):
         self.path = path
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.path}: {self.reason}"
 
 
@@ -277,7 +277,7 @@ class CorruptSegmentError(KafkaError):
         self.reason = reason
         self.last_offset = last_offset
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         offset = "" if self.last_offset is None else f", last offset {self.last_offset}"
         return f"{self.name}: sound to byte {self.position}{offset}; then: {self.reason}"
 
@@ -300,7 +300,7 @@ class OffsetOutOfRangeError(PositionError):
         self.earliest = earliest
         self.latest = latest
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.partition}: offset {self.offset} is outside the log, which holds {self.earliest} to {self.latest}"
         )
@@ -315,7 +315,7 @@ class NoCommittedOffsetError(PositionError):
         self.earliest = earliest
         self.latest = latest
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.partition}: the group has committed no offset, and auto.offset.reset is none: seek to where it is "
             f"to begin in the log, which holds {self.earliest} to {self.latest}, or write it with `legacy-consumer "
@@ -331,7 +331,7 @@ class NoSuchPartitionError(KafkaError):
         self.partition = partition
         self.partitions = partitions
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.partition} does not exist: the topic has {self.partitions} partitions, numbered from 0"
 
 
@@ -345,7 +345,7 @@ class ProduceError(KafkaError):
         self.produced = produced
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.failed} of {self.produced} records were not acknowledged by {self.topic}: {self.reason}"
 
 
@@ -361,7 +361,7 @@ class OffsetsNotCommittedError(OffsetError):
         self.group = group
         self.reasons = reasons
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         some = "; ".join(f"{tp}: {reason}" for tp, reason in sorted(self.reasons.items())[:3])
         return f"{len(self.reasons)} offsets of group {self.group!r} were not committed ({some})"
 
@@ -377,7 +377,7 @@ class CommitFailedError(OffsetError):
         self.partitions = partitions
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         some = ", ".join(map(str, self.partitions[:3])) + (", ..." if len(self.partitions) > 3 else "")
         return f"offsets of group {self.group!r} were not committed to Kafka ({some}): {self.reason}"
 
@@ -392,7 +392,7 @@ class GroupOffsetsUnavailableError(OffsetError):
         self.group = group
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"offsets of group {self.group!r} cannot be read from Kafka: {self.reason}; see whether the brokers run "
             "and __consumer_offsets has leaders, or set offsets.storage=zookeeper in all members"
@@ -410,7 +410,7 @@ class JavaMissingError(EmbeddedError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.reason}: install Java 17 or newer and put it on PATH, or set JAVA_HOME"
 
 
@@ -422,7 +422,7 @@ class JarsUnavailableError(EmbeddedError):
         self.what = what
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"the jars of {self.what} cannot be had: {self.reason}"
 
 
@@ -435,9 +435,12 @@ class ServerStartError(EmbeddedError):
         self.reason = reason
         self.log_tail = log_tail
 
+    def _text(self) -> str:
+        return f"{self.server} did not start: {self.reason}"
+
     def __str__(self) -> str:
-        quoted = f"; its log ends:\n{self.log_tail}" if self.log_tail else ""
-        return f"{self.server} did not start: {self.reason}{quoted}"
+        # the log is the server's own, and all of these lines are wanted
+        return super().__str__() + (f"; its log ends:\n{self.log_tail}" if self.log_tail else "")
 
 
 class PortInUseError(EmbeddedError):
@@ -448,7 +451,7 @@ class PortInUseError(EmbeddedError):
         self.server = server
         self.port = port
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.server} cannot have port {self.port}, something listens there: choose another, 0 for any"
 
 
@@ -461,7 +464,7 @@ class MetricsServerError(LegacyConsumerError):
         self.port = port
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"metrics cannot be served at {self.host}:{self.port}: {self.reason}"
 
 
@@ -476,7 +479,7 @@ class NoSuchGroupError(AdminError):
         super().__init__(group)
         self.group = group
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"group {self.group!r} does not exist: `legacy-consumer groups list` names those that do"
 
 
@@ -487,7 +490,7 @@ class NoSuchTopicError(AdminError):
         super().__init__(topic)
         self.topic = topic
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"topic {self.topic!r} does not exist: check its name and the chroot of zookeeper.connect"
 
 
@@ -499,7 +502,7 @@ class MigrationRefusedError(AdminError):
         self.group = group
         self.reasons = reasons
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"nothing was written for group {self.group!r}: {'; '.join(self.reasons)}"
 
 
@@ -516,7 +519,7 @@ class MigrationIncompleteError(AdminError):
         self.total = total
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.written} of {self.total} partitions of group {self.group!r} were written to {self.target}, then: "
             f"{self.reason}; the same command goes on from there"
@@ -531,7 +534,7 @@ class ActiveGroupError(AdminError):
         self.group = group
         self.members = members
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         some = ", ".join(self.members[:3]) + (", ..." if len(self.members) > 3 else "")
         them = "1 member: stop it" if len(self.members) == 1 else f"{len(self.members)} members: stop them"
         return (

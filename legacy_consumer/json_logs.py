@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Protocol
 
+from zk_layout.shown import shown
+
 
 class _Config(Protocol):
     @property
@@ -61,10 +63,10 @@ class JsonLogFormatter(logging.Formatter):
             "logger": record.name,
             "group": getattr(record, "group", group),
             "consumer_id": getattr(record, "consumer_id", consumer_id),
-            "message": message,
+            "message": shown(message),
         }
         if record.exc_info and record.exc_info[1] is not None:
-            fields["error"] = f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+            fields["error"] = shown(f"{type(record.exc_info[1]).__name__}: {record.exc_info[1]}")
             fields["traceback"] = self.formatException(record.exc_info)
         # in ASCII, so that nothing in a line moves a cursor or ends the line; JSON leaves this one as it is
         return json.dumps(fields, default=str).replace("\x7f", "\\u007f")

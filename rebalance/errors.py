@@ -36,7 +36,7 @@ class MissingTopicError(RebalanceError):
         super().__init__(topic)
         self.topic = topic
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"topic {self.topic} is subscribed but its partitions are not in the snapshot"
 
 
@@ -49,7 +49,7 @@ class AssignmentRefusedError(RebalanceError):
         self.dialect = dialect
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.strategy} as of {self.dialect} refuses this group: {self.reason}"
 
 
@@ -61,7 +61,7 @@ class AssignorFailedError(RebalanceError):
         self.assignor = assignor
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"assignor {self.assignor} failed: {self.reason}"
 
 
@@ -77,7 +77,7 @@ class UnknownAssignorError(RebalanceError):
         self.name = name
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"assignor {self.name!r}: {self.reason}"
 
 
@@ -98,7 +98,7 @@ class StrategyMismatchError(RebalanceError):
         self.shown = shown
         self.settings = settings
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"group {self.group!r} divides its partitions by {' or '.join(self.shown)} and this member by {self.ours}: "
             f"set {self.settings}, or stop all members and start them alike; group.mismatch=warn joins all the same"
@@ -113,7 +113,7 @@ class UnsupportedRegexError(RebalanceError):
         self.regex = regex
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"topic filter {self.regex[:200]!r}: {self.reason}"
 
 
@@ -132,7 +132,7 @@ class PartlyBegunError(RebalanceError):
         super().__init__(held)
         self.held = held
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         tp, reason = min(self.held.items())
         return f"{len(self.held)} partitions are not read, for where to begin is not known: {tp}: {reason}"
 
@@ -146,7 +146,7 @@ class PartitionOwnedError(RebalanceError):
         super().__init__(owners)
         self.owners = owners
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         some = ", ".join(f"{tp} by {owner}" for tp, owner in sorted(self.owners.items())[:3])
         more = f" and {len(self.owners) - 3} more" if len(self.owners) > 3 else ""
         return f"owned by others: {some}{more}"
@@ -160,7 +160,7 @@ class RegistrationConflictError(RebalanceError):
         self.path = path
         self.waited_ms = waited_ms
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.path} is still held by another session after {self.waited_ms} ms: "
             "is a second consumer running with the same consumer.id?"
@@ -178,5 +178,5 @@ class ConsumerRebalanceFailedError(RebalanceError):
         self.tries = tries
         self.last = last
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.consumer_id} can't rebalance after {self.tries} retries: {self.last}"

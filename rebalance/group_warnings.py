@@ -14,7 +14,10 @@ from rebalance.member_kinds import MemberKind, meant_regex, owner_kind
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard, subscribed_topics
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+from zk_layout.shown import shown
 
+_LONGEST = 200
+"""Characters of what others wrote."""
 _SHOWN = 3
 """The most items that a sentence names."""
 
@@ -75,7 +78,7 @@ def member_warnings(group: GroupSnapshot, consumer_id: str) -> Iterator[GroupWar
             yield GroupWarning(
                 "several_patterns",
                 f"{consumer_id} is of {kind.value} and registers {len(topics)} topics as one white list: all others "
-                f"believe that it reads {_shown(topics[0])} alone, so both it and they read {_some(topics[1:])}; "
+                f"believe that it reads {shown(topics[0])} alone, so both it and they read {_some(topics[1:])}; "
                 "give it one topic",
                 about,
             )
@@ -117,7 +120,7 @@ def _of_unreadable(group: GroupSnapshot, consumer_id: str) -> Iterator[GroupWarn
     kind = group.kinds.get(consumer_id, MemberKind.UNKNOWN)
     code, what = _OF_UNREADABLE.get(kind, _OF_UNKNOWN)
     known = "" if kind is MemberKind.UNKNOWN else f" is of {kind.value}"
-    yield GroupWarning(code, f"{_shown(consumer_id)}{known}: {what}", (consumer_id,))
+    yield GroupWarning(code, f"{shown(consumer_id)}{known}: {what}", (consumer_id,))
 
 
 def _of_kafka_node_among_others(group: GroupSnapshot) -> Iterator[GroupWarning]:
@@ -148,7 +151,7 @@ def _of_owner_texts(owners: Mapping[TopicPartition, str]) -> Iterator[GroupWarni
         writer = "" if kind is MemberKind.UNKNOWN else f", as {kind.value} does"
         yield GroupWarning(
             "owner_without_thread",
-            f"{_shown(text)} owns {_some(partitions)} without naming a thread{writer}: Kafka's tools show its id "
+            f"{shown(text)} owns {_some(partitions)} without naming a thread{writer}: Kafka's tools show its id "
             "cut short, and no member of Kafka takes a partition from it before its session ends",
             (text,),
         )
@@ -222,11 +225,6 @@ def _of_missing_topics(group: GroupSnapshot) -> Iterator[GroupWarning]:
 
 def _some(things: Iterable[object]) -> str:
     """The first few, in words."""
-    names = [_shown(str(thing)) for thing in things]
+    names = [shown(str(thing), _LONGEST) for thing in things]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
-
-
-def _shown(text: str) -> str:
-    """Short enough for a line: what others wrote may be anything."""
-    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -47,7 +47,7 @@ class SchemaMismatchError(SparkSourceError):
         self.column = column
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"column {self.column}: {self.reason}"
 
 
@@ -58,7 +58,7 @@ class MissingGroupsError(SparkSourceError):
         super().__init__(groups)
         self.groups = groups
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"no such group under /consumers: {', '.join(self.groups)}; "
             "check the option groups, or set missingGroups=ignore"
@@ -74,7 +74,7 @@ class MissingOffsetsError(SparkSourceError):
         self.missing = missing
         self.unknown = unknown
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         parts = []
         if self.missing:
             parts.append(f"has no offset for {_some(self.missing)}: -2 is earliest, -1 latest")
@@ -90,7 +90,7 @@ class NoSuchPartitionsError(SparkSourceError):
         super().__init__(partitions)
         self.partitions = partitions
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"partitions: there is no {_some(self.partitions)}"
 
 
@@ -102,7 +102,7 @@ class NoMessageAtTimeError(SparkSourceError):
         self.option = option
         self.partitions = partitions
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"{self.option}: no message of this time or later is in {_some(self.partitions)}; "
             "startingOffsetsByTimestampStrategy=latest begins at their ends"
@@ -117,7 +117,7 @@ class NoTopicsError(SparkSourceError):
         self.choice = choice
         self.topics = topics
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.choice} chooses none of the cluster's {self.topics} topics"
 
 
@@ -175,7 +175,7 @@ class DataLossError(SparkSourceError):
         super().__init__(lost)
         self.lost = lost
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"messages are lost: {_some(self.lost)}; set failOnDataLoss=false to read what is left"
 
 
@@ -191,7 +191,7 @@ class UndecidedError(SparkSourceError):
         super().__init__(logs)
         self.logs = logs
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         logs = _some([f"{tp} before {end} (from {begin} on)" for tp, end, begin in self.logs])
         return f"transactions are still open in {logs}: read again when they have ended, or with read_uncommitted"
 
@@ -203,7 +203,7 @@ class CheckpointError(SparkSourceError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"the query's checkpoint {self.reason}; nothing was read or committed: start with another checkpoint"
 
 
@@ -219,7 +219,7 @@ class RangeReadError(SparkSourceError):
         self.end = end
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.partition}: got no further than {self.position} of {self.end}: {self.reason}"
 
 
@@ -231,7 +231,7 @@ class LiveGroupError(SparkSourceError):
         self.group = group
         self.members = members
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"group {self.group!r} has live members ({_some(self.members)}): stop them first, or set liveGroup=allow "
             "to read and commit beside them, or commitOffsets=false to leave their offsets alone"
@@ -246,7 +246,7 @@ class OwnershipLostError(SparkSourceError):
         self.group = group
         self.owners = owners
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         owned = _some([f"{tp} by {owner}" for tp, owner in sorted(self.owners.items())])
         return f"partitions of group {self.group!r} are owned by others: {owned}; stop them and start the query again"
 
@@ -258,7 +258,7 @@ class UnreadableZnodeError(SparkSourceError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.reason}; mode=PERMISSIVE reads on and makes this the error of its row"
 
 
@@ -269,7 +269,7 @@ class OffsetWriteError(SparkSourceError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"no offset was written: {self.reason}"
 
 
@@ -280,7 +280,7 @@ class DamagedSegmentError(SparkSourceError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.reason}; set damagedSegments=stop to read what lies before"
 
 
@@ -291,7 +291,7 @@ class SparkReadError(SparkSourceError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.reason
 
 

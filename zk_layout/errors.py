@@ -23,11 +23,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from zk_layout.shown import shown
+
 
 class LegacyConsumerError(Exception):
     """Root of all errors of this project."""
 
     retriable: ClassVar[bool] = False
+
+    def __str__(self) -> str:
+        return shown(self._text())
+
+    def _text(self) -> str:
+        """What str() shows, however long the names in it are."""
+        return super().__str__()
 
 
 class ConfigError(LegacyConsumerError):
@@ -39,11 +48,11 @@ class ConfigError(LegacyConsumerError):
         self.value = value
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         text = str(self.value)
         # always one line
-        shown = "" if self.value is None else f"={text if text.isprintable() else ascii(text)[1:-1]}"
-        return f"{self.key}{shown}: {self.reason}"
+        given = "" if self.value is None else f"={text if text.isprintable() else ascii(text)[1:-1]}"
+        return f"{self.key}{given}: {self.reason}"
 
 
 class ZkLayoutError(LegacyConsumerError):
@@ -59,9 +68,9 @@ class MalformedZnodeError(ZkLayoutError):
         self.data = data
         self.reason = reason
 
-    def __str__(self) -> str:
-        shown = self.data if self.data is None or len(self.data) <= 80 else self.data[:77] + b"..."
-        return f"{self.path} holds {shown!r}: {self.reason}"
+    def _text(self) -> str:
+        data = self.data if self.data is None or len(self.data) <= 80 else self.data[:77] + b"..."
+        return f"{self.path} holds {data!r}: {self.reason}"
 
 
 class ZooKeeperError(LegacyConsumerError):
@@ -85,7 +94,7 @@ class ConnectTimeoutError(ZooKeeperError):
         self.timeout_ms = timeout_ms
         self.with_sasl = with_sasl
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         or_no_sasl = ", or is it not set up for SASL?" if self.with_sasl else ""
         return (
             f"no ZooKeeper answered at {self.connect} within {self.timeout_ms} ms: check zookeeper.connect, "
@@ -114,7 +123,7 @@ class _PathError(ZooKeeperError):
         super().__init__(path)
         self.path = path
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.path} {self.claim}"
 
 
@@ -163,5 +172,5 @@ class MultiFailedError(ZooKeeperError):
         self.path = path
         self.cause = cause
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"operation {self.index} on {self.path} failed, so nothing was done: {self.cause}"

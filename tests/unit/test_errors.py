@@ -210,6 +210,26 @@ def test_an_error_survives_pickle(error, protocol):
     assert str(copy) == str(error)
 
 
+def longer(value):
+    """As somebody may name a znode."""
+    match value:
+        case TopicPartition():
+            return TopicPartition(longer(value.topic), value.partition)
+        case str():
+            return value + "x" * 40_000
+        case tuple():
+            return tuple(map(longer, value))
+        case _:
+            return value
+
+
+@pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
+def test_an_error_shows_a_bounded_part_of_a_name_that_a_stranger_gave(error):
+    own = isinstance(error, consumer.ServerStartError)  # it shows the log of a server of ours
+    longest = type(error)(*(error.args if own else map(longer, error.args)))
+    assert len(str(longest)) < 1100 + 20_000 * own
+
+
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
 def test_an_error_reads_as_one_line(error):
     assert str(error)

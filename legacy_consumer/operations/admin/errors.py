@@ -44,7 +44,7 @@ class BadOffsetFileError(ChangeError):
         self.file = file
         self.lines = lines
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         some = "; ".join(f"line {number}: {reason}" for number, reason in self.lines[:_SHOWN])
         more = f"; and {len(self.lines) - _SHOWN} more lines" if len(self.lines) > _SHOWN else ""
         return f"nothing was changed, {self.file} cannot be used: {some}{more}"
@@ -57,7 +57,7 @@ class OffsetsOutsideLogError(ChangeError):
         super().__init__(offsets)
         self.offsets = offsets
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         some = "; ".join(f"{tp}: {o} is not in {begin} to {end}" for tp, o, begin, end in self.offsets[:_SHOWN])
         more = f"; and {len(self.offsets) - _SHOWN} more" if len(self.offsets) > _SHOWN else ""
         return (
@@ -72,7 +72,7 @@ class NoOffsetToShiftError(ChangeError):
         super().__init__(partitions)
         self.partitions = partitions
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"nothing was changed, {_some(self.partitions)} cannot be shifted without a committed offset that can be "
             "read: choose the other partitions with --topic TOPIC:PARTITION,..., and say for these where to, with "
@@ -90,7 +90,7 @@ class UnknownLogEndsError(ChangeError):
         self.partitions = partitions
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         why = f" ({self.reason})" if self.reason else ""
         return (
             f"nothing was changed, no broker answers for {_some(self.partitions)}{why}: try again when their leaders "
@@ -106,7 +106,7 @@ class UnreadableOffsetsError(ChangeError):
         self.group = group
         self.problems = problems
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"offsets of group {self.group!r} cannot be read: {'; '.join(self.problems[:_SHOWN])}; "
             "`offsets reset` with --topic writes good ones, `groups delete` with --topic removes those of a topic that "
@@ -123,7 +123,7 @@ class GroupDeletedError(ChangeError):
         super().__init__(group)
         self.group = group
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"nothing was written: group {self.group!r} was deleted since the plan was made; "
             "if it shall exist, run the command again for a new plan"
@@ -140,7 +140,7 @@ class OffsetsChangedError(ChangeError):
         self.group = group
         self.partition = partition
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"nothing was written: somebody else wrote the offset of {self.partition} of group {self.group!r} since "
             "the plan was made; stop who commits, and run the command again for a new plan"
@@ -158,7 +158,7 @@ class TopicMadeAnewError(ChangeError):
         self.topic = topic
         self.was_written = was_written
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         done = (
             "its offsets are removed again, those of other topics stand" if self.was_written else "nothing was written"
         )
@@ -178,7 +178,7 @@ class OffsetsHalfWrittenError(ChangeError):
         self.total = total
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"group {self.group!r}: {len(self.done)} of {self.total} offsets are written, those up to {self.done[-1]} "
             f"in the order of the plan, and the others are not: {self.reason}; run the same command again to write the "
@@ -194,7 +194,7 @@ class ResetRequestError(ChangeError):
         self.group = group
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"nothing was written, group {self.group!r} goes on as before: {self.reason}"
 
 
@@ -206,7 +206,7 @@ class BackupError(ChangeError):
         self.file = file
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"nothing was changed, no backup can be written to {self.file}: {self.reason}; see --backup-dir"
 
 
@@ -222,7 +222,7 @@ class GroupChangedError(ChangeError):
         self.gone = gone
         self.total = total
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         done = f"{self.gone} of {self.total} znodes are deleted" if self.gone else "nothing of it was deleted"
         back = "; import the backup to put its offsets back" if self.gone else ""
         return f"group {self.group!r} is in use: somebody wrote {self.path} since it was looked at, {done}{back}"
@@ -238,7 +238,7 @@ class GroupHeldError(ChangeError):
         self.group = group
         self.paths = paths
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"nothing of group {self.group!r} was deleted: a living session holds {self.paths[0]}, which goes when "
             "that session ends; stop the process that has it, or wait for zookeeper.session.timeout.ms, and try again"
@@ -253,7 +253,7 @@ class DamagedRecordError(ChangeError):
         self.group = group
         self.problem = problem
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return f"{self.problem}; {shell_command(self.group, 'migrate', 'forget')} says what to do without it"
 
 
@@ -265,7 +265,7 @@ class OpenMigrationError(ChangeError):
         self.group = group
         self.phase = phase
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         finish, rollback = (shell_command(self.group, "migrate", verb) for verb in ("finish", "rollback"))
         return (
             f"nothing was deleted: the migration of group {self.group!r} is open ({self.phase}), and its way back "
@@ -281,7 +281,7 @@ class NothingOfTopicError(ChangeError):
         self.topic = topic
         self.groups = groups
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"nothing was deleted: {', '.join(map(repr, self.groups[:_SHOWN]))} keeps nothing of topic {self.topic!r}; "
             "`legacy-consumer groups describe` shows the topics of a group"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -23,6 +22,9 @@ from legacy_consumer.operations.metrics.exporter import (
     ExporterSettings,
     Selection,
 )
+from rebalance.bounded_regex import BoundedPattern
+from rebalance.errors import UnsupportedRegexError
+from rebalance.java_regex import compile_java_regex
 
 PORT = 9308
 _LOOK_S = 0.2
@@ -31,11 +33,12 @@ _LEAVE_WITHIN_S = 2.0
 _SWITCH_S = 0.0005
 
 
-def _regex(_ctx: click.Context, _param: click.Parameter, text: str | None) -> re.Pattern[str] | None:
+def _regex(_ctx: click.Context, _param: click.Parameter, text: str | None) -> BoundedPattern | None:
+    """As a topic filter: anybody may give a group a name on which Python's own matching does not end."""
     try:
-        return None if text is None else re.compile(text)
-    except re.error as error:
-        raise click.BadParameter(f"{text!r} is no regular expression: {error}") from error
+        return None if text is None else compile_java_regex(text)
+    except UnsupportedRegexError as error:
+        raise click.BadParameter(f"{text!r} is no regular expression of a topic filter: {error.reason}") from error
 
 
 @click.command(
@@ -65,7 +68,12 @@ Example:
     show_default=True,
     help="The time between two readings of the cluster. A scrape returns the last reading.",
 )
-@click.option("--groups", metavar="REGEX", callback=_regex, help="Only groups whose whole name matches.")
+@click.option(
+    "--groups",
+    metavar="REGEX",
+    callback=_regex,
+    help="Only groups whose whole name matches, written as a topic filter (Java).",
+)
 @click.option("--exclude", metavar="REGEX", callback=_regex, help="Leave out groups whose whole name matches.")
 @click.option(
     "--idle-every",
@@ -100,8 +108,8 @@ def exporter(
     host: str,
     port: int,
     interval: float,
-    groups: re.Pattern[str] | None,
-    exclude: re.Pattern[str] | None,
+    groups: BoundedPattern | None,
+    exclude: BoundedPattern | None,
     idle_every: int,
     reads_per_second: int,
     no_partitions: bool,
@@ -146,10 +154,10 @@ def exporter(
     ctx.exit(ending.exit_code)
 
 
-def _wanted(groups: re.Pattern[str] | None, exclude: re.Pattern[str] | None) -> Callable[[str], bool]:
+def _wanted(groups: BoundedPattern | None, exclude: BoundedPattern | None) -> Callable[[str], bool]:
     def is_wanted(group: str) -> bool:
-        if groups is not None and not groups.fullmatch(group):
+        if groups is not None and not groups.match(group):
             return False
-        return exclude is None or not exclude.fullmatch(group)
+        return exclude is None or not exclude.match(group)
 
     return is_wanted

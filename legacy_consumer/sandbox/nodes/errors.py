@@ -21,7 +21,7 @@ class ClusterNotReadyError(LegacyConsumerError):
         self.what = what
         self.timeout_s = timeout_s
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return (
             f"waited {self.timeout_s:g} s in vain for {self.what}: look whether it is started and can be reached from "
             "here, or wait longer with --wait"

@@ -16,5 +16,5 @@ class QuickstartError(LegacyConsumerError):
         super().__init__(reason)
         self.reason = reason
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         return self.reason

@@ -58,3 +58,12 @@ def test_a_json_log_line_is_ascii():
     line = JsonLogFormatter().format(record_of(failing=True))
     assert line.isascii()
     assert line.isprintable()
+
+
+def test_a_log_line_shows_a_bounded_part_of_a_name_and_keeps_its_end():
+    record = logging.LogRecord("n", logging.WARNING, "p", 1, "group %s: restart it", ("x" * 40_000,), None)
+    for formatter in (JsonLogFormatter(), logs._OneLine(with_details=False)):
+        line = formatter.format(record)
+        assert len(line) < 1200
+        assert "group xxx" in line
+        assert "restart it" in line

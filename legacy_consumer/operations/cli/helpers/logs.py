@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from legacy_consumer.json_logs import JsonLogFormatter
 from legacy_consumer.plain_text import printable
+from zk_layout.shown import shown
 
 FORMATS = ("text", "json")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -76,14 +77,14 @@ class _OneLine(logging.Formatter):
         self._with_details = with_details
 
     def format(self, record: logging.LogRecord) -> str:
-        record.message = record.getMessage()
+        record.message = shown(record.getMessage())
         record.asctime = self.formatTime(record, self.datefmt)
         line = " ".join(self.formatMessage(record).splitlines())
         error = None if record.exc_info is None else record.exc_info[1]
         if error is None:
             return printable(line)
         if not self._with_details:
-            return printable(" ".join(f"{line}: {type(error).__name__}: {error}".splitlines()))
+            return printable(" ".join(f"{line}: {type(error).__name__}: {shown(str(error))}".splitlines()))
         # indented, so that no line of it looks like a record
         lines = self.formatException(record.exc_info).splitlines() if record.exc_info else []
         return "\n    ".join(map(printable, [line, *lines]))

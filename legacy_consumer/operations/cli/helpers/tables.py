@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from legacy_consumer.plain_text import printable
+from zk_layout.shown import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -111,7 +112,7 @@ def say(text: str, style: str = "") -> None:
 
 def say_error(text: str) -> None:
     """Print one line to standard error, whatever others wrote into it."""
-    click.echo(printable(text), err=True)
+    click.echo(printable(shown(text)), err=True)
 
 
 def _terminal() -> Console:
