@@ -50,7 +50,7 @@ endef
 .PHONY: help environment .venv quickstart native native-check wheels test test-long check pythons lint style types format bench bench-all pins sbom simulate mutants fuzz chaos long-lived compose-up compose-demo compose-down image clean
 .ONESHELL:
 
-help: ## this list
+help: ## lists the targets
 	@awk -F ':.*## ' '/^[a-z.-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 environment:
@@ -71,7 +71,7 @@ environment:
 	@$(call install,dev)
 	touch .venv/.quickstart
 
-.venv: .venv/.dev ## the environment with everything for development
+.venv: .venv/.dev ## makes the environment for development
 
 build/native-tools: Makefile
 	@rm -rf $@
@@ -96,16 +96,16 @@ build/wheel-tools: Makefile
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall build/native/wheels/*.whl >&2
 	touch $@
 
-native: .venv/.native ## the native decoder, built and in .venv; needs cargo
+native: .venv/.native ## builds the native decoder into .venv; needs cargo
 
-native-check: ## format, lints and tests of the native decoder (HOSTILE_SECONDS=600: hostile bytes for so long); needs cargo
+native-check: ## checks and tests the native decoder (HOSTILE_SECONDS=600: feeds it hostile bytes for that time); needs cargo
 	@if ! command -v cargo >/dev/null; then echo "cargo is not installed, so native/ is not checked" >&2; exit 0; fi
 	cargo fmt --check --manifest-path native/Cargo.toml
 	cargo clippy --quiet --manifest-path native/Cargo.toml --all-targets --features python -- -D warnings
 	cargo test --quiet --manifest-path native/Cargo.toml
 
 # zig is a C compiler and a linker for every glibc. cargo itself needs the other processor's standard library.
-wheels: build/wheel-tools .venv/.dev ## the native decoder for Linux on x86-64 and aarch64, for every Python from 3.10 on, in dist/
+wheels: build/wheel-tools .venv/.dev ## builds wheels of the native decoder for Linux on x86-64 and aarch64, for Python from 3.10 on, in dist/
 	@mkdir -p dist
 	rm -f dist/legacy_consumer_native-*
 	export PATH="$(CURDIR)/build/wheel-tools/bin:$$PATH"
@@ -126,7 +126,7 @@ wheels: build/wheel-tools .venv/.dev ## the native decoder for Linux on x86-64 a
 	env PATH=/usr/bin:/bin build/wheel-check/bin/python -m pytest -q tests/contract/test_fetchers_on_recordings.py tests/contract/test_fetcher_faults.py
 	ls dist/legacy_consumer_native-*
 
-quickstart: .venv/.quickstart .venv/.native ## the main job: a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)
+quickstart: .venv/.quickstart .venv/.native ## runs a group of consumers on real servers and real data (QUICKSTART_ARGS=--json)
 	@exec $(bin)/legacy-consumer quickstart $(QUICKSTART_ARGS)
 
 # Another pyspark than the installed one, beside the environment: PYTHONPATH puts it first, in Spark's workers, too.
@@ -136,25 +136,25 @@ build/pyspark-%: .venv/.dev
 	$(bin)/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --target $@.part pyspark==$* >&2
 	mv $@.part $@
 
-test: .venv/.dev .venv/.native $(PYSPARK:%=build/pyspark-%) ## every tier this machine can run (TESTS=tests/unit for one; PYTEST_ARGS, PYSPARK=4.2.1: see docs/testing.md)
+test: .venv/.dev .venv/.native $(PYSPARK:%=build/pyspark-%) ## runs every tier of tests that this machine can run (TESTS=tests/unit for one; PYTEST_ARGS, PYSPARK=4.2.1: see docs/testing.md)
 	@export PYTHONPATH="$(PYSPARK:%=$(CURDIR)/build/pyspark-%)$${PYTHONPATH:+:$$PYTHONPATH}"
 	if [ -z "$(TESTS)" ]; then exec $(bin)/python -m tests.lanes $(PYTEST_ARGS); fi
 	exec $(bin)/pytest --all-tiers $(PYTEST_ARGS) $(TESTS)
 
-test-long: ## the same, and what shows a claim at more length: every combination, every moment
+test-long: ## runs the same and the tests marked long: every combination, every moment
 	@$(MAKE) --no-print-directory test PYTEST_ARGS="--long $(PYTEST_ARGS)"
 
-check: style .venv/.dev .venv/.native ## style, types, unit tests and simulation, for the inner loop
+check: style .venv/.dev .venv/.native ## checks style and types, and runs the tests that need no server
 	@mkdir -p build
 	{ $(bin)/mypy --strict && $(MAKE) --no-print-directory native-check; } >build/types.log 2>&1 & types=$$!
 	$(bin)/python -m tests.lanes --quick -m "not slow" $(PYTEST_ARGS) || failed=1
 	wait $$types || { cat build/types.log >&2; failed=1; }
 	exit $${failed:-0}
 
-pythons: .venv/.dev .venv/.native ## the unit tests and every command's help on each other Python that is declared (PYTHONS="3.10")
+pythons: .venv/.dev .venv/.native ## runs the unit tests and every command's help on each other supported Python (PYTHONS="3.10")
 	@exec $(bin)/python tests/pythons.py $(PYTHONS)
 
-lint: style types ## format, style, spelling and types, checked only
+lint: style types ## checks format, style, spelling and types
 
 style: .venv/.dev
 	@$(bin)/ruff format --check .
@@ -164,14 +164,14 @@ style: .venv/.dev
 types: .venv/.dev
 	@$(bin)/mypy --strict
 
-format: .venv/.dev ## rewrite the code in the project's format, mend what can be mended
+format: .venv/.dev ## formats the code, and corrects style errors
 	@$(bin)/ruff check --fix --exit-zero --quiet .
 	$(bin)/ruff format .
 
-bench: .venv/.dev .venv/.native ## the headline benchmarks, each against its peer (BENCH_ARGS=name for one); says how long it takes
+bench: .venv/.dev .venv/.native ## runs the headline benchmarks, each against its peer (BENCH_ARGS=name for one); first prints how long it takes
 	@exec $(bin)/python -m benchmarks $(BENCH_ARGS)
 
-bench-all: .venv/.dev .venv/.native ## every benchmark, about an hour
+bench-all: .venv/.dev .venv/.native ## runs every benchmark; takes about an hour
 	@exec $(bin)/python -m benchmarks --all $(BENCH_ARGS)
 
 build/pins-tools: Makefile
@@ -179,14 +179,14 @@ build/pins-tools: Makefile
 	$(PYTHON) -m venv $@
 	$@/bin/pip install --quiet --disable-pip-version-check uv==0.13.9 cyclonedx-bom==7.5.0
 
-pins: build/pins-tools ## requirements-deploy.txt anew, with hashes, after constraints.txt or pyproject.toml has changed
+pins: build/pins-tools ## writes requirements-deploy.txt again, with hashes, after constraints.txt or pyproject.toml has changed
 	@{ grep '^#' requirements-deploy.txt
 	  build/pins-tools/bin/uv pip compile pyproject.toml --extra deploy --constraints constraints.txt --universal \
 	    --python-version 3.10 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 	} >build/requirements-deploy.txt
 	mv build/requirements-deploy.txt requirements-deploy.txt
 
-sbom: build/pins-tools ## the wheel, and a bill of materials of what it is deployed with, in dist/
+sbom: build/pins-tools ## builds the wheel and a bill of materials of its dependencies, in dist/
 	@rm -rf build/deployed build/lib dist
 	$(PYTHON) -m venv build/deployed
 	build/deployed/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.txt
@@ -197,36 +197,36 @@ sbom: build/pins-tools ## the wheel, and a bill of materials of what it is deplo
 	  --of JSON -o dist/legacy-consumer.cdx.json
 	build/pins-tools/bin/python -m tests.support.bill_of_materials dist/legacy-consumer.cdx.json
 
-simulate: .venv/.dev ## groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000, or EXHAUSTIVE=1: every order)
+simulate: .venv/.dev ## runs groups over an in-memory ZooKeeper, with every fault (SEEDS=1000000, or EXHAUSTIVE=1: every order)
 	@exec $(bin)/python -m $(if $(EXHAUSTIVE),tests.simulation.exhaustive,tests.simulation --seeds $(SEEDS)) --processes 2
 
-mutants: .venv/.dev .venv/.native ## the code broken on purpose: do the simulation and the tests of the message path notice?
+mutants: .venv/.dev .venv/.native ## breaks the code on purpose, and shows whether the simulation and the tests notice
 	@$(bin)/python -m tests.simulation.mutants
 	@exec $(bin)/python -m tests.unit.legacy_consumer.fetching.columnar.mutants
 
-fuzz: .venv/.dev .venv/.native ## hostile bytes for everything that decodes what others write (MINUTES=10)
+fuzz: .venv/.dev .venv/.native ## feeds hostile bytes to every decoder (MINUTES=10)
 	@exec $(bin)/python -m tests.fuzzing --minutes $(MINUTES)
 
-chaos: .venv/.dev .venv/.native ## a group on real servers and everything that can go wrong (CHAOS_ARGS='--seed 7 --minutes 30')
+chaos: .venv/.dev .venv/.native ## runs a group on real servers with many kinds of faults (CHAOS_ARGS='--seed 7 --minutes 30')
 	@mkdir -p build
 	exec $(bin)/python -m tests.chaos $(CHAOS_ARGS)
 
-long-lived: .venv/.dev .venv/.native ## half an hour of joins and leaves in one process: is anything left of them?
+long-lived: .venv/.dev .venv/.native ## joins and leaves in one process for half an hour, and checks that nothing is left behind
 	@mkdir -p build
 	exec $(bin)/python -m tests.chaos.long_lived $(LONG_LIVED_ARGS)
 
-image: .venv/.native ## the container image, legacy-consumer:latest; with the native decoder where cargo is
+image: .venv/.native ## builds the container image legacy-consumer:latest; with the native decoder if cargo is installed
 	@exec docker build --tag legacy-consumer .
 
-compose-up: .venv/.native ## a cluster in containers: 3 ZooKeepers, 3 brokers, producer, consumers (CONSUMERS=1), exporter
+compose-up: .venv/.native ## starts a cluster in containers: 3 ZooKeepers, 3 brokers, producer, consumers (CONSUMERS=1), exporter
 	@exec python3 deploy/compose.py up --consumers $(CONSUMERS)
 
-compose-demo: .venv/.native ## the same, scaled from one consumer to four and back, one killed, shown, and taken down
+compose-demo: .venv/.native ## starts the same, scales it from one consumer to four and back, kills one, and stops it
 	@exec python3 deploy/compose.py demo
 
-compose-down: ## end that cluster and remove its volumes
+compose-down: ## stops that cluster and removes its volumes
 	@exec python3 deploy/compose.py down
 
-clean: ## remove the environment and everything that was made, but not downloaded jars
+clean: ## removes the environment and everything that was built, but not downloaded jars
 	@rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
