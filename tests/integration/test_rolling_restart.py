@@ -1,6 +1,6 @@
 """Members that are restarted one after the other under their own ids: only what was theirs moves, and to themselves.
 
-One that is killed and not started again: only what was its own moves, and to others.
+One that is killed, or stands still for long: only what was its own moves, and to others.
 
 Who owned what is read from ZooKeeper's transaction log, so nobody's short turn is overlooked.
 """
@@ -13,6 +13,7 @@ import pytest
 
 from legacy_consumer.embedded import EmbeddedKafka, EmbeddedZooKeeper
 from tests.support.pods import PARTITIONS, Pods
+from tests.support.waiting import eventually
 from tests.support.zk_history import ZkHistory
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.settings import ZkSettings
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 NAMES = ("c-0", "c-1", "c-2")
 """As the pods of a StatefulSet are named."""
+OF_THREE = {number: NAMES[number // 2] for number in range(PARTITIONS)}
 PATIENT = {"scheduled.rebalance.max.delay.ms": 60_000}
 
 
@@ -54,11 +56,10 @@ def shares(pods):
     for name in NAMES:
         if name not in pods.running:
             pods.start(name)
-    shares = {number: NAMES[number // 2] for number in range(PARTITIONS)}
-    pods.await_owners(shares)
+    pods.await_owners(OF_THREE)
     pods.produce(600)
     pods.await_all_printed()
-    return shares
+    return OF_THREE
 
 
 def test_a_rolling_restart_moves_each_partition_once_from_its_owner_to_its_owners_next_life(pods, shares):
@@ -106,34 +107,52 @@ def test_members_that_end_one_after_another_and_others_that_come_move_each_parti
     assert pods.repeated() == repeated
 
 
-def test_what_a_killed_member_owned_flows_in_others_once_its_session_is_over(servers, tmp_path):
+@pytest.fixture
+def impatient(servers, tmp_path):
+    """Three members that have settled, of a group that waits for nobody who is gone; all is printed and committed."""
     kafka, history = servers
     store = KazooStore(ZkSettings(connect=kafka.zookeeper_connect))
     store.start()
-    pods = Pods(kafka, history, store, tmp_path, {})
+    pods = Pods(kafka, history, store, tmp_path, {"auto.commit.interval.ms": 200})
     try:
         for name in NAMES:
             pods.start(name)
-        pods.await_owners({number: NAMES[number // 2] for number in range(PARTITIONS)})
+        pods.await_owners(OF_THREE)
         pods.produce(600)
         pods.await_all_printed()
-        before = pods.lives()
-        pods.end("c-1", signal.SIGKILL)
-        pods.produce(600)
-        pods.await_all_printed()
-        after = pods.lives()
-        owners = f"/consumers/{pods.group}/owners/{pods.topic}"
-        changes = history.below(owners)
+        eventually(lambda: pods.committed() == dict.fromkeys(OF_THREE, 100))
+        yield pods
     finally:
         pods.close()
         store.close()
-    moved = {number: [name for name, _ in lives[len(before[number]) :]] for number, lives in after.items()}
-    assert moved == {0: [], 1: [], 2: ["c-0"], 3: ["c-2"], 4: [], 5: []}
-    for path, turns in changes.items():
-        assert [change.data is None for change in turns] == [False, True] * (len(turns) // 2) + [False], path
-    ended = [changes[f"{owners}/{number}"][-2] for number in (2, 3)]
-    assert {change.session for change in ended} == {before[2][-1][1]}, "its session's end alone makes them free"
-    for name, own in {"c-0": {0, 1, 2}, "c-2": {3, 4, 5}}.items():
-        printed = pods.printed(name)
-        assert len(printed) == len(set(printed)), "only what the killed member had printed may come again, and once"
-        assert {number % PARTITIONS for number in printed} == own
+
+
+def moved_since(before, pods):
+    return {number: [name for name, _ in lives[len(before[number]) :]] for number, lives in pods.lives().items()}
+
+
+def test_what_a_killed_member_owned_flows_in_others_once_its_session_is_over(impatient):
+    before = impatient.lives()
+    impatient.end("c-1", signal.SIGKILL)
+    impatient.produce(600)
+    impatient.await_all_printed()
+    assert moved_since(before, impatient) == {0: [], 1: [], 2: ["c-0"], 3: ["c-2"], 4: [], 5: []}
+    for number, turns in impatient.turns().items():
+        assert [change.data is None for change in turns] == [False, True] * (len(turns) // 2) + [False], number
+    ended = [impatient.turns()[number][-2].session for number in (2, 3)]
+    assert set(ended) == {before[2][-1][1]}, "its session's end alone makes them free"
+    assert impatient.repeated() == 0
+
+
+def test_a_member_that_stood_still_for_longer_than_its_session_prints_nothing_that_has_gone_to_others(impatient):
+    before = impatient.lives()
+    impatient.running["c-1"].send_signal(signal.SIGSTOP)
+    # the broker sends it some of these all the same
+    impatient.produce(600)
+    impatient.await_all_printed()
+    impatient.running["c-1"].send_signal(signal.SIGCONT)
+    impatient.await_owners(OF_THREE)
+    impatient.produce(600)
+    impatient.await_all_printed()
+    assert moved_since(before, impatient) == {0: [], 1: [], 2: ["c-0", "c-1"], 3: ["c-2", "c-1"], 4: [], 5: []}
+    assert impatient.repeated() == 0

@@ -74,8 +74,8 @@ class Pods:
         settings = {"bootstrap.servers": self.kafka.bootstrap_servers}
         produce_all(self.topic, [(None, value, int(value) % PARTITIONS) for value in values], settings)
 
-    def printed(self, name="*"):
-        return sorted(int(line) for file in self.folder.glob(f"{name}.out") for line in file.read_text().split())
+    def printed(self):
+        return sorted(int(line) for file in self.folder.glob("*.out") for line in file.read_text().split())
 
     def repeated(self):
         """Return how many messages were printed once more."""
@@ -85,14 +85,22 @@ class Pods:
     def await_all_printed(self):
         eventually(lambda: set(self.printed()) == set(range(self.produced)))
 
+    def committed(self):
+        path = f"/consumers/{self.group}/offsets/{self.topic}"
+        return {number: int(self.store.get_data(f"{path}/{number}").data) for number in range(PARTITIONS)}
+
+    def turns(self):
+        """{partition: how its owner znode came and went, in order}."""
+        znodes = self.history.below(f"/consumers/{self.group}/owners/{self.topic}")
+        return {int(path.rpartition("/")[2]): changes for path, changes in znodes.items()}
+
     def lives(self):
         """{partition: the (id, session) that claimed it, one after another}."""
-        znodes = self.history.below(f"/consumers/{self.group}/owners/{self.topic}")
         return {
-            int(path.rpartition("/")[2]): [
+            number: [
                 (change.data.decode().removeprefix(f"{self.group}_").removesuffix("-0"), change.session)
                 for change in changes
                 if change.data is not None
             ]
-            for path, changes in znodes.items()
+            for number, changes in self.turns().items()
         }
