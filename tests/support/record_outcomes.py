@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from legacy_consumer.errors import FetchError
-from legacy_consumer.fetching.columnar.records import AbortedTransaction, Columns, decode_records
+from legacy_consumer.fetching.columnar.records import Columns, decode_records
 from tests.support.record_sets import TP, rows_of
 
 LIMIT = 1 << 20
@@ -50,5 +50,5 @@ def options_of(choice: int) -> dict[str, object]:
     return options | {
         "check_crcs": choice & 6 == 6,
         "read_committed": bool(choice & 8),
-        "aborted": [AbortedTransaction(n, 0) for n in range(4)] if choice & 16 else [],
+        "aborted": [(n, 0) for n in range(4)] if choice & 16 else [],
     }

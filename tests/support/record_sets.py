@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from legacy_consumer.fetching.columnar.records import AbortedTransaction, Columns, decode_records
+from legacy_consumer.fetching.columnar.records import Columns, decode_records
 from tests.support.record_reader import Row
 from zk_layout.model import TopicPartition
 
@@ -35,7 +35,7 @@ def recorded() -> list[Recorded]:
             told["next_offset"],
             {
                 "read_committed": told["read_committed"],
-                "aborted": [AbortedTransaction(*pair) for pair in told["aborted"]],
+                "aborted": [tuple(pair) for pair in told["aborted"]],
             },
         )
         for folder in sorted(path.parent for path in FOLDER.glob("*/expected.json"))

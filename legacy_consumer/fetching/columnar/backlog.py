@@ -7,24 +7,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from legacy_consumer.fetching.columnar.records import AbortedTransaction, Ahead, Columns
+from legacy_consumer.fetching.columnar.core import Records
+from legacy_consumer.fetching.columnar.records import Ahead, Columns
 from zk_layout.model import TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class RecordSet:
-    """One partition's part of a response, not decoded. aborted is of use to readers of committed messages only."""
-
-    partition: TopicPartition
-    life: int
-    position: int
-    records: memoryview
-    aborted: tuple[AbortedTransaction, ...]
 
 
 @dataclass(slots=True)
 class _Waiting:
-    records: RecordSet
+    records: Records
     ahead: Ahead | None = None
     """Set while another thread decodes it, or has."""
 
@@ -37,15 +27,15 @@ class Backlog:
 
     def __init__(
         self,
-        decode: Callable[[RecordSet], Columns],
-        decode_ahead: Callable[[RecordSet], Ahead | None],
+        decode: Callable[[Records], Columns],
+        decode_ahead: Callable[[Records], Ahead | None],
         is_live: Callable[[TopicPartition, int], bool],
     ) -> None:
         self._decode = decode
         self._decode_ahead = decode_ahead
         self._is_live = is_live
         self._waiting: deque[_Waiting] = deque()
-        self._current: RecordSet | None = None
+        self._current: Records | None = None
         self._columns: Columns | None = None
         self._at = 0
         self._size = 0
@@ -68,7 +58,7 @@ class Backlog:
         waiting = [one.records for one in self._waiting]
         return any(one.partition == tp and one.life == life for one in (*current, *waiting))
 
-    def add(self, records: RecordSet) -> None:
+    def add(self, records: Records) -> None:
         """Put behind the others."""
         self._waiting.append(_Waiting(records))
         self._size += len(records.records)
@@ -116,7 +106,7 @@ class Backlog:
                 size += run.nbytes
         return runs
 
-    def drop_first(self) -> RecordSet:
+    def drop_first(self) -> Records:
         """Take out the record set that could not be decoded."""
         records = self._waiting.popleft().records
         self._size -= len(records.records)

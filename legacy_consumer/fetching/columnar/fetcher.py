@@ -26,7 +26,7 @@ from legacy_consumer.errors import (
     KafkaError,
     MalformedResponseError,
 )
-from legacy_consumer.fetching.columnar.backlog import Backlog, RecordSet
+from legacy_consumer.fetching.columnar.backlog import Backlog
 from legacy_consumer.fetching.columnar.batch import SMALL_RUN, SMALL_RUN_BYTES, ColumnarBatch
 from legacy_consumer.fetching.columnar.core import (
     BrokerAddress,
@@ -43,7 +43,6 @@ from legacy_consumer.fetching.columnar.leader_finder import LeaderFinder
 from legacy_consumer.fetching.columnar.opening import Opening
 from legacy_consumer.fetching.columnar.records import (
     MAX_BATCH_BYTES,
-    AbortedTransaction,
     Ahead,
     Columns,
     Wishes,
@@ -228,13 +227,13 @@ class ColumnarFetcher:
             self._errors.append(error)
             return []
 
-    def _decode(self, records: RecordSet) -> Columns:
+    def _decode(self, records: Records) -> Columns:
         return decode_records(records.records, records.partition, records.position, **self._wishes(records))
 
-    def _decode_ahead(self, records: RecordSet) -> Ahead | None:
+    def _decode_ahead(self, records: Records) -> Ahead | None:
         return decode_ahead(records.records, records.partition, records.position, **self._wishes(records))
 
-    def _wishes(self, records: RecordSet) -> Wishes:
+    def _wishes(self, records: Records) -> Wishes:
         return {
             "aborted": records.aborted,
             "read_committed": self._settings.read_committed,
@@ -358,9 +357,8 @@ class ColumnarFetcher:
         searches: list[Search] = []
         for event in events:
             match event:
-                case Records(tp, life, position, records, aborted):
-                    transactions = tuple(AbortedTransaction(*one) for one in aborted)
-                    self._backlog.add(RecordSet(tp, life, position, records, transactions))
+                case Records():
+                    self._backlog.add(event)
                 case FindLeader(partitions, delay_s):
                     self._leaders.search(partitions, delay_s)
                 case FindPosition(tp, life, position):

@@ -43,7 +43,10 @@ Order = Open | HangUp | Send
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Bytes of one partition to decode, from position on. life: see FetchCore.is_live."""
+    """Bytes of one partition to decode, from position on. life: see FetchCore.is_live.
+
+    aborted: as in FetchedPartition.
+    """
 
     partition: TopicPartition
     life: int

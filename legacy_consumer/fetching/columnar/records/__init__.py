@@ -6,7 +6,6 @@ Pure: no sockets. Needs the extra `fast`.
 from legacy_consumer.fetching.columnar.records.columns import ARROW_COLUMNS, Columns
 from legacy_consumer.fetching.columnar.records.decoding import (
     MAX_BATCH_BYTES,
-    AbortedTransaction,
     Ahead,
     Wishes,
     crc32c,
@@ -18,7 +17,6 @@ from legacy_consumer.fetching.columnar.records.decoding import (
 __all__ = [
     "ARROW_COLUMNS",
     "MAX_BATCH_BYTES",
-    "AbortedTransaction",
     "Ahead",
     "Columns",
     "Wishes",

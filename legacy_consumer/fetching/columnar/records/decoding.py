@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 import legacy_consumer_native
 from legacy_consumer_native import crc32c, glance
@@ -13,7 +13,7 @@ from legacy_consumer.errors import CorruptRecordsError, FetchError
 from legacy_consumer.fetching.columnar.records.columns import Columns
 from zk_layout.model import TopicPartition
 
-__all__ = ["MAX_BATCH_BYTES", "AbortedTransaction", "Ahead", "crc32c", "decode_ahead", "decode_records", "glance"]
+__all__ = ["MAX_BATCH_BYTES", "Ahead", "crc32c", "decode_ahead", "decode_records", "glance"]
 
 MAX_BATCH_BYTES = 128 * 1024 * 1024
 """The largest decompressed size of a batch. Producers limit a batch before compression, by default to 1 MB."""
@@ -22,13 +22,6 @@ MAX_DECOMPRESSED_BYTES = 32 * 1024 * 1024
 MOST_RECORDS = 1 << 20
 """Of one call: a batch of 150 KB may hold millions of empty records, and each takes some bytes of columns."""
 _MOST_BYTES = 2**31 - 1
-
-
-class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted, as a Fetch response lists it: from this offset to the producer's next marker."""
-
-    producer_id: int
-    first_offset: int
 
 
 class Wishes(TypedDict):

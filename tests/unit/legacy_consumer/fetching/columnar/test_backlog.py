@@ -3,7 +3,8 @@
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError
-from legacy_consumer.fetching.columnar.backlog import Backlog, RecordSet
+from legacy_consumer.fetching.columnar.backlog import Backlog
+from legacy_consumer.fetching.columnar.core import Records
 from legacy_consumer.fetching.columnar.records import decode_ahead, decode_records
 from tests.support.record_encoder import Written, batch, marker
 from tests.support.record_sets import TP
@@ -11,7 +12,7 @@ from tests.support.record_sets import TP
 
 def record_set(first, count):
     data = batch([Written(first + number, None, b"v") for number in range(count)])
-    return RecordSet(TP, 1, first, memoryview(bytearray(data)), ())
+    return Records(TP, 1, first, memoryview(bytearray(data)), ())
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ def test_what_is_damaged_is_told_each_time_until_it_is_dropped_and_what_follows_
         lambda one: decode_ahead(one.records, one.partition, one.position),
         lambda _, __: True,
     )
-    backlog.add(RecordSet(TP, 1, 0, memoryview(data[:-1] + b"x"), ()))
+    backlog.add(Records(TP, 1, 0, memoryview(data[:-1] + b"x"), ()))
     backlog.add(record_set(10, 10))
     for _ in range(2):
         with pytest.raises(CorruptRecordsError):
@@ -104,8 +105,8 @@ def test_a_partition_stands_behind_the_end_of_a_transaction_once_its_messages_ar
         lambda _, __: True,
     )
     committed = batch([Written(n, None, b"v") for n in range(10)], producer_id=1, is_transactional=True)
-    backlog.add(RecordSet(TP, 1, 0, memoryview(committed + marker(10, 1, is_abort=False)), ()))
-    backlog.add(RecordSet(TP, 1, 11, memoryview(marker(11, 1, is_abort=True)), ()))
+    backlog.add(Records(TP, 1, 0, memoryview(committed + marker(10, 1, is_abort=False)), ()))
+    backlog.add(Records(TP, 1, 11, memoryview(marker(11, 1, is_abort=True)), ()))
     taken = []
     while run := backlog.take(4, 1):
         taken.append((len(run[0]), backlog.positions))

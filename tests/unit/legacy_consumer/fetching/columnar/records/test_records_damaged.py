@@ -10,7 +10,6 @@ import cramjam
 import pytest
 
 from legacy_consumer.errors import CorruptRecordsError, FetchError
-from legacy_consumer.fetching.columnar.records import AbortedTransaction
 from tests.support.memory import memory_for
 from tests.support.record_encoder import (
     Written,
@@ -312,7 +311,7 @@ def test_an_old_client_s_lz4_checksum_is_forgiven_in_old_formats_only():
 def test_an_abort_marker_that_cannot_be_read_is_an_error():
     bad = batch([Written(6, b"k", b"", 1)], producer_id=1, is_transactional=True, is_control=True)
     with pytest.raises(CorruptRecordsError, match="control batch"):
-        decoded(bad, 6, read_committed=True, aborted=[AbortedTransaction(1, 0)])
+        decoded(bad, 6, read_committed=True, aborted=[(1, 0)])
     assert decoded(bad, 6).next_offset == 7
 
 

@@ -8,7 +8,6 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from legacy_consumer.fetching.columnar.records import AbortedTransaction
 from tests.support.record_encoder import Written, batch, marker, message, messages, wrapper
 from tests.support.record_reader import read
 from tests.support.record_sets import decoded, rows_of
@@ -92,7 +91,7 @@ def transactions(draw):
             is_abort = draw(st.booleans())
             pieces.append(marker(offset, producer, is_abort=is_abort))
             if is_abort:
-                aborted.append(AbortedTransaction(producer, first))
+                aborted.append((producer, first))
             else:
                 kept += values
             offset += 1
@@ -110,7 +109,7 @@ def transactions(draw):
             offset += count
     for producer in sorted(running):
         pieces.append(marker(offset, producer, is_abort=True))
-        aborted.append(AbortedTransaction(producer, running[producer][0]))
+        aborted.append((producer, running[producer][0]))
         offset += 1
     return b"".join(pieces), aborted, sorted(kept), offset
 

@@ -12,7 +12,6 @@ import legacy_consumer_native as native
 import pyarrow as pa
 import pytest
 
-from legacy_consumer.fetching.columnar.records import AbortedTransaction
 from legacy_consumer.fetching.columnar.records.columns import ALL_COLUMNS
 from tests.support.plain_sets import HEADERS, LONG, NEED_MORE, PLAIN, signed
 from tests.support.record_encoder import Written, batch, crc32c, message, wrapper
@@ -117,7 +116,7 @@ def verdicts():
         data = signed(data) if rng.random() < 0.7 else data
         options = {"check_crcs": rng.random() < 0.5, "max_batch_bytes": LIMIT}
         if rng.random() < 0.5:
-            options |= {"read_committed": True, "aborted": [AbortedTransaction(n, 0) for n in range(4)]}
+            options |= {"read_committed": True, "aborted": [(n, 0) for n in range(4)]}
         found = by_native(data, 0, **options)
         yield found if isinstance(found, str) else f"{zlib.crc32(repr(found).encode()):08x}"
 
