@@ -7,9 +7,10 @@ without members on the broker's side, like this one. A position that is not know
 Protection and its limits: an offset in Kafka has no version, and the coordinator accepts any commit without a
 generation. So before a commit one multi in ZooKeeper checks that the session, the registration and the owner znodes
 exist. The offsets in Kafka are read and compared with the last seen ones; an offset of another client is reported, as
-for ZooKeeper. Between these checks and the write there are some milliseconds in which a session may expire or another
-client may commit; then the last one wins. If that matters, keep dual.commit.enabled: then the fenced offset znode is
-written too, and the next owner starts at the greater of both.
+for ZooKeeper, unless another session owns the partition by now: then it is not committed. Between these checks and the
+write there are some milliseconds in which a session may expire or another client may commit; then the last one wins. If
+that matters, keep dual.commit.enabled: then the fenced offset znode is written too, and the next owner starts at the
+greater of both.
 
 Reading before writing serves another purpose too: it finds the coordinator. librdkafka queues a commit while it knows
 none, for session.timeout.ms, carries it out when one comes, and closes no consumer meanwhile. So that time is set to
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tenacity import Retrying
 
@@ -39,6 +40,8 @@ from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +148,15 @@ class KafkaOffsetStore:
             if now.offset is not None and now.offset not in expected and now not in own:
                 self._written.pop(tp, None)
                 result.foreign[tp] = committed_in_kafka(now, seen.topic)
+        if result.foreign and consumer_id is not None:
+            try:
+                result.unowned |= self._fence.find_stolen(result.foreign, session_id)
+            except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
+                result.foreign.clear()
+                result.failure = error
+                return result
+            _remove(result.foreign, result.unowned)
+            _remove(found, result.unowned)
         self._put({tp: todo[tp] for tp in found if tp not in result.foreign}, timeout_s, result)
         return result
 
@@ -237,6 +249,6 @@ def is_marked(found: KafkaOffset) -> bool:
     return written.topic_id is not None or written.zxid is not None
 
 
-def _remove(todo: dict[TopicPartition, Commit], partitions: Iterable[TopicPartition]) -> None:
+def _remove(todo: dict[TopicPartition, Value], partitions: Iterable[TopicPartition]) -> None:
     for tp in partitions:
         todo.pop(tp, None)

@@ -125,6 +125,15 @@ class ZooKeeperOffsetStore:
         stats = self._store.exists_many([self._owner_path(tp) for tp in order])
         return {tp for tp, stat in zip(order, stats, strict=True) if stat is not None}
 
+    def find_stolen(self, partitions: Collection[TopicPartition], session_id: int | None) -> set[TopicPartition]:
+        """Return which of these this session does not own, after another client has committed them.
+
+        That client may own the partition by now: a JVM member deletes also other members' owner znodes.
+        """
+        order = sorted(partitions)
+        stats = self._store.exists_many([self._owner_path(tp) for tp in order])
+        return {tp for tp, stat in zip(order, stats, strict=True) if stat is None or stat.ephemeral_owner != session_id}
+
     def close(self) -> None:
         """The store is not this one's to close."""
 
@@ -188,8 +197,9 @@ class ZooKeeperOffsetStore:
                 elif isinstance(cause, NoNodeError) and todo[tp].seen.version is None:
                     self._make_dirs(todo, result)
                 elif isinstance(cause, (BadVersionError, NodeExistsError, NoNodeError)):
-                    if guard:
-                        self._set_aside_stolen(todo, session_id, result)
+                    for stolen in self.find_stolen(todo, session_id) if guard else ():
+                        result.unowned.add(stolen)
+                        del todo[stolen]
                     self._set_aside_foreign(todo, result)
                 elif cause.retriable:
                     raise cause from error
@@ -232,17 +242,6 @@ class ZooKeeperOffsetStore:
         stats = self._store.exists_many([self._owner_path(tp) for tp in order])
         for tp, stat in zip(order, stats, strict=True):
             if stat is None:
-                result.unowned.add(tp)
-                del todo[tp]
-
-    def _set_aside_stolen(
-        self, todo: dict[TopicPartition, Commit], session_id: int | None, result: CommitResult
-    ) -> None:
-        """The other writer may own the partition by now: a JVM member deletes also other members' owner znodes."""
-        order = list(todo)
-        stats = self._store.exists_many([self._owner_path(tp) for tp in order])
-        for tp, stat in zip(order, stats, strict=True):
-            if stat is None or stat.ephemeral_owner != session_id:
                 result.unowned.add(tp)
                 del todo[tp]
 

@@ -64,9 +64,15 @@ class Life:
     """With delivery.rule=acknowledged: what was handed out and is not acknowledged."""
     unanswered: set[int] = field(default_factory=set)
     """The offsets of its unanswered commits: such a write cannot be told from another one of the same offset."""
+    untold: int | None = None
+    """The last of those that a coordinator of offsets keeps, until it told its member."""
+    written: set[int] = field(default_factory=set)
+    """With offsets in Kafka, which have no versions: what its member wrote cannot be told from the same of another."""
     sought: int | None = None
     """The lowest offset that its users asked for: a commit may go back as far."""
     ended: float | None = None
+    ended_after: int = 0
+    """How many events there were."""
     how: str = ""
     informed: bool = False
 
@@ -119,8 +125,17 @@ class Checker:
         """Whether a stranger has told members that a reset was done: they go on from the offsets that stand."""
         self.unheard = {}
         """{member: partitions whose owner znodes somebody deleted since ZooKeeper last answered the member}."""
+        self.is_in_kafka = False
+        """Whether offsets are the group coordinator's: znodes count for nothing then."""
+        self.checked_at = {}
+        """{member: how many events there were when ZooKeeper last carried a transaction of it out}."""
+        self.answered_at = {}
+        """{member: how many there were when ZooKeeper last answered anything, or the coordinator of offsets}."""
+        self.kept_at = {}
+        """{partition: how many there were when the coordinator last kept an offset of it}."""
         self.deliveries = 0
         self.duplicates = 0
+        self._history = history
         history.observers |= {
             "member": self.on_member,
             "session": self.on_session,
@@ -134,6 +149,9 @@ class Checker:
             "owner-": self.on_owner_deleted,
             "offset": self.on_offset,
             "offset-": self.on_offset_deleted,
+            "kept": self.on_kept,
+            "forgotten": self.on_forgotten,
+            "no answer": self.on_interrupted,
             "garbled": self.on_garbled,
             "produced": self.on_produced,
             "took": self.on_took,
@@ -264,7 +282,7 @@ class Checker:
 
     def on_owner_deleted(self, now, session, tp, how):
         life = self.owners.pop(tp)
-        life.ended = now
+        life.ended, life.ended_after = now, len(self._history.events)
         if how == "session ended":
             life.how = life.how or how
         elif session != life.session:
@@ -443,11 +461,24 @@ class Checker:
         return self.settings.adopt or self.requests_made
 
     def on_offset(self, now, session, tp, offset):
+        if self.is_in_kafka:
+            return
         name = self.owner_of_session[session]
         if self._is_by_hand(tp):
-            if name in self.actors:
-                raise Violation("by hand", f"{name} commits {offset} of {tp}, whose offsets its users keep")
+            self._check_by_hand(name, tp, offset)
             return
+        if name in self.actors:
+            self._check_owner(now, name, session, tp, offset)
+        life = self.owners.get(tp)
+        is_owners = life is not None and life.session == session
+        self._note_offset(name, tp, offset, is_owners=is_owners)
+
+    def _check_by_hand(self, name, tp, offset):
+        if name in self.actors:
+            raise Violation("by hand", f"{name} commits {offset} of {tp}, whose offsets its users keep")
+
+    def _note_offset(self, name, tp, offset, *, is_owners, may_go_back=False):
+        """is_owners: the writer owns the partition. may_go_back: the write may come long after its member asked."""
         before, by = self.offsets.get(tp, (0, ""))
         life = self.owners.get(tp)
         if name.startswith("operator") and offset > before:
@@ -457,17 +488,24 @@ class Checker:
             is_own = offset == life.done or offset in life.unanswered
             life.reset = offset if name.startswith("operator ") and not is_own else None
         if name in self.actors:
-            self._check_commit(now, name, session, tp, offset, before, by)
-            if life is not None and life.session != session:
-                # robbed of its owner znode, and not aware of it: to the owner now that is a foreign commit
-                life.foreign.add(offset)
-                life.unadopted = None if offset == life.done or offset in life.unanswered else offset
-                name = f"{name}, robbed"
-            elif life is not None and life.next_offset is None:
+            self._check_commit(name, tp, offset, before, by, is_owners=is_owners, may_go_back=may_go_back)
+        if is_owners:
+            life.written.add(offset)
+            life.untold = None
+            if self.is_in_kafka:
+                life.unadopted = None
+            if life.next_offset is None:
                 life.starts.add(offset)
         elif life is not None:
+            # also one that was robbed of its owner znode, and is not aware of it
             life.foreign.add(offset)
-            life.unadopted = None if offset == life.done or offset in life.unanswered else offset
+            is_seen = offset != life.done and offset not in life.unanswered
+            if self.is_in_kafka:
+                life.unadopted, life.untold = None, offset
+            else:
+                life.unadopted = offset if is_seen else None
+            if name in self.actors:
+                name = f"{name}, robbed"
         for zombie in self.lives.values():
             if (
                 zombie is not life
@@ -481,6 +519,59 @@ class Checker:
             if owned == tp and known.blips != self.actors[who].blips:
                 known.restarts.add(self._standing(tp))
 
+    # Offsets in Kafka.
+
+    def note_answer(self, name, kind):
+        """ZooKeeper has answered this actor."""
+        self.unheard.pop(name, None)
+        self.answered_at[name] = len(self._history.events)
+        if kind == "multi":
+            self.checked_at[name] = len(self._history.events)
+
+    def note_told(self, name, told):
+        """A member has heard from the coordinator what is kept."""
+        self.answered_at[name] = len(self._history.events)
+        for tp in told:
+            life = self.owners.get(tp)
+            if life is not None and life.actor == name and life.untold is not None:
+                is_own = life.untold == life.done or life.untold in life.unanswered | life.written
+                life.unadopted, life.untold = None if is_own else life.untold, None
+
+    def check_asked(self, name, offsets):
+        """A member asks for a commit, of what it owned when ZooKeeper checked that: once for each commit."""
+        if name not in self.checked_at:
+            raise Violation("zombie commit", f"{name} asks for a commit, and has not had its ownership checked")
+        checked_at = self.checked_at.pop(name)
+        for tp in offsets:
+            if self._is_by_hand(tp):
+                self._check_by_hand(name, tp, offsets[tp].offset)
+            life = self.lives.get((name, tp))
+            is_owned = life is not None and (life.ended is None or life.ended_after > checked_at)
+            if not is_owned and not self._is_robbed(life):
+                raise Violation("zombie commit", f"{name} asks for a commit of {tp}, which it does not own")
+
+    def on_kept(self, now, name, tp, offset, late):
+        """The coordinator carries a commit out; a late one may go back.
+
+        So may one of a member that lost the partition, or whose offset was overwritten, since it last heard anything.
+        """
+        life = self.owners.get(tp)
+        is_owners = life is not None and life.actor == name
+        heard = self.answered_at.get(name, 0)
+        last = self.lives.get((name, tp))
+        is_unheard = self.kept_at.get(tp, 0) > heard or (last is not None and last.ended_after > heard)
+        may_go_back = bool(late) or (not is_owners and is_unheard)
+        self._note_offset(name, tp, offset, is_owners=is_owners, may_go_back=may_go_back)
+        self.kept_at[tp] = len(self._history.events)
+
+    def on_forgotten(self, now, tp):
+        """The coordinator keeps no offset any more: the next owner begins at the beginning."""
+        self._note_offset("nobody", tp, 0, is_owners=False)
+        life = self.owners.get(tp)
+        if life is not None:
+            # an offset that is gone is no reset
+            life.unadopted = life.untold = None
+
     def on_garbled(self, now, session, tp):
         """Note that the znode of an offset holds unreadable data: its owner's next commit mends it."""
         life = self.owners.get(tp)
@@ -489,6 +580,8 @@ class Checker:
 
     def on_offset_deleted(self, now, session, tp):
         """Note that the next owner begins at the beginning."""
+        if self.is_in_kafka:
+            return
         self.on_offset(now, session, tp, 0)
         life = self.owners.get(tp)
         if life is not None:
@@ -500,16 +593,24 @@ class Checker:
             return self.placing.results.get(tp, 0)
         return max(self.offsets.get(tp, (0, ""))[0], 0)
 
-    def _check_commit(self, now, name, session, tp, offset, before, by):
+    def _check_owner(self, now, name, session, tp, offset):
         life = self.owners.get(tp)
         if life is None or life.session != session:
             last = self.lives.get((name, tp))
-            stolen = last is not None and last.session == session and last.how == "stolen"
-            if not stolen or now - last.ended > self.settings.audit_s + AUDIT_SLACK_S:
+            if last is None or last.session != session or not self._is_robbed(last):
                 raise Violation("zombie commit", f"{name} commits {offset} of {tp}, which it does not own")
-        elif self.settings.adopt and life.unadopted not in (None, offset) and not life.has_lost_versions:
+
+    def _is_robbed(self, life):
+        """Whether its member may not know yet that somebody deleted its owner znode."""
+        latest = self.settings.audit_s + AUDIT_SLACK_S
+        return life is not None and life.how == "stolen" and self._history.now - life.ended <= latest
+
+    def _check_commit(self, name, tp, offset, before, by, *, is_owners, may_go_back):
+        life = self.owners.get(tp)
+        if is_owners and self.settings.adopt and life.unadopted not in (None, offset) and not life.has_lost_versions:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
-        if offset < before and by in self.actors and (life is None or life.sought is None or offset < life.sought):
+        is_wanted = may_go_back or (life is not None and life.sought is not None and offset >= life.sought)
+        if offset < before and by in self.actors and not is_wanted:
             raise Violation("backwards", f"{name} commits {offset} of {tp}, {by} had committed {before}")
         if offset > self.acked_up_to.get(tp, 0):
             missing = self.acked_up_to.get(tp, 0)

@@ -11,6 +11,11 @@ class History:
         self.events = []
         self.observers = {}
 
+    @property
+    def now(self):
+        """The world's time."""
+        return self._clock.now
+
     def record(self, kind, *details):
         """Note an event; an observer that does not like it raises Violation."""
         now = self._clock.now

@@ -8,7 +8,9 @@ from legacy_consumer.fetching.fetcher import EARLIEST
 from legacy_consumer.member.resets import ResetFollower
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
+from legacy_consumer.offsets.kafka import KafkaOffsetStore
 from legacy_consumer.offsets.progress import Progress
+from legacy_consumer.offsets.retries import RetrySettings
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from rebalance.assignors import ASSIGNORS
 from rebalance.assignors.strategies import make_assignors
@@ -30,6 +32,7 @@ from rebalance.upkeep import Periods
 from tests.simulation.by_hand import DirectCalls, KeepingListener
 from tests.simulation.checker import Violation
 from tests.simulation.fetching import PatientClock, SimulatedFetcher
+from tests.simulation.offsets_in_kafka import Channel, ask_once
 from tests.simulation.users import User
 from tests.simulation.zookeeper import GROUP, IDS, InjectedError
 from zk_layout.errors import NoNodeError
@@ -63,7 +66,7 @@ class OurMember:
         world.record("member", name)
         self.store = store or world.server.connect(name)
         self.progress = Progress()
-        offsets = ZooKeeperOffsetStore(self.store, GROUP)
+        offsets = self._make_offsets()
         self.delivery = StreamDelivery(
             DeliverySettings(
                 consumer_id=consumer_id,
@@ -71,6 +74,7 @@ class OurMember:
                 at_next=settings.at_next,
                 reset_to=None if world.placing.waits_for_users else EARLIEST,
                 adopt_foreign_commits=settings.adopt,
+                retries=RetrySettings(max_retries=2, backoff_s=0.0),
                 topics_by_hand=world.placing.topics,
             ),
             offsets=offsets,
@@ -93,6 +97,7 @@ class OurMember:
             # there is no coordinator yet
             post=lambda errand: self.coordinator.post(errand),  # noqa: PLW0108
             later=lambda errand, delay_ms: self.coordinator.post_later(errand, delay_ms),  # noqa: PLW0108
+            refusal="offsets.storage" if world.group_offsets.is_used else None,
             topics_by_hand=world.placing.topics,
         )
         registration = ConsumerRegistration(
@@ -171,6 +176,14 @@ class OurMember:
         self._told_first()
         self.coordinator.open()
         self.follower.start()
+
+    def _make_offsets(self):
+        in_zookeeper = ZooKeeperOffsetStore(self.store, GROUP)
+        kept = self.world.group_offsets
+        if not kept.is_used:
+            return in_zookeeper
+        channel = Channel(kept, self)
+        return KafkaOffsetStore(self.store, GROUP, channel, in_zookeeper, timeout_s=1.0, asking=ask_once)
 
     def _holder(self, number, clock):
         clock.strike()

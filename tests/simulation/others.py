@@ -141,9 +141,12 @@ class Others:
     # Deletions.
 
     def delete_offset(self):
-        """The znode of one partition."""
+        """Of one partition."""
         tp = self._some_partition()
-        if tp is not None and self._delete(f"{OFFSETS}/{tp.topic}/{tp.partition}"):
+        if tp is None:
+            return
+        kept = self.world.group_offsets
+        if kept.forget(tp) if kept.is_used else self._delete(f"{OFFSETS}/{tp.topic}/{tp.partition}"):
             self.world.record("operator", "deletes the offset of", tp)
 
     def delete_group(self):

@@ -21,6 +21,7 @@ from tests.simulation.history import History
 from tests.simulation.jvm import JvmMember
 from tests.simulation.led_stranger import LedStranger
 from tests.simulation.member import Crash, OurMember
+from tests.simulation.offsets_in_kafka import GroupCoordinator, use_kafka
 from tests.simulation.others import Others
 from tests.simulation.settings import draw_settings
 from tests.simulation.timing import TIMEOUT_S, Timing
@@ -76,18 +77,23 @@ class World:
     def __init__(self, seed):
         self.seed = seed
         self.rng = rng = random.Random(seed)
-        self.settings = settings = draw_settings(rng)
+        drawn = draw_settings(rng)
+        in_kafka = use_kafka(seed, drawn)
+        self.settings = settings = in_kafka or drawn
         self.clock = FakeClock()
         self.history = History(self.clock)
         self.record = self.history.record
         self.checker = Checker(self.history, settings)
         # of its own, so that worlds without it are what they were
+        self.group_offsets = GroupCoordinator(self, is_used=in_kafka is not None)
+        self.checker.is_in_kafka = self.group_offsets.is_used
         self._forbidding = random.Random(f"offsets {seed}")
-        self._forbids = not settings.jvm_members and self._forbidding.random() < 0.4
+        may_forbid = not (settings.jvm_members or self.group_offsets.is_used)
+        self._forbids = may_forbid and self._forbidding.random() < 0.4
         self.server = SimulatedZooKeeper(
             clock=self.clock,
             record=self.record,
-            before_request=self._before_request,
+            before_request=self.before_request,
             after_request=self._after_request,
             fault=self._fault,
             max_multi_bytes=self._forbidding.choice((1_000_000, 1000, 1500)) if self._forbids else 1_000_000,
@@ -177,6 +183,7 @@ class World:
             self._step()
         self.faults = False
         self.record("faults end")
+        self.group_offsets.carry_out_late(all_of_them=True)
         self.others.leave()
         self.ending.heal_everything()
         for member in self.members:
@@ -190,12 +197,14 @@ class World:
         if self._forbids and self._forbidding.random() < 0.03:
             self._forbid()
         self.led_stranger.act()
+        self.group_offsets.carry_out_late()
         chosen = bisect(self._weights, self.rng.random() * self._weights[-1])
         self._actions[chosen][1]()
 
     # What others are asked in between.
 
-    def _before_request(self, store):
+    def before_request(self, store):
+        """Whoever asks may be interleaved with others, die, or be struck."""
         if self.faults and self.others.before_request(store):
             self.go_on_meanwhile(0.0)
         member = self.by_store.get(store)
@@ -206,13 +215,13 @@ class World:
             raise Crash
         if rng.random() < self.settings.interleave:
             self.interlude(member)
-        self._strike_commit(store)
+        self.strike_commit(store)
 
-    def _after_request(self, store):
-        self.checker.unheard.pop(self.server.actors[store], None)
-        self._strike_commit(store)
+    def _after_request(self, store, kind):
+        self.checker.note_answer(self.server.actors[store], kind)
+        self.strike_commit(store)
 
-    def _strike_commit(self, store):
+    def strike_commit(self, store):
         """Before or after a request of a commit that a user asks for; what is carried out is never answered then."""
         member = self.by_store.get(store)
         if member is not None and member.committing and not member.turning:
@@ -482,6 +491,9 @@ class World:
         offset = self.rng.randint(0, self.kafka.ends[tp])
         before = self.checker.offsets.get(tp, (0, ""))[0]
         self.record("operator", "skips to" if offset > before else "goes back to", tp, offset)
+        if self.group_offsets.is_used:
+            self.group_offsets.reset(tp, offset)
+            return
         path = f"{OFFSETS}/{tp.topic}/{tp.partition}"
         if self.admin.exists(path) is None:
             self.admin.create(path, encode_offset(offset), make_parents=True)

@@ -81,7 +81,9 @@ class RecordingTree(MemoryTree):
 class SimulatedZooKeeper(MemoryZooKeeper):
     """record: takes the kind and the details of an event. before_request: see the module."""
 
-    def __init__(self, *, clock, record, before_request, fault, max_multi_bytes, after_request=lambda _: None):
+    def __init__(
+        self, *, clock, record, before_request, fault, max_multi_bytes, after_request=lambda _store, _kind: None
+    ):
         super().__init__(
             wall_ms=clock.wall_ms,
             monotonic=clock.monotonic,
@@ -108,7 +110,7 @@ class SimulatedZooKeeper(MemoryZooKeeper):
     def request(self, store, kind, carry_out):
         self._before_request(store)
         answer = super().request(store, kind, carry_out)
-        self._after_request(store)
+        self._after_request(store, kind)
         return answer
 
     def is_alive(self, session_id):

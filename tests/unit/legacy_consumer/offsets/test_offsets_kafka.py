@@ -98,6 +98,18 @@ def test_an_offset_that_somebody_else_committed_is_reported_and_not_overwritten(
     assert rig.in_kafka() == {P0: 8, P1: 6}, "having seen it, it may be overwritten"
 
 
+def test_a_partition_that_another_member_owns_and_committed_by_now_is_not_moved_back(rig):
+    seen = rig.commit(rig.kafka, {P0: 7, P1: 5}).committed
+    other = MemoryStore(rig.server)
+    other.start()
+    other.delete("/consumers/g/owners/t/0")
+    other.create("/consumers/g/owners/t/0", b"g_b-0", ephemeral=True)
+    rig.channel.kept[P0] = KafkaOffset(9)
+    result = rig.commit(rig.kafka, {P0: 8, P1: 6}, seen)
+    assert (result.unowned, result.foreign) == ({P0}, {})
+    assert rig.in_kafka() == {P0: 9, P1: 6}
+
+
 def test_an_offset_that_expired_is_committed_again(rig):
     seen = rig.commit(rig.kafka, {P0: 7}).committed
     rig.channel.kept.clear()

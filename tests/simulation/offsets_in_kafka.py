@@ -1,0 +1,139 @@
+"""The group coordinator of a simulated world whose group keeps its offsets in Kafka: offsets.storage=kafka.
+
+Any question may find no coordinator, or not be told one partition's offset. Any commit may be refused for one
+partition, not arrive, be carried out and not answered, or be carried out late: after its client gave it up, left the
+group or died. A client begins no other commit while one of its own may still be carried out.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from tenacity import Retrying, stop_after_attempt
+
+from legacy_consumer.errors import BrokersUnavailableError
+from legacy_consumer.offsets.kafka import KafkaOffset
+from tests.simulation.zookeeper import InjectedError
+
+_LATE_S = (0.0, 0.5, 2.0, 8.0)
+
+
+def ask_once(_within_s):
+    """The policy of KafkaOffsetStore for its questions: a coordinator that does not answer does not in time."""
+    return Retrying(stop=stop_after_attempt(1), reraise=True)
+
+
+def use_kafka(seed, settings):
+    """Return the settings of this world if its group keeps its offsets in Kafka, None if it does not."""
+    # drawn by itself, so that worlds without it are what they were
+    rng = random.Random(f"kafka {seed}")
+    if rng.random() >= 0.2 or settings.jvm_members:
+        return None
+    return replace(settings, adopt=rng.random() < 0.6, commit_ms=rng.choice((200, 500, 2000)))
+
+
+class GroupCoordinator:
+    """is_used: whether the group keeps its offsets here."""
+
+    def __init__(self, world, *, is_used):
+        self.world = world
+        self.is_used = is_used
+        self.rng = random.Random(f"coordinator {world.seed}")
+        self.fails = self.rng.choice((0.0, 0.1, 0.3, 0.5))
+        self.kept = {}
+        self._late = []
+        """[(when it is carried out, channel, offsets)], of commits without an answer."""
+
+    def reset(self, tp, offset):
+        """An operator writes an offset."""
+        self._keep("operator", {tp: KafkaOffset(offset)}, is_late=False)
+
+    def forget(self, tp):
+        """An offset expires, or an operator deletes it; False if there is none."""
+        if self.kept.pop(tp, None) is None:
+            return False
+        self.world.record("forgotten", tp)
+        return True
+
+    def carry_out_late(self, *, all_of_them=False):
+        """The commits that are due; all when the faults are over."""
+        due = [one for one in self._late if all_of_them or one[0] <= self.world.clock.now]
+        self._late = [one for one in self._late if one not in due]
+        for _, channel, offsets in due:
+            self._keep(channel.name, offsets, is_late=True)
+
+    def is_waiting(self, channel):
+        """Whether a commit of this client may still be carried out."""
+        return any(one is channel for _, one, _ in self._late)
+
+    def delay(self, channel, offsets):
+        """Carry this commit out when its client expects it no more."""
+        self._late.append((self.world.clock.now + self.rng.choice(_LATE_S), channel, offsets))
+
+    def keep(self, channel, offsets):
+        """Carry this commit out now."""
+        self._keep(channel.name, offsets, is_late=False)
+
+    def _keep(self, name, offsets, *, is_late):
+        self.kept.update(offsets)
+        for tp, kept in sorted(offsets.items()):
+            self.world.record("kept", name, tp, kept.offset, "late" if is_late else "")
+
+
+class Channel:
+    """One member's way to the coordinator; implements GroupOffsets."""
+
+    def __init__(self, coordinator, member):
+        self._coordinator = coordinator
+        self._member = member
+        self.name = member.name
+
+    def read(self, partitions, timeout_s):
+        """As the protocol says."""
+        fate = self._begin(("down", "unforeseen", "untold"))
+        if fate in ("down", "unforeseen"):
+            self._fail(fate)
+        told = {tp: self._coordinator.kept.get(tp, KafkaOffset(None)) for tp in partitions}
+        if fate == "untold":
+            secret = self._coordinator.rng.choice(sorted(told))
+            del told[secret]
+            self._coordinator.world.record("no answer", self.name, fate, secret)
+        self._coordinator.world.checker.note_told(self.name, told)
+        return told
+
+    def write(self, offsets, timeout_s):
+        """As the protocol says."""
+        coordinator = self._coordinator
+        fate = self._begin(("down", "unforeseen", "refused", "unanswered", "unforeseen, done", "late"))
+        coordinator.world.checker.check_asked(self.name, offsets)
+        if coordinator.is_waiting(self):
+            self._fail("an earlier commit may still be carried out")
+        if fate in ("down", "unforeseen"):
+            self._fail(fate)
+        if fate == "late":
+            coordinator.delay(self, offsets)
+            self._fail(fate)
+        refused = coordinator.rng.choice(sorted(offsets)) if fate == "refused" else None
+        coordinator.keep(self, {tp: kept for tp, kept in offsets.items() if tp != refused})
+        if fate in ("unanswered", "unforeseen, done"):
+            self._fail(fate)
+        if refused is not None:
+            coordinator.world.record("no answer", self.name, fate, refused)
+        coordinator.world.strike_commit(self._member.store)
+        return None if refused is None else "refused"
+
+    def close(self):
+        """A commit that is under way stays under way."""
+
+    def _begin(self, fates):
+        coordinator = self._coordinator
+        coordinator.world.before_request(self._member.store)
+        if coordinator.world.faults and coordinator.rng.random() < coordinator.fails:
+            return coordinator.rng.choice(fates)
+        return ""
+
+    def _fail(self, fate):
+        self._coordinator.world.failed_requests[self.name] += 1
+        self._coordinator.world.record("no answer", self.name, fate)
+        raise InjectedError(fate) if fate.startswith("unforeseen") else BrokersUnavailableError(fate)
