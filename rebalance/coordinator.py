@@ -336,6 +336,8 @@ class Coordinator:
             self._reconciler.drop()
             return
         try:
-            self.has_left_nothing = self._reconciler.leave()
+            is_all_gone = self._reconciler.leave()
+            # what it wrote in a session that it has not heard of yet stands there
+            self.has_left_nothing = is_all_gone and self._store.session_id == self._state.session_id
         except LegacyConsumerError as error:
             logger.warning("%s: did not leave in order, the session's end will do the rest: %s", self._name, error)

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 
+from rebalance.events import CloseRequested
 from rebalance.group_strategy import Strategy
 from rebalance.machine import Phase
 from rebalance.reader import GroupReader
@@ -110,6 +111,22 @@ def test_a_member_that_joins_and_leaves_before_anybody_looks_moves_nothing(group
     passing.close()
     group.settle()
     assert a.delivery.log == []
+
+
+def test_a_member_that_registered_in_a_session_of_which_it_has_not_heard_does_not_say_that_it_left_nothing(group):
+    a = group.join("a", {"t": 1})
+
+    def expire_and_close():
+        group.server.expire(a.store.session_id)
+        a.coordinator.post(CloseRequested(1000))
+
+    group.server.auto_deliver = False
+    interruption = Interruption(group.server, a.store, "create", expire_and_close)
+    take_turns(a, turns=20)
+    assert interruption.done
+    assert a.coordinator.is_closed
+    assert group.admin.exists(f"{IDS}/{a.consumer_id}") is not None, "its session lives, and has it"
+    assert not a.coordinator.has_left_nothing, "so the session is to be ended with it"
 
 
 def test_a_member_that_vanishes_between_list_and_read_is_no_member(group):
