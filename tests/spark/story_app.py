@@ -15,7 +15,6 @@ from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -45,10 +44,13 @@ def await_file(path: Path) -> None:
 
 
 def standing_still(folder: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Each task at its first attempt names its executor in a file, and waits until it is released."""
+    """Each task that begins before the release names its executor in a file, and waits for the release.
+
+    This holds for each attempt of a task: on a busy machine the Python worker of the first may not start in time.
+    """
 
     def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if TaskContext.get().attemptNumber() == 0:
+        if not Path(folder, RELEASED).exists():
             daemon = os.getppid()
             executor = Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1]
             put(Path(folder, TASK + uuid.uuid4().hex), executor)

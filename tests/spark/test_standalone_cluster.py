@@ -208,13 +208,19 @@ class Rounds:
     def wait(self, condition):
         """Until it holds for each story."""
         ended = self._place / story_app.ENDED
-        eventually(
-            lambda: (
-                self._application.poll() is not None or ended.exists() or all(condition(each) for each in self._stories)
-            ),
-            WAIT_S,
-        )
-        assert self._application.poll() is None, (self._folder / "driver.log").read_text()[-20_000:]
+        log = self._folder / "driver.log"
+        try:
+            eventually(
+                lambda: (
+                    self._application.poll() is not None
+                    or ended.exists()
+                    or all(condition(each) for each in self._stories)
+                ),
+                WAIT_S,
+            )
+        except AssertionError as error:
+            raise AssertionError(log.read_text()[-20_000:]) from error
+        assert self._application.poll() is None, log.read_text()[-20_000:]
         assert not ended.exists() or set(json.loads(ended.read_text()).values()) == {None}, ended.read_text()
 
     def marks(self, kind):
@@ -245,7 +251,7 @@ def test_whatever_becomes_of_topics_workers_and_drivers_each_row_comes_once_and_
     rounds = Rounds(standalone, tmp_path, stories)
     with rounds.driver():
         rounds.begin(stands="in a task")
-        eventually(lambda: rounds.marks(story_app.TASK), WAIT_S)
+        rounds.wait(lambda _: rounds.marks(story_app.TASK))
         happen("in a task")
         executor = int(rounds.marks(story_app.TASK)[0].read_text())
         worker = standalone_app.parent_of(executor)
