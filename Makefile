@@ -14,7 +14,7 @@ SHELL := /bin/bash
 
 # The first Python here that is new enough; PYTHON=/path/to/python3.12 chooses another. An environment that is there
 # and sound is kept, whatever PYTHON says: `make clean` first to change its Python.
-candidates := python3 python3.13 python3.12 python3.11 python3.10
+candidates := python3 python3.14 python3.13 python3.12 python3.11 python3.10
 new_enough := import sys; sys.exit(sys.version_info < (3, 10))
 PYTHON ?= $(shell for python in $(candidates); do $$python -c '$(new_enough)' 2>/dev/null && echo $$python && break; done)
 

@@ -3,7 +3,7 @@
     python tests/pythons.py [VERSION ...]
 
 Each Python gets an environment of its own, build/python-VERSION, which is kept until pyproject.toml or constraints.txt
-changes. A Python that this machine does not have is named as skipped; with CI set it fails the run.
+changes. A Python that this machine does not have is named as skipped; with CI set it fails the run, but for RARE.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DECLARED = (ROOT / "pyproject.toml", ROOT / "constraints.txt")
 OWN = "{}.{}".format(*sys.version_info[:2])
+RARE = frozenset({"3.14"})
+"""Few distributions have these yet, so CI runs them only where they are."""
 _UNIT_TIER_S = 900
 
 
@@ -83,7 +85,8 @@ def main(versions: list[str]) -> int:
         for version, (verdict, printed) in zip(wanted, pool.map(run_in, inside), strict=True):
             print(printed[-8000:], end="", file=sys.stderr)
             print(f"Python {version} {verdict}", flush=True)
-            failed |= verdict.startswith("failed") or ("CI" in os.environ and verdict.startswith("skipped"))
+            is_missed = verdict.startswith("skipped") and "CI" in os.environ and version not in RARE
+            failed |= verdict.startswith("failed") or is_missed
     return int(failed)
 
 

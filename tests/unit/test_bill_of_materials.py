@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from tests.support.bill_of_materials import PACKAGE, ROOT, deployed, differences, pinned_entries
 
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 
 
 def bill(components, name=PACKAGE):

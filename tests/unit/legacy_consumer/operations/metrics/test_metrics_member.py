@@ -485,7 +485,8 @@ def get(url, **headers):
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+        with error:
+            return error.code, error.headers, error.read()
 
 
 def test_serving_ends_with_the_members_shutdown_and_not_before(world):
