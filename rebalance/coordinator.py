@@ -121,6 +121,8 @@ class Coordinator:
         """Whether the member has left, and nothing of it waits in ZooKeeper for the end of its session."""
         self._busy_since: float | None = None
         self._thread: threading.Thread | None = None
+        # not is_alive(): up to Python 3.12 a thread whose join() an exception interrupted counts as dead
+        self._ended = threading.Event()
 
     # What others call, from any thread.
 
@@ -143,7 +145,7 @@ class Coordinator:
         """Whether the thread that decides lives and gets on; from any thread."""
         since, thread = self._busy_since, self._thread
         busy_s = 0.0 if since is None else self._clock.monotonic() - since
-        return Vitals(thread is not None and thread.is_alive(), busy_s, self._state.connected)
+        return Vitals(thread is not None and not self._ended.is_set(), busy_s, self._state.connected)
 
     @property
     def session_id(self) -> int:
@@ -194,8 +196,9 @@ class Coordinator:
         self.post(CloseRequested(round(timeout_s * 1000)))
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout_s + _HASTE_S)
-            if thread.is_alive():
+            if self._ended.wait(timeout_s + _HASTE_S):
+                thread.join()
+            else:
                 # the end of the store ends its requests, the end of the session the rest
                 logger.warning("%s: did not leave within %.1f s", self._name, timeout_s)
         self._store.remove_session_listener(self._hear_session)
@@ -216,6 +219,12 @@ class Coordinator:
     # The coordinator's own thread from here on.
 
     def _run(self) -> None:
+        try:
+            self._take_turns()
+        finally:
+            self._ended.set()
+
+    def _take_turns(self) -> None:
         logger.info("%s: joins group %s", self._name, self._registrar.group)
         while not self.is_closed:
             self._busy_since = self._clock.monotonic()

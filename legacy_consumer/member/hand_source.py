@@ -43,6 +43,17 @@ def this_thread() -> object:
         return _tokens.mine
 
 
+def is_running(thread: threading.Thread) -> bool:
+    """Return whether a thread has not ended yet. Takes no lock that a signal handler would wait for.
+
+    Up to Python 3.12 is_alive() is False for ever if an exception, as Ctrl-C, interrupted a join() of the thread. The
+    main thread cannot be joined like that, and is listed after its end.
+    """
+    if thread.is_alive():
+        return True
+    return thread is not threading.main_thread() and any(one is thread for one in threading.enumerate())
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """What a call asks for: at most so many messages, to be handed out one by one or as a whole.
@@ -111,7 +122,7 @@ class HandSource(Gate):
     def unasked_s(self) -> float:
         """How long nobody has asked for more, as far as looks tell; 0 with nothing in hand nor to ask for. No lock."""
         user = self._user
-        if user is not None and user.is_alive():
+        if user is not None and is_running(user):
             return 0.0
         now = self._clock.monotonic()
         in_hand_s = self._in_hand_s(now)
@@ -127,7 +138,7 @@ class HandSource(Gate):
 
     def is_deserted(self) -> bool:
         """Whether the thread that asked last has ended. Takes no lock."""
-        return self._last_user is not None and not self._last_user.is_alive()
+        return self._last_user is not None and not is_running(self._last_user)
 
     def end(self) -> None:
         """Hand out nothing any more; the consuming thread's loop ends when it comes back, or its poll is woken.
@@ -167,7 +178,7 @@ class HandSource(Gate):
         with self._lock:
             user = self._user
             # one that an exception struck as it left may have ended without a word
-            if user is not None and user is not me and user.is_alive():
+            if user is not None and user is not me and is_running(user):
                 self._rival = me
                 raise StreamInUseError(user.name)
             self._rival = None

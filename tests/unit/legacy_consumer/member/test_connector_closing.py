@@ -13,6 +13,7 @@ from legacy_consumer.offsets import ZooKeeperOffsetStore
 from rebalance import coordinator as coordinator_module
 from tests.support.at_line import AtLine
 from tests.support.fake_kafka import FakeFetcher, FakeFetchers, FakeKafka
+from tests.support.interrupting import interrupt
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -117,6 +118,27 @@ def test_what_raises_while_it_is_closed_keeps_nothing_else_open_and_is_closed_by
     assert not member.ids()
     member.connector.shutdown()
     assert member.has_left()
+
+
+def test_a_shutdown_after_one_that_was_interrupted_waits_for_what_that_one_began():
+    member = Member(drain_timeout_ms=500)
+    stream = member.join()
+    took, done = threading.Event(), threading.Event()
+
+    def hold():
+        next(stream)
+        took.set()
+        done.wait(60)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    took.wait(60)
+    interrupt(member.connector.shutdown)
+    member.connector.shutdown()
+    assert member.connector.status.phase is Phase.CLOSED
+    assert not member.connector.vitals.runs
+    done.set()
+    holder.join(60)
 
 
 def test_an_error_of_closing_does_not_hide_the_users_own(member):

@@ -13,6 +13,7 @@ from legacy_consumer.offsets.progress import Committed, Progress
 from rebalance.clock import SystemClock
 from tests.support.column_fetcher import ColumnFetcher
 from tests.support.fake_kafka import FakeBatch, FakeFetcher, FakeKafka
+from tests.support.interrupting import interrupt_join
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
 
@@ -310,6 +311,17 @@ def test_a_second_thread_is_given_an_error_that_names_the_first_and_nothing_is_l
     # the first one's answer may have nobody left to take it, as after asyncio.wait_for(to_thread(next, stream))
     assert isinstance(waiting.got[0], StreamInUseError)
     assert [next(waiting.stream).offset() for _ in range(3)] == [0, 1, 2]
+
+
+def test_a_thread_whose_join_was_interrupted_still_uses_its_stream(waiting):
+    interrupt_join(waiting.thread)
+    assert not waiting.stream.is_deserted()
+    assert waiting.stream.unasked_s() == 0
+    with pytest.raises(StreamInUseError, match="'the-first' uses this stream"):
+        next(waiting.stream)
+    waiting.kafka.produce(P0, 1)
+    eventually(lambda: waiting.got)
+    eventually(waiting.stream.is_deserted)
 
 
 def test_threads_that_take_turns_take_each_message_once(rig):
