@@ -232,7 +232,7 @@ class Coordinator:
                 wait_s = self.turn()
             except BaseException:
                 # a defect must not leave a member that is registered and thinks no more; nor user code that exits
-                logger.exception("%s: goes on after a defect", self._name)
+                logger.exception("%s: continues after a defect", self._name)
                 wait_s = 1.0
             self._busy_since = None
             if wait_s > 0 and not self.is_closed:
@@ -349,4 +349,4 @@ class Coordinator:
             # what it wrote in a session that it has not heard of yet stands there
             self.has_left_nothing = is_all_gone and self._store.session_id == self._state.session_id
         except LegacyConsumerError as error:
-            logger.warning("%s: did not leave in order, the session's end will do the rest: %s", self._name, error)
+            logger.warning("%s: did not leave in order; its znodes stay until its session ends: %s", self._name, error)

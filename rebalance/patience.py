@@ -96,7 +96,7 @@ class Patience:
         elif now is not None and was is None:
             self._impatient = frozenset()
             logger.info(
-                "%s: %d members left group %s; what they had waits up to %.1f s for them or others in their place",
+                "%s: %d members left group %s; their partitions wait up to %.1f s for them or for new members",
                 self._consumer_id,
                 len(now.before) - len(members),
                 snapshot.group,

@@ -61,7 +61,7 @@ class Registrar:
             return  # the list of members tells that it is gone
         if znode.data == self.data or znode.stat.ephemeral_owner != session_id:
             return
-        logger.warning("%s: somebody overwrote my registration, I register again", self.consumer_id)
+        logger.warning("%s: another client overwrote my registration, I register again", self.consumer_id)
         self._store.multi(
             [
                 DeleteOp(self.path, znode.stat.version),

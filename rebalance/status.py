@@ -125,7 +125,7 @@ class Report:
         match event:
             case Registered() if before.missed:
                 # had its session ended, this one would be another
-                logger.warning("%s: somebody deleted my id znode, I have registered again", self._name)
+                logger.warning("%s: another client deleted my id znode, I have registered again", self._name)
             case Deregistered():
                 # most likely my session has ended, of which I shall hear next
                 logger.info("%s: the list of members does not show me", self._name)

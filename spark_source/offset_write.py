@@ -103,7 +103,7 @@ class ZkOffsetsWriter(DataSourceArrowWriter):
                 {plan.group: plan.backup for plan in plans},
                 {plan.group: plan.unreadable for plan in plans},
             )
-            logger.warning("the offsets of before are in %s", file)
+            logger.warning("the previous offsets are in %s", file)
         write_all(store, plans, force=options.live_groups is LiveGroups.ALLOW)
         logger.info("%d offsets of %d groups were written", changes, len(plans))
 
@@ -167,7 +167,7 @@ def write_all(store: ZkStore, plans: Sequence[OffsetPlan], *, force: bool) -> No
             try:
                 write_plan(store, undoing(plan), force=True)
             except LegacyConsumerError as problem:
-                logger.error("group %s could not be put back: %s", plan.group, problem)  # noqa: TRY400
+                logger.error("the offsets of group %s could not be restored: %s", plan.group, problem)  # noqa: TRY400
                 left.append(f"those of {plan.group}")
             left += [
                 f"{change.partition} of {plan.group}" for change in plan.to_write if change.before.problem is not None

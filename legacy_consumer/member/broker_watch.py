@@ -75,7 +75,9 @@ class BrokerWatch:
             try:
                 self._note(self._read())
             except NotPermittedError as error:
-                logger.warning("%s: brokers that come or go are noticed late: %s", self._consumer_id, error)
+                logger.warning(
+                    "%s: cannot watch the brokers, so changes are noticed late: %s", self._consumer_id, error
+                )
             except LegacyConsumerError as error:
                 logger.debug("%s: the brokers cannot be read for now: %s", self._consumer_id, error)
                 self._is_old = True

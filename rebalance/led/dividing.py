@@ -36,7 +36,7 @@ def divide(
         try:
             subscriptions[member] = decode_subscription(metadata)
         except MalformedZnodeError as error:
-            logger.warning("%s: member %s is given nothing: %s", name, member, error)
+            logger.warning("%s: member %s gets no partitions: %s", name, member, error)
             subscriptions[member] = Subscription(())
     protocol = RebalanceProtocol.COOPERATIVE
     if assignor is not None and protocol not in assignor.protocols:

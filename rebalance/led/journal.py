@@ -62,7 +62,12 @@ class Journal:
             self.round = readable(self._name, partial(decode_round, paths[0], asked.data)) or self.round
         numbers = (self.round.number, self.generation.round, self.generation.number)
         if not all(-1 <= number < _MOST for number in numbers):
-            logger.warning("%s: group %s counts anew, for no leader wrote these: %s", self._name, self._group, numbers)
+            logger.warning(
+                "%s: group %s starts its count again, because no leader wrote these: %s",
+                self._name,
+                self._group,
+                numbers,
+            )
             self.round, self.generation = Round(), NO_GENERATION
         # another version: writes of the former leader, which it based on the old data, are refused
         self._round_version = 0 if asked is None else asked.stat.version + 1
@@ -89,7 +94,7 @@ class Journal:
         # a lower version was read before this leader's last write
         if all(znode and znode.stat.version <= ours for znode, ours in zip(there, versions, strict=True)):
             return False
-        logger.warning("%s: somebody else wrote the round or the generation of group %s", self._name, self._group)
+        logger.warning("%s: another client wrote the round or the generation of group %s", self._name, self._group)
         paths = (round_path(self._group), generation_path(self._group))
         texts = (encode_round(self.round), encode_generation(self.generation))
         ops: list[Op] = []

@@ -283,7 +283,7 @@ class LedMember:
                 if stat is not None and stat.ephemeral_owner == self._session_id:
                     self._store.delete(path, stat.version)
         except LegacyConsumerError as error:
-            logger.warning("%s: its znodes in the led group go with its session: %s", self._consumer_id, error)
+            logger.warning("%s: its znodes in the led group stay until its session ends: %s", self._consumer_id, error)
             return False
         return True
 
@@ -312,7 +312,7 @@ class LedMember:
             if self._election.leads:
                 raise DeposedError(f"somebody else writes: {error}") from error
             # the next leader writes it anew
-            logger.warning("%s: goes by what stood there before: %s", self._consumer_id, error)
+            logger.warning("%s: continues with the records that it read before: %s", self._consumer_id, error)
         if not self._own_znode.stands(session_id):
             self._join_anew()
         if self._must_join():
@@ -461,7 +461,9 @@ class LedMember:
                 self._look_in(_AGAIN_MS)
                 return
         except (NoNodeError, BadVersionError) as error:
-            logger.warning("%s: somebody else changed what it told group %s: %s", self._consumer_id, self._group, error)
+            logger.warning(
+                "%s: another client changed its record in group %s: %s", self._consumer_id, self._group, error
+            )
             self._own_znode.doubt()
             self._post_look()
             return

@@ -41,7 +41,9 @@ class OwnAssignors:
                 assignor.on_assignment(given, generation)
             except BaseException as error:
                 self.complaint = AssignorFailedError(strategy, _raised("on_assignment", error))
-                logger.exception("%s: has its share all the same: %s", self._consumer_id, self.complaint)
+                logger.exception(
+                    "%s: keeps its share although its assignor failed: %s", self._consumer_id, self.complaint
+                )
 
 
 def _user_data(assignor: Assignor, topics: Sequence[str]) -> bytes:

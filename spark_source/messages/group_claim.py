@@ -79,7 +79,7 @@ class GroupClaim:
         wanted = set(partitions)
         lost = self._ownership.lost()
         if lost:
-            logger.warning("group %s: owner znodes of %d partitions are gone", self._group, len(lost))
+            logger.warning("group %s: owner znodes of %d partitions were deleted", self._group, len(lost))
         self._ownership.release(self._ownership.owned.keys() - wanted)
         thread = ConsumerThreadId(self.consumer_id, 0)
         try:
@@ -101,7 +101,9 @@ class GroupClaim:
         try:
             self._ownership.leave()
         except (ConnectionLostError, ConnectTimeoutError, SessionExpiredError) as error:
-            logger.warning("group %s: not released, the session's end does it: %s", self._group, error)
+            logger.warning(
+                "group %s: not released; the owner znodes stay until the session ends: %s", self._group, error
+            )
 
     @property
     def session_id(self) -> int:

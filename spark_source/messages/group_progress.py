@@ -57,7 +57,8 @@ class GroupProgress:
             if stands is not None and stands >= todo[tp]:
                 if stands > todo[tp] and tp not in self._done:
                     logger.warning(
-                        "group %s has committed %d in %s and the stream is at %d: left as it is until it gets there",
+                        "group %s has committed %d in %s and the stream is at %d: the stream commits when it "
+                        "has passed that offset",
                         self._group, stands, tp, todo[tp],
                     )  # fmt: skip
                 self._done[tp] = todo.pop(tp)

@@ -67,7 +67,7 @@ class KafkaSegmentsReader(DataSourceReader):
             except CorruptSegmentError as error:
                 if self._options.damaged is DamagedSegments.FAIL:
                     raise DamagedSegmentError(str(error)) from error
-                logger.warning("%s; what lies before is read", error)
+                logger.warning("%s; the records before it are read", error)
         spare_modules_from_collection()
 
 

@@ -107,7 +107,7 @@ class Client:
             self._refusals += 1
             reason = _STATE.sub("", error.str())
             if self.refusal is None:
-                logger.warning("a broker refuses us: %s", reason)
+                logger.warning("a broker refuses the connection: %s", reason)
             self.refusal = reason
         elif error.code() == _Code._BAD_MSG and "receive.message.max.bytes" in error.str():
             self._oversize = _STATE.sub("", error.str())

@@ -132,7 +132,7 @@ class ConsumerHandle(Client):
         closing.start()
         closing.join(_CLOSE_WAIT_S)
         if closing.is_alive():
-            logger.warning("librdkafka does not close a handle: it is left behind")
+            logger.warning("librdkafka does not close a handle; it is abandoned, and a new one is used")
 
 
 def offsets_after(messages: Sequence[RdMessage]) -> dict[TopicPartition, int]:

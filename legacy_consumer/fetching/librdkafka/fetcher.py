@@ -169,7 +169,7 @@ class LibrdkafkaFetcher:
             fresh.close()
             return handle
         else:
-            logger.warning("no broker in reach at %s, now at %s", handle.bootstrap_servers, fresh.bootstrap_servers)
+            logger.warning("no broker answers at %s, trying %s", handle.bootstrap_servers, fresh.bootstrap_servers)
         fresh.assign(handle.resume_positions())
         self._handle = fresh
         handle.close()

@@ -145,7 +145,7 @@ class ResetFollower:
                 self.look()
             except Exception:
                 # what has begun must not be begun anew for it
-                logger.exception("%s: looks for a reset again", self._name)
+                logger.exception("%s: failed to look for a reset, and tries again", self._name)
                 self._later(Errand(self.look), _AGAIN_MS)
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
@@ -230,7 +230,7 @@ class ResetFollower:
             if self._request is not None:
                 logger.warning("%s: cannot follow the reset that %s asks for: %s", self._name, self._path, error)
             else:
-                logger.info("%s: cannot see whether a reset is asked for: %s", self._name, error)
+                logger.info("%s: cannot read whether an operator requests a reset: %s", self._name, error)
 
     def _refusal_of(self, request: Request) -> str | None:
         by_hand = sorted({tp.topic for tp in request.partitions} & self._topics_by_hand)
@@ -326,7 +326,7 @@ class ResetFollower:
         if changed:
             self._delivery.adopt(changed)
             some = ", ".join(f"{tp}: {committed.offset}" for tp, committed in sorted(changed.items())[:5])
-            logger.warning("%s: goes on from %s", self._name, some + (", ..." if len(changed) > 5 else ""))
+            logger.warning("%s: continues from %s", self._name, some + (", ..." if len(changed) > 5 else ""))
         self._delivery.go_on([tp for tp in going if tp in self._held and tp not in self._releasing])
         self._held.clear()
 

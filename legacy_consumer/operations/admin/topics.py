@@ -83,7 +83,7 @@ def _marked_for_deletion(store: ZkStore) -> tuple[str, ...]:
     try:
         [names] = store.get_children_many([DeleteTopicsPath().path])
     except NotPermittedError as error:
-        logger.warning("which topics are marked for deletion is not known: %s", error)
+        logger.warning("cannot read which topics are marked for deletion: %s", error)
         return ()
     return names or ()
 

@@ -27,7 +27,7 @@ def find_offsets_in_kafka(
         config = ConsumerConfig.load(cluster.config_file, {**cluster.overrides(), "group.id": group})
         return read_offsets_in_kafka(store, lambda: open_group_offsets(config, store), partitions)
     except (BrokersUnavailableError, MissingListenerError, ConfigError) as error:
-        logger.info("group %s: whether it has offsets in Kafka is not known: %s", group, error)
+        logger.info("group %s: cannot find out whether it has offsets in Kafka: %s", group, error)
         return {}
 
 

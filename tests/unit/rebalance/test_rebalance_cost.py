@@ -273,7 +273,7 @@ def test_somebody_who_deletes_a_registration_is_told_of_and_a_session_that_ended
     with caplog.at_level(logging.WARNING):
         group.admin.delete(f"{IDS}/g_a")
         group.settle()
-    assert "somebody deleted my id znode" in caplog.text
+    assert "another client deleted my id znode" in caplog.text
     assert a.owned == partitions(*range(8))
     caplog.clear()
     group.server.auto_deliver = False

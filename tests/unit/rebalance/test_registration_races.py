@@ -394,7 +394,7 @@ def test_a_registration_that_somebody_overwrites_is_written_again_and_the_group_
     assert sorted(map(len, (a.owned, b.owned))) == [2, 2]
     assert {a.phase, b.phase} == {Phase.STABLE}
     assert group.admin.get_data(znode).data != written
-    assert caplog.text.count("somebody overwrote my registration") == 1
+    assert caplog.text.count("another client overwrote my registration") == 1
 
 
 def test_a_member_whose_registration_was_overwritten_before_anybody_read_it_gets_its_share(group):
