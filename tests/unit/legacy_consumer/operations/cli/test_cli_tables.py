@@ -86,3 +86,9 @@ def test_names_are_told_apart_by_as_much_of_their_ends_as_differs():
     assert telling_length(["host-12345678-0", "host-12345678-0"]) == 8
     assert telling_length(["host-a-12345678-0", "host-b-12345678-0"]) == len("a-12345678-0")
     assert telling_length(["0", "a-0", "b-a-0"]) == 5
+
+
+def test_a_table_for_a_file_is_aligned_by_the_cells_that_characters_take(capsys):
+    columns = [Column("NAME", folds=True), Column("LAG", is_number=True), Column("OWNER")]
+    print_table(columns, [["漢字", "7", Cell("-", "red")], ["a", "12345", "m-0"]])
+    assert capsys.readouterr().out == "NAME    LAG  OWNER\n漢字      7  -\na     12345  m-0\n"
