@@ -23,6 +23,7 @@ import pytest
 
 from legacy_consumer.errors import JarsUnavailableError, JavaMissingError
 from tests.support import leaks
+from tests.support.created_topics import no_topic_but_those_of_tests
 from tests.support.jvm_member import JvmPrograms
 from tests.support.tiers import (
     DECODER,
@@ -53,6 +54,13 @@ def programs() -> Generator[JvmPrograms]:
     """The Java programs of all tiers, in one folder: each compiler takes as long as it takes to start a broker."""
     with tempfile.TemporaryDirectory(prefix="jvm-programs-") as folder:
         yield JvmPrograms(Path(folder))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _only_topics_of_tests() -> Generator[None]:
+    """Nothing that reads creates a topic, in any tier: each cluster is looked at when it is closed."""
+    with no_topic_but_those_of_tests():
+        yield
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,8 +7,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from legacy_consumer.embedded import KAFKA_VERSIONS
+from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.fetching.librdkafka import Record
 from legacy_consumer.operations.cli import main
-from tests.support.broker_cluster import on_every_broker
+from tests.support.broker_cluster import on_every_broker, take
 
 pytestmark = pytest.mark.kafka
 
@@ -38,6 +41,24 @@ LOOKS = (
 )
 """Each command that writes nothing, or nothing without --execute."""
 DESCRIBE = ("groups", "describe", "looked-at", "--json")
+
+
+# librdkafka asks for the leader by the topic's name, and before 0.11 no broker can be told to create none
+WITH_FETCHERS = [(version, "columnar") for version in KAFKA_VERSIONS]
+WITH_FETCHERS += [(version, "librdkafka") for version in ("1.1.1", "2.8.2", "3.9.1")]
+
+
+@pytest.mark.parametrize(("broker_version", "fetcher"), WITH_FETCHERS)
+def test_a_member_does_not_bring_a_deleted_topic_back(cluster, fetcher):
+    topic = cluster.new_topic()
+    cluster.produce(topic, [Record(None, b"x", 0)])
+    with cluster.consuming(topic, fetcher=fetcher, consumer_timeout_ms=2_000) as (connector, stream):
+        take(stream, 1)
+        cluster.kafka.delete_topic(topic)
+        assert connector.wait_until(lambda status: not status.owned, 60)
+        with pytest.raises(ConsumerTimeoutError):
+            next(stream)
+        assert topic not in cluster.topics()
 
 
 @on_every_broker

@@ -15,6 +15,7 @@ from legacy_consumer.errors import FetchError, GroupOffsetsUnavailableError, Mis
 from legacy_consumer.fetching.librdkafka import LibrdkafkaFetchers
 from legacy_consumer.sandbox.servers.ports import claim_port
 from rebalance.errors import UnsupportedRegexError
+from tests.support.created_topics import note_topic
 from zk_layout.codecs import encode_topic
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicAssignment
@@ -73,6 +74,7 @@ def cluster():
         with EmbeddedKafka("1.1.1", zookeeper=server, properties=properties) as kafka:
             kafka.create_topic(OPEN)
             # create_topic waits for a leader, which it is not told of this one
+            note_topic(kafka, SECRET)
             zookeeper.create(f"/brokers/topics/{SECRET}", encode_topic(TopicAssignment({0: (0,)})))
             yield Cluster(kafka, zookeeper)
 

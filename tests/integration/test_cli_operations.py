@@ -43,8 +43,7 @@ GROUPS_TOOL = "kafka.admin.ConsumerGroupCommand"
 
 @pytest.fixture(scope="module")
 def kafka():
-    properties = {"auto.create.topics.enable": "true"}  # Kafka's default: what a broker is asked about it creates
-    with EmbeddedKafka("1.1.1", chroot="/kafka", properties=properties) as started:
+    with EmbeddedKafka("1.1.1", chroot="/kafka") as started:
         for topic, partitions in {"orders": 3, "clicks": 2}.items():
             started.create_topic(topic, partitions)
             records = [(None, b"m", n % partitions) for n in range(20 * partitions)]

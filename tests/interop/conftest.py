@@ -54,8 +54,7 @@ def cluster_of(zookeeper, programs):
     @contextlib.contextmanager
     def open_cluster(version):
         server, history = zookeeper
-        properties = {"auto.create.topics.enable": "false"}
-        with EmbeddedKafka(version, zookeeper=server, chroot=f"/kafka-{version}", properties=properties) as kafka:
+        with EmbeddedKafka(version, zookeeper=server, chroot=f"/kafka-{version}") as kafka:
             opened = Cluster.open(kafka, programs, history)
             yield opened
             opened.close()

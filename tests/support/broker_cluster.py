@@ -39,8 +39,6 @@ _PROPERTIES = {
     # 0.8.2.2 does not clean unless it is told to; and no version waits 15 s between two looks
     "log.cleaner.enable": "true",
     "log.cleaner.backoff.ms": "100",
-    # Kafka's default: a broker that is asked about a topic creates it
-    "auto.create.topics.enable": "true",
 }
 
 

@@ -34,8 +34,6 @@ _PROPERTIES = {
     # a broker that was killed is missed soon, yet one that is starved for a moment on a busy machine is not
     "zookeeper.session.timeout.ms": "4000",
     "zookeeper.connection.timeout.ms": "30000",
-    # a misspelt topic is an error, not a topic
-    "auto.create.topics.enable": "false",
     "delete.topic.enable": "true",
     # for ever: messages may be years old by their own timestamps. 0.8.2.2 does not know -1
     "log.retention.hours": "2147483647",
