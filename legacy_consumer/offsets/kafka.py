@@ -213,24 +213,25 @@ class KafkaOffsetStore:
         within_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         wanted = {tp: KafkaOffset(c.offset, metadata_of(c.seen.topic)) for tp, c in todo.items()}
         refused: set[TopicPartition] = set()
+        for tp, offset in wanted.items():
+            # before the request: the thread may be interrupted at any moment after it
+            self._unanswered.setdefault(tp, set()).add(offset)
         try:
             reason = self._channel.write(wanted, within_s)
             if reason is not None:
                 # one partition's refusal is reported for all: see which stand
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
-            for tp, commit in todo.items():
-                if tp not in refused:
-                    self._written[tp] = wanted[tp]
-                    result.committed[tp] = Committed(commit.offset, None, commit.seen.topic)
-                    self._unanswered.pop(tp, None)
-        except BaseException as error:
-            for tp, offset in wanted.items():
-                self._unanswered.setdefault(tp, set()).add(offset)
-            if not isinstance(error, Exception):
-                raise
+        except Exception as error:  # noqa: BLE001
             result.failure = self._failure(todo, error)
             return
+        for tp, commit in todo.items():
+            if tp in refused:
+                self._unanswered[tp].discard(wanted[tp])
+                continue
+            self._written[tp] = wanted[tp]
+            result.committed[tp] = Committed(commit.offset, None, commit.seen.topic)
+            self._unanswered.pop(tp, None)
         if refused:
             result.failure = CommitFailedError(self._group, tuple(sorted(refused)), reason or "refused")
 

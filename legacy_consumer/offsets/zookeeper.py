@@ -174,6 +174,7 @@ class ZooKeeperOffsetStore:
             ops += [op for _, op in fence]
             first_write = len(ops)
             ops += [self._write_op(tp, todo[tp]) for tp in order]
+            fresh = self._note_unanswered(todo)
             try:
                 written = self._store.multi(ops, session_id=session_id)
                 for tp, stat in zip(order, written.stats[first_write:], strict=True):
@@ -183,6 +184,7 @@ class ZooKeeperOffsetStore:
                     self._unanswered.pop(tp, None)
                     self._refused.pop(tp, None)
             except MultiFailedError as error:
+                self._forget_unanswered(fresh)
                 self._check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
                 tp = fence[error.index - len(guard)][0] if in_fence else order[error.index - first_write]
@@ -210,16 +212,31 @@ class ZooKeeperOffsetStore:
                         result.refused.update(dict.fromkeys(todo, cause))
                         return
                 continue
-            except BaseException:
-                # may have been written: a later read must not take it for another client's commit
-                for tp, commit in todo.items():
-                    version = 0 if commit.seen.version is None else commit.seen.version + 1
-                    self._unanswered.setdefault(tp, set()).add((commit.offset, version))
-                raise
             return
         result.failure = OffsetError(
             f"group {self._group}: {len(todo)} offsets change faster than they can be committed"
         )
+
+    def _note_unanswered(self, todo: Mapping[TopicPartition, Commit]) -> list[tuple[TopicPartition, tuple[int, int]]]:
+        """Note what a request is about to write, so that a later read does not take it for another client's commit.
+
+        Before the request: the thread may be interrupted at any moment after it. Returns: what was not noted before.
+        """
+        fresh: list[tuple[TopicPartition, tuple[int, int]]] = []
+        for tp, commit in todo.items():
+            written = commit.offset, 0 if commit.seen.version is None else commit.seen.version + 1
+            noted = self._unanswered.setdefault(tp, set())
+            if written not in noted:
+                noted.add(written)
+                fresh.append((tp, written))
+        return fresh
+
+    def _forget_unanswered(self, writes: Sequence[tuple[TopicPartition, tuple[int, int]]]) -> None:
+        """ZooKeeper has answered that it wrote none of these."""
+        for tp, written in writes:
+            self._unanswered[tp].discard(written)
+            if not self._unanswered[tp]:
+                del self._unanswered[tp]
 
     def _fence(self, tp: TopicPartition, guard: Sequence[CheckOp]) -> list[Op]:
         """Return operations that fail unless the committing member owns the partition; without one, if any owns it."""

@@ -10,9 +10,10 @@ from legacy_consumer.offsets.dual import greater
 from legacy_consumer.offsets.judgement import TopicOrigin
 from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.retries import coordinator_answer
+from tests.support.at_line import AtLine
 from tests.support.fake_group_offsets import FakeGroupOffsets
 from zk_layout.errors import SessionExpiredError
-from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
+from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -108,6 +109,39 @@ def test_a_partition_that_another_member_owns_and_committed_by_now_is_not_moved_
     result = rig.commit(rig.kafka, {P0: 8, P1: 6}, seen)
     assert (result.unowned, result.foreign) == ({P0}, {})
     assert rig.in_kafka() == {P0: 9, P1: 6}
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt."""
+
+
+def interrupt():
+    raise Interrupted
+
+
+@pytest.mark.parametrize("storage", ["zookeeper", "kafka"])
+def test_a_commit_without_an_answer_that_is_interrupted_at_any_line_is_not_taken_for_somebody_elses(storage):
+    for line in range(1000):
+        rig = Rig()
+        store = getattr(rig, storage)
+        rig.commit(store, {P0: 3})
+        seen = store.read([P0])
+        answers = iter([Fault.LOSE_REPLY])
+        if storage == "zookeeper":
+            rig.server.fault = lambda _, kind, answers=answers: next(answers, None) if kind == "multi" else None
+        rig.channel.lost = 1
+        struck = False
+        try:
+            with AtLine(line, interrupt):
+                rig.commit(store, {P0: 5}, seen)
+        except Interrupted:
+            struck = True
+        rig.server.fault, rig.channel.lost = None, 0
+        result = rig.commit(store, {P0: 7}, seen)
+        assert (result.foreign, result.failure) == ({}, None), line
+        if not struck:
+            return
+    raise AssertionError("the commit never came to its end")
 
 
 def test_an_offset_that_expired_is_committed_again(rig):
