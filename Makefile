@@ -89,6 +89,10 @@ build/wheel-tools: Makefile
 	  echo "cargo is not installed, so native/ is not built and librdkafka fetches: install Rust (rustup), then run make again" >&2
 	  exit 0
 	fi
+	if ! cargo --version >/dev/null 2>&1; then
+	  echo "cargo has no toolchain, so native/ is not built and librdkafka fetches: run 'rustup default stable', then make" >&2
+	  exit $${CI:+1}
+	fi
 	rm -rf build/native/wheels
 	{ $(MAKE) --no-print-directory build/native-tools && \
 	  build/native-tools/bin/maturin build --quiet --release --manifest-path native/Cargo.toml --out build/native/wheels; } >&2 \
