@@ -6,6 +6,7 @@ import argparse
 import itertools
 import logging
 import multiprocessing
+import sys
 import time
 import traceback
 import warnings
@@ -59,8 +60,11 @@ def run_seeds(seeds, stop_after=None):
     return outcome
 
 
-def run_many(first, count, processes, stop_after, *, only_led=False):
-    """Run `count` worlds, of the seeds from `first` on; end after stop_after failures. only_led: skip other seeds."""
+def run_many(first, count, processes, stop_after, *, only_led=False, is_enough=lambda _: False):
+    """Run `count` worlds, of the seeds from `first` on; end after stop_after failures. only_led: skip other seeds.
+
+    is_enough: is shown the outcome so far, now and then; true ends the run.
+    """
     seeds = itertools.count(first)
     wanted = list(itertools.islice((seed for seed in seeds if led_strategy(seed)) if only_led else seeds, count))
     chunks = [wanted[at : at + _CHUNK] for at in range(0, count, _CHUNK)]
@@ -68,7 +72,7 @@ def run_many(first, count, processes, stop_after, *, only_led=False):
     if processes == 1:
         for chunk in chunks:
             total.add(run_seeds(chunk, stop_after - len(total.failures)))
-            if len(total.failures) >= stop_after:
+            if len(total.failures) >= stop_after or is_enough(total):
                 break
         return total
     with warnings.catch_warnings():
@@ -79,7 +83,7 @@ def run_many(first, count, processes, stop_after, *, only_led=False):
         # in order, so that the first failure is the same with any number of processes
         for outcome in pool.imap(partial(run_seeds, stop_after=stop_after), chunks):
             total.add(outcome)
-            if len(total.failures) >= stop_after:
+            if len(total.failures) >= stop_after or is_enough(total):
                 pool.terminate()
                 break
     return total
@@ -102,6 +106,8 @@ def main(arguments=None):
     parser.add_argument("-v", "--verbose", action="store_true", help="with the members' own log")
     parser.add_argument("--seeds", type=int, default=DEFAULT_SEEDS, help="how many worlds (default %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="the first seed (default %(default)s)")
+    parser.add_argument("--minutes", type=float, help="end after this time, if not all worlds have run by then")
+    parser.add_argument("--tell-every", type=int, default=0, metavar="N", help="a line on stderr after N worlds each")
     parser.add_argument("--led", action="store_true", help="only worlds with group.coordination=leader")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--brief", action="store_true", help="say which world failed, not what happened in it")
@@ -119,7 +125,19 @@ def main(arguments=None):
         return int(run_world(chosen.seed)[1] is not None)
     _be_quiet()
     began = time.monotonic()
-    outcome = run_many(chosen.first, chosen.seeds, chosen.processes, chosen.stop_after, only_led=chosen.led)
+    told = 0
+
+    def is_enough(outcome):
+        nonlocal told
+        took_s = time.monotonic() - began
+        if chosen.tell_every and outcome.schedules >= told + chosen.tell_every:
+            told = outcome.schedules
+            print(f"{told} schedules in {took_s:.0f} s, {len(outcome.failures)} failures", file=sys.stderr, flush=True)
+        return chosen.minutes is not None and took_s >= chosen.minutes * 60
+
+    outcome = run_many(
+        chosen.first, chosen.seeds, chosen.processes, chosen.stop_after, only_led=chosen.led, is_enough=is_enough
+    )
     for seed, (_, text) in sorted(outcome.failures.items())[: chosen.stop_after]:
         print(f"seed {seed}: {text}")
     if outcome.failures:
