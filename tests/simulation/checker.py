@@ -534,7 +534,8 @@ class Checker:
         for tp in told:
             life = self.owners.get(tp)
             if life is not None and life.actor == name and life.untold is not None:
-                is_own = life.untold == life.done or life.untold in life.unanswered | life.written
+                # the offset that it read when it began is not told from a later write of the same
+                is_own = life.untold == life.done or life.untold in life.unanswered | life.written | life.starts
                 life.unadopted, life.untold = None if is_own else life.untold, None
 
     def check_asked(self, name, offsets):
@@ -607,7 +608,9 @@ class Checker:
 
     def _check_commit(self, name, tp, offset, before, by, *, is_owners, may_go_back):
         life = self.owners.get(tp)
-        if is_owners and self.settings.adopt and life.unadopted not in (None, offset) and not life.has_lost_versions:
+        is_unseen = is_owners and life.unadopted not in (None, offset) and not life.has_lost_versions
+        # a commit that is carried out late was decided before
+        if self.settings.adopt and is_unseen and not may_go_back:
             raise Violation("overwritten", f"{name} commits {offset} of {tp} over {by}'s {before}, unseen")
         is_wanted = may_go_back or (life is not None and life.sought is not None and offset >= life.sought)
         if offset < before and by in self.actors and not is_wanted:
