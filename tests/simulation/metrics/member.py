@@ -236,10 +236,16 @@ class Member:
         self.hand = {}
 
     def _note_placed(self):
-        """A position that was not known, or lay outside of the log, is where the log begins; nothing was consumed."""
+        """A position that was not known, or lay outside of the log, is where the log begins; nothing was consumed.
+
+        What was consumed before and is not committed yet counts as committed with the next commit.
+        """
         for tp, at in self.client.placed.items():
             if tp in self.lives:
-                self.consumed[tp] = self.counted_from[tp] = at
+                before, counted = self.consumed.get(tp), self.counted_from.get(tp)
+                is_counted = before is not None and counted is not None
+                self.counted_from[tp] = at - (before - counted) if is_counted else at
+                self.consumed[tp] = at
         self.client.placed.clear()
 
     def _advance(self, what, tp, before, after):
