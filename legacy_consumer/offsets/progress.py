@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from legacy_consumer.offsets.judgement import TopicOrigin
 
 
-@dataclass(slots=True, unsafe_hash=True)
+@dataclass(frozen=True, slots=True)
 class Committed:
     """A committed offset as last seen: the next offset to read, None if there is none, and its znode's version.
 
@@ -29,8 +29,6 @@ class Committed:
     outlived: the offset of an earlier topic of this name, which does not count for the present topic; offset is None
     then. problem: why the stored offset is unreadable; offset is None then, and no code may guess one. transaction: the
     zxid that wrote the znode; 0 if it is not known.
-    Nobody changes one. It is not frozen, nor is PartitionProgress: a commit makes some of each for every partition, and
-    a frozen one takes several times as long to make.
     """
 
     offset: int | None
@@ -46,7 +44,8 @@ class PartitionProgress:
     """consumed: the next offset to read after all consumed messages; None while no position is known.
 
     done: the offset that the user's code committed by name; None if there is none.
-    Nobody changes one, Progress puts another in its place.
+    Nobody changes one, Progress puts another in its place. It is not frozen, because a commit makes two for each
+    partition, and a frozen one takes six times as long to make.
     """
 
     epoch: int
