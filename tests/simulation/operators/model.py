@@ -90,9 +90,12 @@ def _group_of(words):
 
 
 def _typed(command):
-    """The words of a command that the doctor advises, as this model writes them; None if it changes nothing."""
+    """The words of a command that the doctor advises, as this model writes them.
+
+    None if it changes nothing, or a group that is another's: others use the same servers.
+    """
     words = shlex.split(command)
-    if words[1:3] not in (["offsets", "reset"], ["groups", "delete"]) or "--live" in words:
+    if words[1:3] not in (["offsets", "reset"], ["groups", "delete"]) or "--live" in words or words[-1] not in GROUPS:
         return None
     cut = words.index("--zookeeper")
     chosen = [part for word in words[3:cut] for part in word.split("=", 1)]
