@@ -124,10 +124,10 @@ def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
     stopped = [
         row
         for row in found.consumed
-        if row.owner is None and row.topic in topics - found.subscribed and row.lag is not None and row.lag > 0
+        if row.owner is None and row.topic in topics - found.subscribed and _waiting(row) > 0
     ]
     if stopped:
-        many = sum(row.lag or 0 for row in stopped)
+        many = sum(map(_waiting, stopped))
         yield Finding(
             Severity.ERROR,
             "stopped",
@@ -136,6 +136,12 @@ def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
             + some([f"{row.topic}/{row.partition}" for row in stopped]),
             "start its members, or delete the group if nobody needs it any more",
         )
+
+
+def _waiting(row: PartitionLag) -> int:
+    """How many messages of the log the group has not read: all of them where it never committed."""
+    behind = (row.in_log if row.judgement.verdict is Verdict.NONE else row.lag) or 0
+    return behind if row.in_log is None else min(behind, row.in_log)
 
 
 def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[Finding]:

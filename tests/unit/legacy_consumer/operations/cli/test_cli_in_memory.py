@@ -72,6 +72,22 @@ def test_the_doctor_names_messages_that_no_member_reads(cluster, pattern):
     assert "Group idle: 1 member" in cluster.run(*shlex.split(command)[1:]).out
 
 
+def test_the_doctor_counts_the_messages_of_a_partition_in_which_a_group_without_members_never_committed(cluster):
+    cluster.topic("t", (0, 10), (4, 10), (0, 0))
+    cluster.commit("g", "t", 10)
+    described = cluster.run("groups", "describe", "g", "--check")
+    assert (described.code, "messages wait in 1 partition that no member owns" in described.out) == (1, True)
+    done = cluster.run("doctor")
+    assert done.code == 1
+    assert "group g: 6 messages wait, and no member reads t/1\n" in done.out
+
+
+def test_the_doctor_does_not_count_messages_that_retention_took(cluster):
+    cluster.topic("t", (60, 100))
+    cluster.commit("g", "t", 10)
+    assert "40 messages wait" in findings(cluster)["stopped"]["text"]
+
+
 @pytest.mark.parametrize(("minutes_ago", "old_up_to", "code"), [(10, 6, 1), (10, 4, 0), (2, 6, 0)])
 def test_the_doctor_names_a_group_that_stands_still_while_old_messages_wait(cluster, minutes_ago, old_up_to, code):
     cluster.topic("t", (0, 10))
