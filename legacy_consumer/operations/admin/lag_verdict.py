@@ -168,9 +168,9 @@ def judge(
             return Verdict(Kind.STOP, reason, complete)
         reason = f"nothing is committed yet, and the log holds {in_log} messages"
         return Verdict(Kind.UNKNOWN, reason, complete)
-    if now.offset is None:
-        return Verdict(Kind.OK, "nothing was committed yet", complete)
-    if now.lag is None:
+    if now.offset is None and in_log == 0:
+        return Verdict(Kind.OK, "nothing was committed yet, and the log is empty", complete)
+    if now.offset is None or now.lag is None:
         return Verdict(Kind.UNKNOWN, "no broker tells where the log ends", complete)
     if now.lag < 0:
         return Verdict(Kind.ERROR, f"offset {now.offset} lies {-now.lag} beyond the end of the log", complete)

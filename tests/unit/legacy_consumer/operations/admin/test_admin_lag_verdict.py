@@ -109,8 +109,9 @@ def test_without_the_end_of_the_log_nothing_is_known():
     assert kind_of((10, None)) is Kind.UNKNOWN
 
 
-def test_who_committed_nothing_is_not_behind():
-    assert kind_of((None, 5)) is Kind.OK
+@pytest.mark.parametrize(("in_log", "kind"), [(0, Kind.OK), (5, Kind.UNKNOWN), (None, Kind.UNKNOWN)])
+def test_where_nothing_is_committed_only_an_empty_log_is_well(in_log, kind):
+    assert judge((Sample(0, None, None, None),), has_owner=True, in_log=in_log).kind is kind
 
 
 @pytest.mark.parametrize(
