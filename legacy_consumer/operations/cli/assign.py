@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TypeGuard
 
 import click
 
 from legacy_consumer.operations.cli.helpers.assign_cases import answer_coordinated, part, partition_counts, read_json
+from legacy_consumer.operations.cli.helpers.outputs import require_input
 from rebalance.assignors import ASSIGNORS, DIALECTS, ClassicAssignor, Dialect
 from rebalance.assignors.java_hash import java_sort_key
 from rebalance.assignors.strategies import STRATEGIES, make_assignor
@@ -95,7 +95,7 @@ def assign(coordination: str, strategy: str, dialect: str, _json: bool) -> None:
     if not _is_dialect(dialect):
         raise click.UsageError(f"{dialect} is no dialect")
     assignor = ASSIGNORS[strategy]
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+    for number, line in enumerate(require_input(), start=1):
         try:
             group = _parse_case(line)
         except ValueError as error:
@@ -111,7 +111,7 @@ def _answer_coordinated(strategy: str) -> None:
         make_assignor(strategy, {})
     except UnknownAssignorError as error:
         raise click.BadParameter(str(error), param_hint="--strategy") from error
-    for line in sys.stdin.buffer:
+    for line in require_input():
         click.echo(answer_coordinated(line, strategy))
 
 

@@ -8,7 +8,6 @@ import functools
 import logging
 import random
 import re
-import sys
 from dataclasses import dataclass
 
 import click
@@ -30,6 +29,7 @@ from legacy_consumer.operations.cli.helpers.options import (
     missing_zookeeper_is_misuse,
     open_store,
 )
+from legacy_consumer.operations.cli.helpers.outputs import require_output
 from legacy_consumer.sandbox.nodes.awaiting import await_cluster
 from rebalance.subscription import Blacklist, TopicFilter, Whitelist
 from zk_layout.errors import NoNodeError
@@ -135,8 +135,8 @@ def consume(
 
     The command commits only the offsets of messages that it has written to standard output and flushed, so another
     member, or the next run, begins with the first message that was not printed. With auto.commit.enable=false it
-    commits nothing. A partition of which a run printed no message has no offset: the next run begins it where
-    auto.offset.reset says.
+    commits nothing. For a partition of which a run printed no message, it commits where the run began to read: without
+    --from-beginning and an earlier offset that is the end of the log at that time.
 
     Formats: value and key-value print the bytes unchanged, and null for a missing key or value. json prints an object
     with topic, partition, offset, timestamp (ms), key and value; a key or value that is not UTF-8 is printed in base64
@@ -148,8 +148,7 @@ def consume(
     """
     wanted = _wanted(topic, whitelist, blacklist, streams)
     lines = lines_in(format_name, _separator(key_separator))
-    if sys.stdout is None:
-        raise click.ClickException("standard output is closed: there is nowhere to print to")
+    output = require_output()
     config, own_group = _load_config(cluster, group, from_beginning=from_beginning)
     with Ending() as ending:
         if wait_s:
@@ -157,7 +156,7 @@ def consume(
         with open_store(config) as store:
             config = _unused_group(store, config) if own_group else config
             _check(store, config, wanted, from_beginning=from_beginning, delete_offsets=delete_consumer_offsets)
-        printer = Printer(lines, sys.stdout.buffer)
+        printer = Printer(lines, output.buffer)
         try:
             with ConsumerConnector(config) as connector:
                 name_member(config.group_id, connector.consumer_id)

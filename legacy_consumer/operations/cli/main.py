@@ -18,7 +18,7 @@ import click
 from legacy_consumer.operations.cli.helpers.lazy_group import LazyGroup, Place
 from legacy_consumer.operations.cli.helpers.logs import set_up_logging, shows_tracebacks
 from legacy_consumer.operations.cli.helpers.options import verbose_option
-from legacy_consumer.operations.cli.helpers.outputs import abandon_output
+from legacy_consumer.operations.cli.helpers.outputs import abandon_output, keep_standard_descriptors
 from legacy_consumer.plain_text import printable, printable_lines
 from zk_layout.errors import LegacyConsumerError
 
@@ -81,6 +81,7 @@ class _Program(LazyGroup):
         )
         if not standalone_mode:
             return run()
+        keep_standard_descriptors()
         sys.exit(_exit_code_of(run))
 
 

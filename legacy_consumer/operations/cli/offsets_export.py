@@ -19,6 +19,7 @@ from legacy_consumer.operations.cli.helpers.options import (
     load_cluster_config,
     open_store,
 )
+from legacy_consumer.operations.cli.helpers.outputs import require_output
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from zk_layout.errors import NotPermittedError
 from zk_layout.model import TopicPartition
@@ -75,6 +76,7 @@ def export(
     for problem in problems:
         say_error(f"Left out: {problem}")
     if file is None or str(file) == "-":
+        require_output()
         click.echo(data, nl=False)
     else:
         try:

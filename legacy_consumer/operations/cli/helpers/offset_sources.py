@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import click
 
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_kafka
 from legacy_consumer.operations.admin.offset_files import OffsetFile, Offsets, read_offsets
+from legacy_consumer.operations.cli.helpers.outputs import require_input
 from legacy_consumer.operations.cli.helpers.tables import say_error
 from legacy_consumer.operations.cli.helpers.topic_choices import Topics, is_chosen
 from zk_layout.model import TopicPartition
@@ -20,7 +20,7 @@ _SHOWN = 3
 def load_offsets(file: str) -> OffsetFile:
     """Read and check. Raises: BadOffsetFileError, click.ClickException if it cannot be read."""
     try:
-        data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        data = require_input().read() if file == "-" else Path(file).read_bytes()
         text = data.decode("utf-8")
     except OSError as error:
         raise click.ClickException(f"{file} cannot be read: {error.strerror}") from error

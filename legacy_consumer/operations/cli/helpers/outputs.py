@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import BinaryIO, Concatenate, ParamSpec, TextIO, TypeVar
 
 import click
 
@@ -68,6 +68,32 @@ def print_csv(names: Sequence[str], records: Sequence[Mapping[str, object]]) -> 
     for record in records:
         writer.writerow([_field(record[name]) for name in names])
     click.echo(written.getvalue(), nl=False)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person looks at it. A standard stream is None if the program was started with it closed."""
+    return stream is not None and stream.isatty()
+
+
+def require_output() -> TextIO:
+    """Return standard output, for a command that only prints. Raises: click.ClickException if it is closed."""
+    if sys.stdout is None:
+        raise click.ClickException("standard output is closed: there is nowhere to print to")
+    return sys.stdout
+
+
+def require_input() -> BinaryIO:
+    """Return standard input. Raises: click.ClickException if it is closed."""
+    if sys.stdin is None:
+        raise click.ClickException("standard input is closed: there is nothing to read")
+    return sys.stdin.buffer
+
+
+def keep_standard_descriptors() -> None:
+    """Open /dev/null in place of closed ones: a socket with such a number would get what libraries write there."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 def abandon_output() -> None:

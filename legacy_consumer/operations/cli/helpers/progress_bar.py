@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import Progress
 
+from legacy_consumer.operations.cli.helpers.outputs import is_terminal
+
 
 @contextmanager
 def progress_bar(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar on standard error, if that is a terminal; hands out what moves it on."""
-    if not sys.stderr.isatty() or total == 0:
+    if not is_terminal(sys.stderr) or total == 0:
         yield lambda _: None
         return
     with Progress(console=Console(file=sys.stderr), transient=True) as progress:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from legacy_consumer.operations.cli.helpers.outputs import is_terminal
 from legacy_consumer.plain_text import printable
 from zk_layout.shown import shown
 
@@ -47,7 +48,7 @@ class Cell:
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell | str]]) -> None:
     """Print to standard output."""
-    if sys.stdout.isatty():
+    if is_terminal(sys.stdout):
         _terminal().print(drawn_table(columns, rows))
         return
     from rich.cells import cell_len
@@ -104,7 +105,7 @@ def _clean(cell: Cell | str) -> Cell:
 def say(text: str, style: str = "") -> None:
     """Print a line to standard output, styled on terminals alone."""
     text = printable(text)
-    if style and sys.stdout.isatty():
+    if style and is_terminal(sys.stdout):
         _terminal().print(text, style=style, soft_wrap=True)
     else:
         click.echo(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 
@@ -13,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from legacy_consumer.operations.cli.helpers.ending import Ending
+from legacy_consumer.operations.cli.helpers.outputs import is_terminal, require_output
 from legacy_consumer.plain_text import printable
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
@@ -49,16 +49,17 @@ def _watch(
     title: str,
     interval_s: float,
 ) -> None:
-    if not sys.stdout.isatty():
+    output = require_output()
+    if not is_terminal(output):
         print_once()
         ending.wait_for_end()
-        sys.stdout.flush()
+        output.flush()
         while _sleep(clock, ending, interval_s):
             with ending.writing():
                 print_once()
-                sys.stdout.flush()
+                output.flush()
         return
-    console = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    console = Console(file=output, markup=False, emoji=False, highlight=False)
     shown: Sequence[RenderableType] = draw()
     ending.wait_for_end()
     head = Text(printable(f"{title}, every {interval_s:g} s; Ctrl-C ends"), style="dim")

@@ -272,3 +272,19 @@ def test_twice_verbose_shows_where_a_record_comes_from_and_its_traceback(capsys)
     logging.getLogger("anything").debug("shown")
     assert re.fullmatch(r"\d\d:\d\d:\d\d DEBUG anything: shown\n", capsys.readouterr().err)
     assert logs.shows_tracebacks()
+
+
+CLOSED = {
+    "config list >&-": (0, ""),
+    "offsets import --zookeeper 127.0.0.1:1 --execute - <&-": (1, "Error: standard input is closed"),
+    "assign <&-": (1, "Error: standard input is closed"),
+    "consume --zookeeper 127.0.0.1:1 --topic t >&-": (1, "Error: standard output is closed"),
+}
+
+
+@pytest.mark.parametrize("command", CLOSED)
+def test_a_standard_stream_that_is_closed_is_no_defect(command):
+    code, told = CLOSED[command]
+    line = f"{sys.executable} -m legacy_consumer {command}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
+    assert (done.returncode, done.stderr.startswith(told), done.stderr.count("\n")) == (code, True, bool(told))
