@@ -129,7 +129,7 @@ def _findings(
             False,
             f"{counted(len(stands), 'member')} in ZooKeeper: stop them all before the first newer consumer starts",
         )
-    if phase in {Phase.APPLIED, Phase.ROLLING, Phase.ROLLED_BACK}:
+    if phase in {Phase.APPLIED, Phase.ROLLING}:
         yield Finding(False, f"the way back is open: {shell_command(look.group, 'migrate', 'rollback')}")
 
 

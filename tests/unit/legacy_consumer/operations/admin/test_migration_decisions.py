@@ -179,6 +179,16 @@ def test_a_rollback_given_again_at_once_does_nothing(world):
     assert (world.phase(), world.in_zookeeper()) == (Phase.ROLLED_BACK, [95, 20, 30])
 
 
+def test_after_a_rollback_nobody_is_told_that_the_way_back_is_open(world):
+    def is_open():
+        return any("the way back is open" in finding.text for finding in world.verify().findings)
+
+    world.apply()
+    assert is_open()
+    world.roll_back()
+    assert not is_open()
+
+
 # A rewind after the migration, on either side
 
 
