@@ -49,7 +49,7 @@ def test_every_complaint_has_a_run_book():
 COMPLAINTS = {
     "JVM and other clients in one group read the same": "Both a Python and a JVM member read the same partition",
     "can't rebalance after N retries": "can't rebalance after N retries",
-    "gave up, stays registered, consumes nothing": "A member is there, owns its share on paper, and reads nothing",
+    "gave up, stays registered, consumes nothing": "A member is registered, and reads nothing",
     "owner conflict with its own dead predecessor": "can't rebalance after N retries",
     "a session is gone, and fetching goes on": "Messages come twice",
     "any blip kills the consumer": "Every blip of ZooKeeper stops the consumers",
