@@ -392,7 +392,7 @@ Example:
 @cluster_options
 @_json
 def status(cluster: ClusterOptions, as_json: bool) -> None:
-    """List every group with a migration: its state, and the number of partitions that were left out.
+    """List every group with a migration, its state, and the number of partitions that were left out.
 
     The exit code is 1 if a record cannot be read; the others are shown.
     """

@@ -59,7 +59,7 @@ def _partition(name: str, meaning: str, *labels: str, absent: str = _FORBIDDEN) 
 
 
 PHASE = _member("phase", Kind.GAUGE, "1 for the phase the member is in, 0 for every other one", "phase")
-ALIVE = _member("alive", Kind.GAUGE, "1 while the member's threads live and are not stuck, as /healthz")
+ALIVE = _member("alive", Kind.GAUGE, "1 while the member's threads live and are not stuck, as /healthz reports")
 CONNECTED = _member("connected", Kind.GAUGE, "1 while the member is connected to ZooKeeper")
 SETTLED_AT = _member("settled_timestamp_seconds", Kind.GAUGE, "when the member was last settled, 0 if never")
 LEASED = _member(
@@ -75,7 +75,9 @@ OWNED = _member(
     absent=f"{_UNLEASED}; of topics of which it owns none",
 )
 HELD = _member(
-    "held_partitions", Kind.GAUGE, "owned partitions that are held while an operator resets the group's offsets"
+    "held_partitions",
+    Kind.GAUGE,
+    "owned partitions whose messages the member holds back while an operator resets the group's offsets",
 )
 IN_HAND = _member(
     "in_hand_seconds",
@@ -85,7 +87,7 @@ IN_HAND = _member(
 UNASKED = _member(
     "unasked_seconds",
     Kind.GAUGE,
-    "how long the user's code has not asked for messages of a stream that has partitions, with some in hand or none",
+    "how long the user's code has not asked a stream with partitions for messages, whether it has some in hand or not",
 )
 REBALANCES = _member(
     "rebalances_total",
@@ -149,14 +151,14 @@ LAG_AGE = _member(
 CONSUMED = _member(
     "consumed_messages_total",
     Kind.COUNTER,
-    "how far the consumed offsets of owned partitions moved on",
+    "the sum of the steps by which the consumed offsets of owned partitions grew",
     "topic",
     absent="of topics before its first claim",
 )
 COMMITTED = _member(
     "committed_messages_total",
     Kind.COUNTER,
-    "how far the committed offsets of owned partitions moved on",
+    "the sum of the steps by which the committed offsets of owned partitions grew",
     "topic",
     absent="of topics before its first claim",
 )
@@ -174,14 +176,14 @@ _CLASSIC = "with group.coordination=classic"
 COORDINATION = _member(
     "coordination",
     Kind.GAUGE,
-    "1 with the rule by which the member takes its share now: leader or classic; a led group goes by the classic rule "
-    "while a member of it follows no leader",
+    "1 for the rule that gives the member its share now: leader or classic; a led group uses the classic rule "
+    "while one of its members follows no leader",
     "coordination",
 )
 LED_STATE = _member(
     "led_state",
     Kind.GAUGE,
-    "1 with the member's state in a led group: down, discovering, member, rediscovering or stopped; 0 with every other",
+    "1 for the member's state in a led group, 0 for every other: down, discovering, member, rediscovering or stopped",
     "state",
     absent=_CLASSIC,
 )
@@ -190,7 +192,7 @@ LEADS = _member("leads", Kind.GAUGE, "1 if the member leads its group", absent=_
 GROUP_STATE = _member(
     "group_state",
     Kind.GAUGE,
-    "1 with the state of the group: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead",
+    "1 for the state of the group: Empty, PreparingRebalance, CompletingRebalance, Stable or Dead",
     "state",
     absent="for members that do not lead",
 )
@@ -236,29 +238,35 @@ GROUP_UNREADABLE = _group(
 )
 GROUP_MEMBER_BROKERS = _group(
     "member_brokers",
-    "brokers that lead what the member owns, so to how many it has to be connected, as BROKERS of `groups describe`",
+    "brokers that lead the member's partitions, to which it must connect; BROKERS of `groups describe`",
     "consumer_id",
 )
 GROUP_PARTITIONS = _group(
     "partitions",
-    "partitions that the group consumes: of topics that exist and that its members, if it has any, subscribe to",
+    "partitions that the group consumes: those of existing topics to which a member subscribes, or, without "
+    "members, of all its existing topics",
 )
 GROUP_UNOWNED = _group("unowned_partitions", "consumed partitions without a registered owner")
 GROUP_LAG = _group(
-    "lag", "messages not committed yet in all of them", absent=f"{_FORBIDDEN}; if one of their lags is not known"
+    "lag",
+    "messages not committed yet, in all partitions that the group consumes",
+    absent=f"{_FORBIDDEN}; if the lag of one partition is not known",
 )
-GROUP_VERDICT = _group("verdict", "1 with the group's verdict: ok, unknown, warning or error", "verdict", absent=_FIRST)
+GROUP_VERDICT = _group("verdict", "1 for the group's verdict: ok, unknown, warning or error", "verdict", absent=_FIRST)
 GROUP_VERDICTS = _group(
-    "verdict_partitions", "partitions with each verdict", "verdict", absent=f"{_FORBIDDEN}; for verdicts that none has"
+    "verdict_partitions",
+    "partitions with each verdict",
+    "verdict",
+    absent=f"{_FORBIDDEN}; for verdicts without a partition",
 )
 _LEADERLESS = f"{_FORBIDDEN}; if no member has group.coordination=leader"
 GROUP_COORDINATION = _group(
-    "coordination", "1 with the rule by which members take their shares now: leader or classic", "coordination"
+    "coordination", "1 for the rule that gives the members their shares now: leader or classic", "coordination"
 )
 GROUP_GENERATION = _group("generation", "the last generation that its leader wrote, 0 if none", absent=_LEADERLESS)
 GROUP_LED_STATE = _group(
     "led_state",
-    "1 with the state of a led group: Empty, PreparingRebalance or Stable",
+    "1 for the state of a led group: Empty, PreparingRebalance or Stable",
     "state",
     absent=_LEADERLESS,
 )
@@ -266,8 +274,8 @@ GROUP_HAS_LEADER = _group("has_leader", "1 while a member leads, else 0", absent
 PARTITION_LAG = _partition(
     "lag",
     "messages that a member would still read",
-    absent="where no broker told the log's end, the offset lies beyond it, or nothing was ever committed while the log "
-    "holds messages",
+    absent="where no broker reported the log's end, the offset lies beyond it, or nothing was ever committed "
+    "while the log holds messages",
 )
 PARTITION_COMMITTED = _partition(
     "committed_offset",
@@ -282,7 +290,7 @@ PARTITION_COMMITTED_AT = _partition(
 PARTITION_OWNED = _partition("owned", "1 if a registered member owns the partition, else 0")
 PARTITION_VERDICT = _partition(
     "verdict",
-    "1 with the partition's verdict: ok, unknown, warning, rewind, stall, stop or error",
+    "1 for the partition's verdict: ok, unknown, warning, rewind, stall, stop or error",
     "verdict",
     absent="if the group does not consume it",
 )
@@ -290,37 +298,42 @@ TOPIC_END = Metric(
     "legacy_consumer_topic_log_end_offset",
     Kind.GAUGE,
     ("topic", "partition"),
-    "the offset after the last message, of partitions that some group has to do with",
-    "where no broker told it at the last refresh",
+    "the offset after the last message of the log, for each partition that a group owns, has committed or consumes",
+    "where no broker reported it at the last refresh",
 )
 EXPORTER_INFO = _exporter("info", Kind.GAUGE, "always 1, with the version of legacy-consumer", "version")
 EXPORTER_UP = _exporter(
-    "up", Kind.GAUGE, "1 if this source could be read lately and at the last refresh: zookeeper, brokers", "source"
+    "up",
+    Kind.GAUGE,
+    "1 if the exporter could read this source at the last refresh, and that was not long ago: zookeeper, brokers",
+    "source",
 )
 EXPORTER_AGE = _exporter(
     "data_age_seconds",
     Kind.GAUGE,
-    "how old the data of a source is that is served",
+    "age of the data of this source that the exporter serves",
     "source",
-    absent="before the source was read for the first time",
+    absent="before the exporter has read the source for the first time",
 )
 EXPORTER_UNKNOWN_ENDS = _exporter(
-    "unknown_log_ends", Kind.GAUGE, "partitions whose log end no broker told at the last refresh", absent=_FIRST
+    "unknown_log_ends", Kind.GAUGE, "partitions whose log end no broker reported at the last refresh", absent=_FIRST
 )
 EXPORTER_REFRESHES = _exporter("refreshes_total", Kind.COUNTER, "refreshes by outcome: done or failed", "outcome")
 EXPORTER_REFRESH_SECONDS = _exporter(
     "refresh_duration_seconds",
     Kind.GAUGE,
-    "how long the last refresh took by step: zookeeper (pauses included), brokers, judge, render",
+    "duration of each step of the last refresh: zookeeper (pauses included), brokers, judge, render",
     "step",
     absent="before the step has ended for the first time",
 )
-EXPORTER_READS = _exporter("zookeeper_reads_total", Kind.COUNTER, "znodes that were read")
-EXPORTER_BATCHES = _exporter("zookeeper_batches_total", Kind.COUNTER, "batches in which they were read")
+EXPORTER_READS = _exporter("zookeeper_reads_total", Kind.COUNTER, "znodes that the exporter read")
+EXPORTER_BATCHES = _exporter("zookeeper_batches_total", Kind.COUNTER, "batches of znodes that the exporter read")
 EXPORTER_GROUPS = _exporter(
-    "groups", Kind.GAUGE, "groups that are served, by whether they have members", "state", absent=_FIRST
+    "groups", Kind.GAUGE, "groups that the exporter serves, by whether they have members", "state", absent=_FIRST
 )
-EXPORTER_PARTITIONS = _exporter("partitions", Kind.GAUGE, "partitions of groups that are served", absent=_FIRST)
+EXPORTER_PARTITIONS = _exporter(
+    "partitions", Kind.GAUGE, "partitions of the groups that the exporter serves", absent=_FIRST
+)
 EXPORTER_PAGE_BYTES = _exporter("page_bytes", Kind.GAUGE, "size of the cached part of a scrape")
 
 EXPORTER_METRICS: tuple[Metric, ...] = (
