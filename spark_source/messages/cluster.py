@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from legacy_consumer.errors import BrokerRefusedError, BrokersUnavailableError, NoSuchTopicError
@@ -73,10 +73,12 @@ class Cluster:
         self._options = options
         self.store: ZkStore = store or KazooStore(options.config.zk_settings())
         self._answer_s = min(answer_s, options.config.socket_timeout_ms / 1000)
-        # to a reader of committed transactions a log ends where the first one begins that is still open
-        isolation = ("isolation.level", options.config.isolation_level)
-        config = replace(options.config, rdkafka=(isolation, *options.config.rdkafka))
-        self._log_offsets = log_offsets or open_log_offsets(config, self.store, timeout_s=self._answer_s)
+        self._log_offsets = log_offsets or open_log_offsets(
+            options.config,
+            self.store,
+            read_committed=options.config.isolation_level == _READ_COMMITTED,
+            timeout_s=self._answer_s,
+        )
         # connects with its first question, which most queries never ask
         self._high_watermarks = high_watermarks or open_log_offsets(
             options.config, self.store, timeout_s=self._answer_s

@@ -161,6 +161,28 @@ def test_a_reader_stands_at_the_end_of_a_log_that_ends_with_a_transaction(cluste
         fetchers.close()
 
 
+@pytest.mark.parametrize("broker_version", ["1.1.1", "3.9.1"])
+@pytest.mark.parametrize("factory", [LibrdkafkaFetchers, ColumnarFetchers], ids=["librdkafka", "columnar"])
+def test_to_a_reader_of_committed_messages_a_log_ends_where_its_first_open_transaction_begins(cluster, store, factory):
+    """As its position does. Over librdkafka a member in front of an open transaction had a lag for ever."""
+    topic = cluster.new_topic()
+    cluster.produce(topic, [Record(None, b"before", 0)])
+    producer = Producer({**cluster.producer_settings, "transactional.id": f"tx-{topic}"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(10)
+    ends = {}
+    for level in ("read_committed", "read_uncommitted"):
+        fetchers = factory(config_of(cluster, isolation_level=level), store)
+        try:
+            ends[level] = fetchers.log_offsets().latest([tp(topic)])[tp(topic)]
+        finally:
+            fetchers.close()
+    producer.abort_transaction(30)
+    assert ends == {"read_committed": 1, "read_uncommitted": 2}
+
+
 def at_end(fetcher, positions):
     batch = fetcher.poll(100, 0.2)
     positions.update(batch.next_offsets if batch is not None else {})

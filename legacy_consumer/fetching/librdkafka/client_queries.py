@@ -27,22 +27,21 @@ _NO_ANSWER = -1001
 """The offset, beside no error, of a partition whose leader did not answer in time."""
 _SILENT = {_Code._TIMED_OUT, _Code._TRANSPORT, _Code._ALL_BROKERS_DOWN}
 _SHORTEST_S = 0.1
-_ISOLATION = "isolation.level"
 _Answer: TypeAlias = "int | confluent_kafka.KafkaError"
 _EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class QueryHandle(Client):
-    """Not for two threads at once. Raises: ConfigError for a setting that librdkafka does not take."""
+    """Not for two threads at once. Raises: ConfigError for a setting that librdkafka does not take.
 
-    def __init__(self, settings: Settings) -> None:
+    read_committed: a log ends where its first open transaction begins.
+    """
+
+    def __init__(self, settings: Settings, *, read_committed: bool = False) -> None:
         super().__init__(settings)
-        # to a reader of committed messages a log ends where the first transaction begins that is still open
-        committed = settings.get(_ISOLATION) == "read_committed"
-        self._isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        own = {name: value for name, value in settings.items() if name != _ISOLATION}
-        self._admin = open_handle(AdminClient, own, {"error_cb": self.on_error})
+        self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        self._admin = open_handle(AdminClient, settings, {"error_cb": self.on_error})
         self._is_connected = False
 
     def offsets_for_times(

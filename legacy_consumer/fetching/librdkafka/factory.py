@@ -37,7 +37,7 @@ class LibrdkafkaFetchers:
         self._store = store
         self._lock = threading.Lock()
         self._fetchers: list[LibrdkafkaFetcher] = []
-        self._log_offsets = open_log_offsets(config, store)
+        self._log_offsets = open_log_offsets(config, store, read_committed=config.isolation_level == "read_committed")
         check_settings(_without_brokers(config))
 
     def check_access(self) -> None:
@@ -92,8 +92,13 @@ class LibrdkafkaFetchers:
         return ConsumerHandle(settings)
 
 
-def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float = 5.0) -> LibrdkafkaLogOffsets:
-    """Return a reader of log ends for callers without a connector; it connects at its first request."""
+def open_log_offsets(
+    config: ClusterConfig, store: ZkStore, *, read_committed: bool = False, timeout_s: float = 5.0
+) -> LibrdkafkaLogOffsets:
+    """Return a reader of log ends; it connects at its first request.
+
+    read_committed: a log ends where its first open transaction begins.
+    """
 
     def existing(partitions: Collection[TopicPartition]) -> Collection[TopicPartition]:
         topics = sorted({tp.topic for tp in partitions})
@@ -101,9 +106,10 @@ def open_log_offsets(config: ClusterConfig, store: ZkStore, *, timeout_s: float 
         numbers = {topic: _numbers(topic, znode) for topic, znode in znodes.items() if znode is not None}
         return {tp for tp in partitions if tp.topic in numbers and tp.partition in numbers[tp.topic]}
 
-    return LibrdkafkaLogOffsets(
-        lambda: QueryHandle(query_settings(config, read_brokers(store))), existing, timeout_s=timeout_s
-    )
+    def handle() -> QueryHandle:
+        return QueryHandle(query_settings(config, read_brokers(store)), read_committed=read_committed)
+
+    return LibrdkafkaLogOffsets(handle, existing, timeout_s=timeout_s)
 
 
 def _numbers(topic: str, znode: Znode) -> Container[int]:

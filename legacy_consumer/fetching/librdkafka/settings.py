@@ -17,6 +17,10 @@ _QUEUE_BUDGET_KBYTES = 65536
 """All streams together buffer so much, and each broker's fetch in flight on top."""
 _FETCH_MAX_BYTES = 8 * 1024 * 1024
 _LARGEST_RESPONSE_BYTES = 2**31 - 1
+_MOST_MS = 300_000
+_MOST_FETCH_BYTES = 1_000_000_000
+_MOST_BYTES = 100_000_000
+"""librdkafka refuses more than these; other clients do not, and their properties files are to be used as they are."""
 _MOST_SERVERS = 100
 """librdkafka starts a thread for each, and learns the other brokers from the first that answers. Anybody registers
 thousands of brokers, and 20,000 threads bring the machine down."""
@@ -64,8 +68,8 @@ def client_settings(config: ClusterConfig, brokers: Collection[Broker]) -> Setti
         ),
         "client.id": config.client_id,
         "security.protocol": config.security_protocol,
-        "socket.timeout.ms": config.socket_timeout_ms,
-        "socket.receive.buffer.bytes": max(0, config.socket_receive_buffer_bytes),
+        "socket.timeout.ms": min(config.socket_timeout_ms, _MOST_MS),
+        "socket.receive.buffer.bytes": min(max(0, config.socket_receive_buffer_bytes), _MOST_BYTES),
         "reconnect.backoff.max.ms": 2000,  # librdkafka's 10 s is how long a restarted broker would stay unnoticed
         "enable.metrics.push": False,
         **protocol_settings(brokers),
@@ -93,7 +97,7 @@ def query_settings(config: ClusterConfig, brokers: Collection[Broker]) -> Settin
 def group_offsets_settings(config: ConsumerConfig, brokers: Collection[Broker]) -> SettingsDict:
     """For the handle that asks the group's coordinator. Raises: BrokersUnavailableError, MissingListenerError."""
     settings = _consumer_settings(config, brokers, config.group_id)
-    settings["socket.timeout.ms"] = timeout_ms = max(10, config.offsets_channel_socket_timeout_ms)
+    settings["socket.timeout.ms"] = timeout_ms = min(max(10, config.offsets_channel_socket_timeout_ms), _MOST_MS)
     # librdkafka keeps a commit for so long while it knows no coordinator; it must not be carried out after a later one
     settings["session.timeout.ms"] = min(timeout_ms, 60_000)
     return {**settings, **_without_sizes(config)}
@@ -111,7 +115,7 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
     the queue is full, which throttles it to a tenth; 2 ms and 20,000 messages are as fast as anything and hold 20 MB.
     Checking CRCs, as the JVM does, costs nothing that can be measured.
     """
-    fetch_bytes = config.fetch_message_max_bytes or KAFKA_FETCH_BYTES
+    fetch_bytes = min(config.fetch_message_max_bytes or KAFKA_FETCH_BYTES, _MOST_FETCH_BYTES)
     fetch_max_bytes = max(_FETCH_MAX_BYTES, fetch_bytes)
     settings: SettingsDict = {
         **_consumer_settings(config, brokers, config.group_id),
@@ -121,10 +125,11 @@ def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], stream
         "enable.partition.eof": False,
         "fetch.message.max.bytes": fetch_bytes,
         "fetch.max.bytes": fetch_max_bytes,
-        "fetch.min.bytes": config.fetch_min_bytes,
-        "fetch.wait.max.ms": config.fetch_wait_max_ms,
+        "fetch.min.bytes": min(config.fetch_min_bytes, _MOST_BYTES),
+        # a second less than the longest socket timeout, as librdkafka wants it
+        "fetch.wait.max.ms": min(config.fetch_wait_max_ms, _MOST_MS - 1000),
         "isolation.level": config.isolation_level,
-        "fetch.error.backoff.ms": config.refresh_leader_backoff_ms,
+        "fetch.error.backoff.ms": min(config.refresh_leader_backoff_ms, _MOST_MS),
         "fetch.queue.backoff.ms": 2,
         "queued.min.messages": 20000,
         "queued.max.messages.kbytes": max(_QUEUE_BUDGET_KBYTES // max(1, streams), fetch_bytes // 1024, 1024),

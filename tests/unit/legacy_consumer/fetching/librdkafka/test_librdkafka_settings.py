@@ -1,12 +1,14 @@
 import pytest
 
 from legacy_consumer.config import ConsumerConfig
+from legacy_consumer.config.properties import PROPERTIES, Kind
 from legacy_consumer.errors import BrokersUnavailableError, MissingListenerError, OffsetOutOfRangeError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION
 from legacy_consumer.fetching.librdkafka.client import check_settings
 from legacy_consumer.fetching.librdkafka.settings import (
     bootstrap_servers,
     fetcher_settings,
+    group_offsets_settings,
     protocol_settings,
     query_settings,
 )
@@ -93,6 +95,16 @@ def test_streams_share_one_buffer():
 def test_librdkafka_takes_all_that_is_made(fetch_bytes, version):
     made = settings([broker(1, ("PLAINTEXT", "one", 9092), version=version)], fetch_message_max_bytes=fetch_bytes)
     check_settings(made)
+
+
+@pytest.mark.parametrize("name", [one.name for one in PROPERTIES if one.kind is Kind.INTEGER])
+def test_librdkafka_takes_the_largest_number_that_a_properties_file_may_have(name):
+    """JVM members take it, and its error named rdkafka.fetch.error.backoff.ms, which nobody had set."""
+    largest = {"socket.timeout.ms": "2147483647", name: "2147483647"}
+    config = ConsumerConfig.load(None, largest, zookeeper_connect="z", group_id="g")
+    for made in (fetcher_settings(config, [PLAIN], 1), group_offsets_settings(config, [PLAIN])):
+        check_settings(made)
+    check_settings(query_settings(config, [PLAIN]))
 
 
 def test_librdkafka_takes_what_only_asks():
