@@ -563,6 +563,9 @@ class Checker:
         is_unheard = self.kept_at.get(tp, 0) > heard or (last is not None and last.ended_after > heard)
         may_go_back = bool(late) or (not is_owners and is_unheard)
         self._note_offset(name, tp, offset, is_owners=is_owners, may_go_back=may_go_back)
+        if late:
+            # its member may have begun anew meanwhile, from what was kept before
+            self.offsets[tp] = (offset, f"{name}, late")
         self.kept_at[tp] = len(self._history.events)
 
     def on_forgotten(self, now, tp):

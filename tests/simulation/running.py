@@ -126,10 +126,14 @@ def main(arguments=None):
     _be_quiet()
     began = time.monotonic()
     told = 0
+    told_of = set()
 
     def is_enough(outcome):
         nonlocal told
         took_s = time.monotonic() - began
+        for seed in sorted(outcome.failures.keys() - told_of):
+            told_of.add(seed)
+            print(f"seed {seed} breaks a promise", file=sys.stderr, flush=True)
         if chosen.tell_every and outcome.schedules >= told + chosen.tell_every:
             told = outcome.schedules
             print(f"{told} schedules in {took_s:.0f} s, {len(outcome.failures)} failures", file=sys.stderr, flush=True)
