@@ -163,7 +163,7 @@ def test_a_consumer_that_finds_an_ensemble_below_quorum_waits_with_a_bound(clust
             container.start()
     assert code == 1
     assert said.splitlines()[0] == f"waiting up to 5 s for ZooKeeper at {CONNECT}"
-    assert said.splitlines()[-1].startswith(f"Error: waited 5 s in vain for ZooKeeper at {CONNECT}: look whether")
+    assert said.splitlines()[-1].startswith(f"Error: waited 5 s in vain for ZooKeeper at {CONNECT}: check that it runs")
 
 
 def test_servers_run_without_rights_and_spark_reads_the_group_so(cluster, new_group):

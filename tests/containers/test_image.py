@@ -58,7 +58,7 @@ def test_a_consumer_without_a_zookeeper_waits_with_a_bound_and_says_for_what(ima
     assert told.returncode == 1
     first, last = told.stderr.splitlines()
     assert first == "waiting up to 3 s for ZooKeeper at zk1.invalid:2181"
-    assert last.startswith("Error: waited 3 s in vain for ZooKeeper at zk1.invalid:2181: look whether")
+    assert last.startswith("Error: waited 3 s in vain for ZooKeeper at zk1.invalid:2181: check that it runs")
 
 
 def test_a_server_that_does_not_serve_is_unhealthy(image):

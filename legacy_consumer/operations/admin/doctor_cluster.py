@@ -40,7 +40,7 @@ def examine_config(config: ClusterConfig, session_timeout_ms: int) -> Iterator[F
             "zookeeper.session.timeout.ms",
             f"ZooKeeper grants {session_timeout_ms} ms instead of {asked_ms}: partitions of a crashed member are free "
             "only after that",
-            "set it to what the servers allow (minSessionTimeout and maxSessionTimeout in zoo.cfg)",
+            "set it to a value that the servers allow (minSessionTimeout and maxSessionTimeout in zoo.cfg)",
         )
     if isinstance(config, ConsumerConfig):
         patience_ms = config.rebalance_max_retries * config.rebalance_backoff_ms
@@ -119,27 +119,27 @@ def examine_topics(store: ZkStore, looked: Counter[str] | None = None) -> Iterat
                 "unreadable_topic",
                 topic.topic,
                 topic.problem,
-                "no consumer can divide it: delete the topic, or write the znode as the broker would",
+                "no consumer can assign its partitions: delete the topic, or write the znode as a broker would",
             )
     yield from _some_topics(
         Severity.ERROR,
         "no_leader",
         [(t.topic, t.no_leader) for t in topics if t.no_leader and not t.is_going],
-        "partitions without a living leader, which nobody can read,",
-        "start the brokers that hold them; `legacy-consumer brokers` shows which are there",
+        "partitions without a living leader, which no client can read,",
+        "start the brokers that hold them; `legacy-consumer brokers` shows which are registered",
     )
     yield from _some_topics(
         Severity.WARNING,
         "under_replicated",
         [(t.topic, t.under_replicated) for t in topics if t.under_replicated and not t.no_leader and not t.is_going],
         "partitions with a replica that is not in sync",
-        "see which brokers are missing or slow before another one goes",
+        "see which brokers are missing or slow, before another one fails",
     )
     yield from _some_topics(
         Severity.WARNING,
         "stuck_deletion",
         [(t.topic, t.partitions) for t in topics if t.is_going],
-        "partitions that are marked for deletion and still there,",
+        "partitions that are marked for deletion and still exist,",
         "set delete.topic.enable=true and start all brokers that hold replicas of them",
     )
 

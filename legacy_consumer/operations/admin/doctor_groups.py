@@ -36,8 +36,8 @@ from zk_layout.store import ZkStore
 
 _SHOWN = 3
 _ADVICE = {
-    "foreign_member": "stop it or give it a group of its own",
-    "unreadable_member": "stop whoever registered it; if nobody did, delete its znode with ZooKeeper's client",
+    "foreign_member": "stop it, or give it a group of its own",
+    "unreadable_member": "stop the client that registered it; if none runs, delete the znode with ZooKeeper's client",
     "kafka_0_7_member": "give it a group of its own",
     "regex_escaped_twice": "write the filter without backslashes in all members",
     "regex_not_escaped": "write the filter without backslashes in all members",
@@ -111,7 +111,7 @@ def _of_warnings(found: GroupDescription) -> Iterator[Finding]:
         for warning in warnings[:_SHOWN]:
             yield _of_warning(found.group, warning)
         if len(warnings) > _SHOWN:
-            more = f"{len(warnings) - _SHOWN} more members or topics of which the same is true"
+            more = f"the same is true of {len(warnings) - _SHOWN} more members or topics"
             yield _of_warning(found.group, GroupWarning(code, more))
 
 
@@ -135,8 +135,8 @@ def _permanent_members(found: GroupDescription) -> Iterator[Finding]:
             "permanent_member",
             found.group,
             f"group {found.group}: registrations that are not ephemeral stay when their member is gone: {some(paths)}",
-            "a reset and a deletion are refused for as long as they are there, and other members leave them a share: "
-            "delete these znodes with ZooKeeper's own client, after making sure that no such process runs",
+            "while they exist, resets and deletions are refused, and the other members leave them a share: make sure "
+            "that no such process runs, then delete the znodes with ZooKeeper's own client",
         )
 
 
@@ -152,7 +152,7 @@ def _unreadable_owners(found: GroupDescription) -> Iterator[Finding]:
             "unreadable_znode",
             found.group,
             f"group {found.group}: owners cannot be read: {some(owners, '; ')}",
-            "an owner goes with its session; delete one that is not ephemeral with ZooKeeper's own client",
+            "an ephemeral owner znode ends with its session; delete others with ZooKeeper's own client",
         )
 
 
@@ -165,7 +165,7 @@ def _holds(found: GroupDescription) -> Iterator[Finding]:
             "permanent_owner",
             found.group,
             f"group {found.group}: owner znodes that are not ephemeral block their partitions for ever: {some(paths)}",
-            "delete these znodes with ZooKeeper's own client, after making sure that nobody consumes there",
+            "make sure that no member consumes these partitions, then delete the znodes with ZooKeeper's own client",
         )
     lost = [row for row in found.partitions if row.hold in {Hold.GONE, Hold.OTHER}]
     if lost:
@@ -175,7 +175,7 @@ def _holds(found: GroupDescription) -> Iterator[Finding]:
             "owner_of_the_past",
             found.group,
             f"group {found.group}: partitions are held by sessions of no living member: {held}",
-            "they become free when those sessions expire; if they do not, a zombie holds them: stop that process",
+            "they become free when those sessions expire; if they do not, a process still holds them: stop it",
         )
 
 
@@ -193,8 +193,8 @@ def _unowned(found: GroupDescription) -> Iterator[Finding]:
             Severity.ERROR,
             "no_owner",
             found.group,
-            f"group {found.group} has members, and yet nobody owns {some(unowned)}",
+            f"group {found.group} has members, but no member owns {some(unowned)}",
             "look again in a minute, for it may be rebalancing; if it stays, see how many partitions each member has, "
-            "and restart those that own too little",
+            "and restart the members that own too few",
             about_group(found.group, "groups", "members"),
         )

@@ -36,8 +36,8 @@ def foreign_names(store: ZkStore, groups: Sequence[str]) -> Iterator[Finding]:
                 "foreign_znode",
                 group,
                 f"{folder} holds znodes that are no partitions: {some(odd)}",
-                "pykafka and Kafka 0.7 name them so: if such a client runs in this group, give it a group of its own; "
-                "otherwise delete them",
+                "pykafka and Kafka 0.7 use such names: if such a client runs in this group, give it a group of its "
+                "own; otherwise delete the znodes with ZooKeeper's own client",
             )
 
 
@@ -56,6 +56,6 @@ def unused_groups(unused: Sequence[GroupUse], now_ms: int, stale_after_ms: int) 
             unused[0].group,
             f"{len(unused)} groups have no members and committed nothing for up to {oldest} days: "
             + some([one.group for one in unused]),
-            "if nobody needs them, remove them; a backup of their offsets is written first",
+            "remove the groups that are not needed; the command writes a backup of their offsets first",
             (("groups", "prune", "--older-than", after),),
         )

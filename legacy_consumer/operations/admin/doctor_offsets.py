@@ -73,7 +73,7 @@ def _unreadable(found: GroupDescription, used: Sequence[PartitionLag]) -> Iterat
             "unreadable_znode",
             found.group,
             f"group {found.group}: offsets cannot be read: {some([row.judgement.reason for row in rows], '; ')}",
-            "members of the JVM fail over them: write good ones, from the beginning of the log or elsewhere",
+            "JVM members fail over them: overwrite them, with the beginning of the log or another offset",
             _reset(found, rows),
         )
 
@@ -86,8 +86,7 @@ def _deleted_topics(found: GroupDescription, topics: set[str]) -> Iterator[Findi
             "deleted_topic",
             found.group,
             f"group {found.group} keeps offsets of topics that do not exist: {some(gone)}{unreadable}",
-            "a topic that is made anew under that name would be read from the old offset by members of the JVM: "
-            "remove them",
+            "if a topic of that name is created again, JVM members begin at the old offset: remove the offsets",
             _deletions(found, gone),
         )
 
@@ -101,8 +100,8 @@ def _deleted_partitions(found: GroupDescription, topics: set[str]) -> Iterator[F
             "deleted_partition",
             found.group,
             f"group {found.group} keeps offsets or owners of partitions that their topics do not have: {some(gone)}",
-            "nobody reads there; if such a partition is added, members of the JVM begin there: remove the znodes with "
-            "ZooKeeper's own shell, or put good offsets there when the partition exists",
+            "if such a partition is added, JVM members begin at that offset: delete the znodes with ZooKeeper's own "
+            "client, or reset the offsets when the partition exists",
         )
 
 
@@ -114,7 +113,7 @@ def _left_topics(found: GroupDescription, unused: set[str]) -> Iterator[Finding]
             "left_topic",
             found.group,
             f"group {found.group} keeps offsets of topics that all its members have left: {some(left)}{unreadable}",
-            "a member that subscribes again goes on from there; if nobody will, stop the members and remove them",
+            "a member that subscribes again continues from there; otherwise stop the members and remove the offsets",
             _deletions(found, left),
         )
 
@@ -134,7 +133,7 @@ def _stopped(found: GroupDescription, topics: set[str]) -> Iterator[Finding]:
             found.group,
             f"group {found.group}: {many} messages wait, and no member reads "
             + some([f"{row.topic}/{row.partition}" for row in stopped]),
-            "start its members, or delete the group if nobody needs it any more",
+            "start its members, or delete the group if it is not needed any more",
         )
 
 
@@ -166,7 +165,7 @@ def stalled(found: GroupDescription, times: LogTimes, now_ms: int) -> Iterator[F
             found.group,
             f"group {found.group}: members own partitions and have committed nothing for {STALL_MS // 60_000} minutes, "
             f"while older messages wait: {some(old_ones)}",
-            "see what its handlers do, and restart members that hang; members that keep their offsets elsewhere "
+            "see what the handlers do, and restart members that hang; members that keep their offsets elsewhere "
             "(auto.commit.enable=false) look the same",
         )
 
@@ -192,15 +191,15 @@ _OUTSIDE = (
         Verdict.BEYOND_LOG,
         "beyond_the_log",
         Severity.ERROR,
-        "the topic was made anew, or lost messages; where members go on auto.offset.reset says: better say so yourself",
+        "the topic was created again or lost messages; members continue where auto.offset.reset points: set the offset",
     ),
     (
         Verdict.BEFORE_LOG,
         "before_the_log",
         Severity.WARNING,
         (
-            "the log has lost what is between; members with auto.offset.reset=largest skip all that is there now: "
-            "better say yourself where they go on"
+            "the messages in between are deleted; members with auto.offset.reset=largest skip the whole log: set the "
+            "offset"
         ),
     ),
     (
@@ -208,8 +207,8 @@ _OUTSIDE = (
         "earlier_topic",
         Severity.WARNING,
         (
-            "members of legacy-consumer begin with the first message of the new topic, those of the JVM in the middle "
-            "or where auto.offset.reset says: say yourself where they go on"
+            "members of legacy-consumer begin with the first message of the new topic, JVM members in the middle or "
+            "where auto.offset.reset points: set the offset"
         ),
     ),
 )
@@ -234,7 +233,7 @@ def silent_logs(groups: Sequence[GroupDescription], topics: set[str]) -> Iterato
             Severity.WARNING,
             "log_ends_unknown",
             silent[0],
-            f"no broker tells where {'1 log ends' if len(silent) == 1 else f'{len(silent)} logs end'}, "
-            f"so no lag was looked at there: {some(silent)}{why}",
+            f"no broker reports the end of {'1 log' if len(silent) == 1 else f'{len(silent)} logs'}, "
+            f"so their lag was not examined: {some(silent)}{why}",
             "see the findings about brokers and leaders",
         )

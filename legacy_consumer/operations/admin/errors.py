@@ -61,7 +61,7 @@ class OffsetsOutsideLogError(ChangeError):
         some = "; ".join(f"{tp}: {o} is not in {begin} to {end}" for tp, o, begin, end in self.offsets[:_SHOWN])
         more = f"; and {len(self.offsets) - _SHOWN} more" if len(self.offsets) > _SHOWN else ""
         return (
-            f"nothing was changed, offsets lie outside the log: {some}{more}; --clamp takes the nearest that there is"
+            f"nothing was changed, offsets lie outside the log: {some}{more}; --clamp takes the nearest offset inside"
         )
 
 
@@ -75,7 +75,7 @@ class NoOffsetToShiftError(ChangeError):
     def _text(self) -> str:
         return (
             f"nothing was changed, {_some(self.partitions)} cannot be shifted without a committed offset that can be "
-            "read: choose the other partitions with --topic TOPIC:PARTITION,..., and say for these where to, with "
+            "read: choose the other partitions with --topic TOPIC:PARTITION,..., and give these an offset, with "
             "--to-earliest for example"
         )
 
@@ -94,7 +94,7 @@ class UnknownLogEndsError(ChangeError):
         why = f" ({self.reason})" if self.reason else ""
         return (
             f"nothing was changed, no broker answers for {_some(self.partitions)}{why}: try again when their leaders "
-            "are back (`legacy-consumer brokers` shows who is there), or choose others with --topic TOPIC:PARTITION,..."
+            "are back (see `legacy-consumer brokers`), or choose other partitions with --topic TOPIC:PARTITION,..."
         )
 
 
@@ -126,7 +126,7 @@ class GroupDeletedError(ChangeError):
     def _text(self) -> str:
         return (
             f"nothing was written: group {self.group!r} was deleted since the plan was made; "
-            "if it shall exist, run the command again for a new plan"
+            "to create it again, run the command again for a new plan"
         )
 
 
@@ -142,8 +142,8 @@ class OffsetsChangedError(ChangeError):
 
     def _text(self) -> str:
         return (
-            f"nothing was written: somebody else wrote the offset of {self.partition} of group {self.group!r} since "
-            "the plan was made; stop who commits, and run the command again for a new plan"
+            f"nothing was written: another client wrote the offset of {self.partition} of group {self.group!r} since "
+            "the plan was made; stop that client, and run the command again for a new plan"
         )
 
 
@@ -160,11 +160,11 @@ class TopicMadeAnewError(ChangeError):
 
     def _text(self) -> str:
         done = (
-            "its offsets are removed again, those of other topics stand" if self.was_written else "nothing was written"
+            "its offsets are removed again, those of other topics stay" if self.was_written else "nothing was written"
         )
         return (
             f"{done}: topic {self.topic!r} was deleted or created since the plan of group {self.group!r} was made, and "
-            "the plan's offsets are not those of the topic as it is; run the command again for a new plan"
+            "the plan's offsets are not those of the present topic; run the command again for a new plan"
         )
 
 
@@ -225,7 +225,9 @@ class GroupChangedError(ChangeError):
     def _text(self) -> str:
         done = f"{self.gone} of {self.total} znodes are deleted" if self.gone else "nothing of it was deleted"
         back = "; import the backup to put its offsets back" if self.gone else ""
-        return f"group {self.group!r} is in use: somebody wrote {self.path} since it was looked at, {done}{back}"
+        return (
+            f"group {self.group!r} is in use: a client wrote {self.path} after this command had read it, {done}{back}"
+        )
 
 
 class GroupHeldError(ChangeError):
@@ -240,8 +242,8 @@ class GroupHeldError(ChangeError):
 
     def _text(self) -> str:
         return (
-            f"nothing of group {self.group!r} was deleted: a living session holds {self.paths[0]}, which goes when "
-            "that session ends; stop the process that has it, or wait for zookeeper.session.timeout.ms, and try again"
+            f"nothing of group {self.group!r} was deleted: a living session holds {self.paths[0]}; stop the process of "
+            "that session, or wait for zookeeper.session.timeout.ms, and try again"
         )
 
 
@@ -254,7 +256,7 @@ class DamagedRecordError(ChangeError):
         self.problem = problem
 
     def _text(self) -> str:
-        return f"{self.problem}; {shell_command(self.group, 'migrate', 'forget')} says what to do without it"
+        return f"{self.problem}; {shell_command(self.group, 'migrate', 'forget')} deletes the record, with --execute"
 
 
 class OpenMigrationError(ChangeError):
@@ -283,7 +285,7 @@ class NothingOfTopicError(ChangeError):
 
     def _text(self) -> str:
         return (
-            f"nothing was deleted: {', '.join(map(repr, self.groups[:_SHOWN]))} keeps nothing of topic {self.topic!r}; "
+            f"nothing was deleted: {', '.join(map(repr, self.groups[:_SHOWN]))} has no znode of topic {self.topic!r}; "
             "`legacy-consumer groups describe` shows the topics of a group"
         )
 

@@ -159,7 +159,7 @@ def judge(
     if problem is not None:
         return Verdict(Kind.ERROR, problem)
     if not window:
-        return Verdict(Kind.UNKNOWN, "not looked at yet", 0.0)
+        return Verdict(Kind.UNKNOWN, "not measured yet", 0.0)
     now = window[-1]
     complete = min(1.0, (now.seen_at_ms - window[0].seen_at_ms) / max(1, judging.patience_ms))
     if now.offset is None and in_log:
@@ -171,7 +171,7 @@ def judge(
     if now.offset is None and in_log == 0:
         return Verdict(Kind.OK, "nothing was committed yet, and the log is empty", complete)
     if now.offset is None or now.lag is None:
-        return Verdict(Kind.UNKNOWN, "no broker tells where the log ends", complete)
+        return Verdict(Kind.UNKNOWN, "no broker reports the end of the log", complete)
     if now.lag < 0:
         return Verdict(Kind.ERROR, f"offset {now.offset} lies {-now.lag} beyond the end of the log", complete)
     if now.lag == 0:
@@ -207,8 +207,8 @@ def _judge_behind(window: Window, has_owner: bool | None, judging: Judging) -> t
     if _does_not_fall(window, commits, judging):
         return Kind.WARNING, f"the lag grew from {commits[0].lag} to {now.lag} and never fell with a commit"
     if len(window) == 1:
-        return Kind.OK, "seen once: whether it moves, a second look tells"
-    return Kind.OK, "it moves"
+        return Kind.OK, "measured once: only a second measurement shows whether the offset moves"
+    return Kind.OK, "the offset moves"
 
 
 def judge_group(verdicts: Iterable[Verdict]) -> GroupVerdict:

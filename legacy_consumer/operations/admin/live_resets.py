@@ -40,7 +40,7 @@ from zk_layout.store import SetOp, ZkStore
 _LOOK_S = 0.05
 _TRIES = 5
 _SHOWN = 3
-_MOVED = "partitions changed hands while their owners held still; try again when `groups describe` shows no change"
+_MOVED = "partitions changed their owners meanwhile; try again when `groups describe` shows no more changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ def write_live(
         if waiting:
             some = ", ".join(waiting[:_SHOWN]) + (", ..." if len(waiting) > _SHOWN else "")
             reason = (
-                f"no answer within {timeout_s:g} s from {some}; stop such members (those of the JVM cannot follow a "
-                "reset while they run), or raise --timeout for slow ones"
+                f"no answer within {timeout_s:g} s from {some}; stop JVM members, which cannot follow a reset, or "
+                "raise --timeout for slow members"
             )
             raise ResetRequestError(plan.group, reason)
         applied = encode_request(replace(request, state=RequestState.APPLIED))
@@ -164,7 +164,7 @@ def _missing(store: ZkStore, group: str, request: Request, state: AnswerState) -
     missing: dict[str, None] = {}
     if state is AnswerState.READY:
         # a member that is about to claim a partition may have read its offset already
-        missing = {f"nobody, as {tp} has no owner yet": None for tp in _to_be_claimed(store, group, partitions, owners)}
+        missing = {f"the next owner of {tp}": None for tp in _to_be_claimed(store, group, partitions, owners)}
     for tp, (owner, session_id) in owners.items():
         # anybody may write an answer in its name
         answer = answers.get((owner, session_id))

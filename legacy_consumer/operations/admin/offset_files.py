@@ -152,7 +152,7 @@ def read_offsets(text: str, name: str) -> OffsetFile:
     if text.lstrip("\ufeff").lstrip().startswith("{"):
         return _read_json(text, name)
     if text.strip() and not text.endswith("\n"):
-        reason = "the line has no end: the file is cut, or somebody took its last newline away"
+        reason = "the line has no newline at its end: the file is cut, or an editor removed its last newline"
         raise BadOffsetFileError(name, ((text.count("\n") + 1, reason),))
     # a name may hold what str.splitlines takes for the end of a line, but never a line feed
     return _read_lines(text.removeprefix("\ufeff").split("\n"), name)
@@ -282,7 +282,7 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
     for key, value in pairs:
         if key in found:
             some = ", ".join(f"{json.dumps(name)}: {json.dumps(held)}" for name, held in pairs)
-            raise _RepeatedKeyError(f"key {json.dumps(key)} is there twice in {some[:80]}; leave one")
+            raise _RepeatedKeyError(f"key {json.dumps(key)} occurs twice in {some[:80]}; remove one")
         found[key] = value
     return found
 

@@ -57,10 +57,12 @@ def _status(address: tuple[str, int], timeout_s: float) -> str:
     except (OSError, ValueError, OverflowError):
         pass
     if b"not currently serving requests" in answer:
-        return "it is ZooKeeper and serves nobody: too few servers of its ensemble reach each other, start the others"
+        return (
+            "it is ZooKeeper and serves no client: too few servers of its ensemble reach each other, start the others"
+        )
     if b"version" in answer.lower():
         return "it is ZooKeeper and serves, but did not answer in time"
-    return "something listens there, and does not answer as ZooKeeper does"
+    return "the server there does not answer as ZooKeeper does"
 
 
 def _try(address: tuple[str, int], timeout_s: float) -> str | None:

@@ -85,7 +85,7 @@ def verify_group(store: ZkStore, group: str, *, strategy: Strategy | None = None
     expected = [TopicPartition(topic, number) for topic, numbers in snapshot.partitions.items() for number in numbers]
     problems = [
         *(Problem("unreadable_member", f"{name}: {reason}") for name, reason in snapshot.unreadable.items()),
-        *(Problem("permanent_member", f"{path} is not ephemeral: no session ends it") for path in ghosts),
+        *(Problem("permanent_member", f"{path} is not ephemeral: it stays when its member is gone") for path in ghosts),
         *_foreign_names(store, group),
         *_permanent_owners(group, owned),
         *_of_expected(snapshot, expected, owned, sessions),
@@ -136,8 +136,8 @@ def _permanent_owners(group: str, owned: Mapping[TopicPartition, GroupPartition]
             path = OwnerPath(group, *tp).path
             yield Problem(
                 "permanent_owner",
-                f"{path} is not ephemeral: it blocks {tp} for ever; delete it with ZooKeeper's own client, after "
-                "making sure that nobody consumes there",
+                f"{path} is not ephemeral: it blocks {tp} until somebody deletes it; make sure that no member consumes "
+                "the partition, then delete the znode with ZooKeeper's own client",
                 *tp,
             )
 
@@ -163,8 +163,8 @@ def _foreign_names(store: ZkStore, group: str) -> Iterator[Problem]:
             if OwnerPath.parse(f"{path}/{name}") is None:
                 yield Problem(
                     "foreign_owner",
-                    f"{path}/{name} is named as no member of Kafka names one (pykafka and Kafka 0.7 do): whatever it "
-                    "stands for is read by others too",
+                    f"{path}/{name} is no name that Kafka's members use (pykafka and Kafka 0.7 do): other members do "
+                    "not see this owner and read the same messages; give that client a group of its own",
                     topic,
                 )
 
@@ -183,4 +183,4 @@ def _of_strategy(
     for tp, thread in assignment.items():
         owner = owners.get(tp)
         if owner is not None and owner not in (str(thread), thread.consumer_id):
-            yield Problem("other_owner", f"{owner} owns {tp}, and by {strategy} {thread} should", *tp)
+            yield Problem("other_owner", f"{owner} owns {tp}, and by {strategy} {thread} should own it", *tp)

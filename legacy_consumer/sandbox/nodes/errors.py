@@ -23,6 +23,6 @@ class ClusterNotReadyError(LegacyConsumerError):
 
     def _text(self) -> str:
         return (
-            f"waited {self.timeout_s:g} s in vain for {self.what}: look whether it is started and can be reached from "
-            "here, or wait longer with --wait"
+            f"waited {self.timeout_s:g} s in vain for {self.what}: check that it runs and can be reached from here, "
+            "or wait longer with --wait"
         )

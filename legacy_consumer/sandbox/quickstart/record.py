@@ -60,5 +60,5 @@ def decode_record(member: str, data: bytes) -> Record:
         try:
             runs += [Run(int(p), int(first), tuple(map(int, flights))) for p, first, flights in json.loads(line)]
         except (ValueError, TypeError) as error:
-            raise QuickstartError(f"line {number} of the record of {member} says nothing: {error}") from error
+            raise QuickstartError(f"line {number} of the record of {member} cannot be read: {error}") from error
     return Record(tuple(runs), torn=bool(rest))

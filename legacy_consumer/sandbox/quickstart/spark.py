@@ -64,7 +64,7 @@ def read_offsets(
         _end_group(process)
     if process.returncode != 0:
         words = [line.strip() for line in errors.read_text(encoding="utf-8", errors="replace").split("\n")]
-        last = next((line for line in reversed(words) if line), "it said nothing")
+        last = next((line for line in reversed(words) if line), "it printed no error")
         raise QuickstartError(f"Spark could not read the offsets: {last}")
     return _rows(output.read_bytes())
 

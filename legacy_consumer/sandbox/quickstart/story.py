@@ -141,7 +141,7 @@ class _Story:
         finally:
             log_offsets.close()
         if earliest.keys() != latest.keys() or len(latest) != PARTITIONS:
-            raise QuickstartError("the broker does not say where the logs of all partitions end")
+            raise QuickstartError("the broker did not report the ends of all logs")
         return {tp.partition: (earliest[tp], latest[tp]) for tp in partitions}
 
     # What happens to the group.
@@ -259,7 +259,7 @@ class _Story:
                 return sight
             if time.monotonic() > deadline:
                 raise QuickstartError(
-                    f"{otherwise} after {_PATIENCE_S:g} s: is the machine very busy? owners are {dict(sight.owners)}"
+                    f"{otherwise} after {_PATIENCE_S:g} s: the machine may be too busy; owners are {dict(sight.owners)}"
                 )
             self._pause.wait(_POLL_S)
 

@@ -149,9 +149,7 @@ class KafkaBroker(RestartableServer):
         wait_for(
             lambda: not znodes.is_registered(self.broker_id),
             timeout_s,
-            lambda: ServerStartError(
-                self.name, f"ZooKeeper still lists the one that was killed after {timeout_s:g} s", ""
-            ),
+            lambda: ServerStartError(self.name, f"ZooKeeper still lists the killed broker after {timeout_s:g} s", ""),
         )
 
     def _all_properties(self) -> dict[str, str]:

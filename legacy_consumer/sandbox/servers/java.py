@@ -42,7 +42,7 @@ def _checked(path: Path, named_by: str) -> Path:
         raise JavaMissingError(f"{path} ({named_by}) does not exist") from None
     version = _version_of(path, changed_ns)
     if version is None:
-        raise JavaMissingError(f"{path} ({named_by}) does not tell its version, so it is no java")
+        raise JavaMissingError(f"{path} ({named_by}) prints no version, so it is no java")
     if version < MINIMUM_VERSION:
         raise JavaMissingError(f"{path} ({named_by}) is Java {version}, which is too old")
     return path

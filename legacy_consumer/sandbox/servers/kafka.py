@@ -147,7 +147,7 @@ class EmbeddedKafka(Embedded):
                     if znodes.is_registered(broker.broker_id):
                         raise ServerStartError(
                             broker.name,
-                            f"ZooKeeper at {self.zookeeper_connect} lists a broker with this id already; "
+                            f"ZooKeeper at {self.zookeeper_connect} already lists a broker with this id: "
                             "give another chroot",
                             "",
                         )

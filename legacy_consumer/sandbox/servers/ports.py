@@ -46,7 +46,7 @@ def claim_port(server: str, wanted: int, taken: set[int] | None = None) -> int:
     try:
         _bind(wanted)
     except PermissionError:
-        raise ConfigError("port", wanted, "this user may not listen there: choose one above 1023") from None
+        raise ConfigError("port", wanted, "this user may not listen on it: choose a port above 1023") from None
     except OSError:
         raise PortInUseError(server, wanted) from None
     if taken is not None:

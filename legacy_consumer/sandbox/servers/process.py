@@ -75,7 +75,7 @@ class Workspace:
         """Have the process killed when this one ends."""
         with self._lock:
             if self._keeper is None or self._keeper.stdin is None:
-                raise ServerStartError(self._name, "it was closed meanwhile", "")
+                raise ServerStartError(self._name, "it was closed during its start", "")
             self._keeper.stdin.write(b"%d\n" % pid)
             self._keeper.stdin.flush()
 

@@ -142,7 +142,7 @@ def _decide(
             return move(Action.BLOCKED, f"Kafka has {target.offset} and ZooKeeper nothing, {_since(record)}")
         return move(Action.SKIP, f"nothing is committed in {direction.source}")
     if one.log is None:
-        return move(Action.BLOCKED, "no broker tells where its log begins and ends: has it a leader?")
+        return move(Action.BLOCKED, "no broker reports the ends of its log: check that it has a leader")
     first, end = one.log
     wanted, reason = source.offset, ""
     if wanted is None:
@@ -191,7 +191,7 @@ def _decide(
 
 _MOVED = (
     "because ZooKeeper's offset was moved after the migration, and messages would be skipped: if they were consumed, "
-    "say --accept-ahead; if not, reset one side"
+    "give --accept-ahead; if not, reset one side"
 )
 
 
@@ -201,15 +201,15 @@ def _is_begun(record: MigrationRecord | None) -> bool:
 
 def _since(record: MigrationRecord | None) -> str:
     when = "since before the migration" if _is_begun(record) else "though no migration was begun"
-    return f"{when}: messages would be skipped; reset one side, or say --accept-ahead if they were consumed"
+    return f"{when}: messages would be skipped; reset one side, or give --accept-ahead if they were consumed"
 
 
 def _refusals(look: Look, direction: Direction, choices: Choices, moves: Iterable[Move]) -> Iterable[str]:
     phase = look.record.phase if look.record is not None else None
     if phase is Phase.FINISHED:
-        yield "the migration is finished, which closed the way back: its offsets are Kafka's alone"
+        yield "the migration is finished, which closed the way back: only the offsets in Kafka count"
     if direction is Direction.TO_ZOOKEEPER and phase is None:
-        yield "no migration of this group was begun, so there is nothing to take back"
+        yield "no migration of this group was begun, so there is nothing to roll back"
     if look.members and not choices.rolling:
         members = counted(len(look.members), "member")
         yield f"{members} in ZooKeeper: stop them first, or move them one by one with --rolling"
@@ -233,7 +233,7 @@ def _notes(look: Look, direction: Direction, moves: Iterable[Move]) -> Iterable[
         yield f"the last step, {look.record.phase.value}, did not come to its end: this one goes on from there"
     if direction is Direction.TO_KAFKA and any(move.action is Action.WRITE for move in moves):
         yield (
-            "start the newer consumers soon: brokers forget the offsets of a group without members after "
+            "start the newer consumers soon: brokers delete the offsets of a group without members after "
             "offsets.retention.minutes, by default a day before Kafka 2.0 and a week from 2.0 on"
         )
         yield f"the way back stays open until {shell_command(look.group, 'migrate', 'finish')}"

@@ -120,7 +120,7 @@ def write_record(
         stat = store.create(path, data) if before is None else store.set_data(path, data, before.znode_version)
     except (BadVersionError, NodeExistsError, NoNodeError) as error:
         raise MigrationRefusedError(
-            group, ("somebody else works on its migration at this moment: look at `migrate plan` again",)
+            group, ("another operator works on its migration at this moment: look at `migrate plan` again",)
         ) from error
     return MigrationRecord(phase, at_ms, partitions, backup, history, stat.version, stat.mzxid, left_out)
 

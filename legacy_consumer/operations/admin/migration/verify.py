@@ -154,5 +154,5 @@ def _mend_behind(group: str, phase: Phase | None, stands: tuple[MemberStand, ...
         return f"the brokers forgot it, and ZooKeeper has the only copy; write it with {commands}{more}"
     if stands:
         rolling = shell_command(group, "migrate", "apply", "--rolling")
-        return f"see the members below; what nobody owns is written by {rolling}"
+        return f"see the members below; {rolling} writes the partitions without an owner"
     return f"{shell_command(group, 'migrate', 'apply')} again"

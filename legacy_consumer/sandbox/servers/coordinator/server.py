@@ -180,7 +180,9 @@ class _Broker:
 
     async def send(self, request: bytes) -> None:
         if self._address is None:
-            raise OSError("there is no broker behind, so only group requests are answered: give --broker HOST:PORT")
+            raise OSError(
+                "this coordinator has no broker behind it and answers only group requests: give --broker HOST:PORT"
+            )
         if self._streams is None:
             self._streams = await asyncio.open_connection(*self._address)
         self._streams[1].write(framed(request))

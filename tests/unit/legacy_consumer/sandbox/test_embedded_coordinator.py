@@ -128,7 +128,7 @@ def test_clients_are_told_the_versions_and_one_that_asks_in_a_newer_version_is_t
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
-        (frame_request(Api.METADATA, 0, 1, "client", bytes(4)), "there is no broker behind"),
+        (frame_request(Api.METADATA, 0, 1, "client", bytes(4)), "has no broker behind it"),
         (frame_request(Api.JOIN_GROUP, 6, 1, "client", b""), "JOIN_GROUP request: version 6 is not offered"),
         (frame_request(Api.JOIN_GROUP, 2, 1, "client", b"\x00\x05gr"), "a string of 5 bytes does not fit"),
         (b"GET / HTTP/1.1\r\n\r\n", ""),

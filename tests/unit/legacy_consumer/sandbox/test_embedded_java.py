@@ -57,7 +57,7 @@ def test_java_home_comes_before_path_and_is_not_passed_over(no_java, tmp_path):
 
 def test_a_program_that_is_no_java_is_refused(tmp_path):
     program = write_program(tmp_path, "echo hello")
-    with pytest.raises(JavaMissingError, match="does not tell its version"):
+    with pytest.raises(JavaMissingError, match="prints no version"):
         find_java(program)
 
 

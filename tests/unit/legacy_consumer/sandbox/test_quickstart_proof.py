@@ -107,6 +107,6 @@ def test_an_empty_record_tells_of_nothing():
 
 
 @pytest.mark.parametrize("line", [b"garbage\n", b"[[0,1]]\n", b"{}x\n", b"[[0,1,5]]\n", b"\n"])
-def test_a_whole_line_that_says_nothing_ends_the_proof(line):
-    with pytest.raises(QuickstartError, match="line 1 of the record of member-1 says nothing"):
+def test_an_unreadable_whole_line_ends_the_proof(line):
+    with pytest.raises(QuickstartError, match="line 1 of the record of member-1 cannot be read"):
         decode_record("member-1", line)

@@ -109,7 +109,7 @@ def test_an_offset_that_was_deleted_and_made_again_since_the_plans_stands_and_en
     world.commit("g001", 7)
     given, said = given_before(world.store, plans, OffsetsChangedError)
     assert given == ["g000"]
-    assert "somebody else wrote the offset of t/0 of group 'g001'" in said
+    assert "another client wrote the offset of t/0 of group 'g001'" in said
     assert world.offsets("g000", "g001", "g002") == [b"9", b"7", b"5"]
 
 

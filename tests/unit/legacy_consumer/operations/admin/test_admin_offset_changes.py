@@ -197,7 +197,7 @@ def test_none_removes_the_offset(store):
 def test_a_commit_in_between_is_noticed_and_nothing_is_written(store):
     plan = plan_of(store, {T0: 10, T1: 7})
     store.set_data("/consumers/g/offsets/t/0", b"16")
-    with pytest.raises(OffsetsChangedError, match="nothing was written: somebody else wrote the offset of t/0"):
+    with pytest.raises(OffsetsChangedError, match="nothing was written: another client wrote the offset of t/0"):
         write_plan(store, plan)
     assert offset_of(store, 0) == b"16"
     assert store.exists("/consumers/g/offsets/t/1") is None
@@ -206,7 +206,7 @@ def test_a_commit_in_between_is_noticed_and_nothing_is_written(store):
 def test_a_commit_in_between_of_what_the_plan_leaves_as_it_is_is_noticed(store):
     plan = plan_of(store, {T0: 15, T1: 7})
     store.set_data("/consumers/g/offsets/t/0", b"16")
-    with pytest.raises(OffsetsChangedError, match="somebody else wrote the offset of t/0"):
+    with pytest.raises(OffsetsChangedError, match="another client wrote the offset of t/0"):
         write_plan(store, plan)
     assert store.exists("/consumers/g/offsets/t/1") is None
 
@@ -217,7 +217,7 @@ def test_an_offset_that_was_deleted_and_made_again_in_between_is_noticed(store, 
     plan = plan_of(store, {T0: wanted, T1: 7})
     store.delete("/consumers/g/offsets/t/0")
     put(store, "/consumers/g/offsets/t/0", b"16")
-    with pytest.raises(OffsetsChangedError, match="nothing was written: somebody else wrote the offset of t/0"):
+    with pytest.raises(OffsetsChangedError, match="nothing was written: another client wrote the offset of t/0"):
         write_plan(store, plan)
     assert offset_of(store, 0) == b"16"
     assert store.exists("/consumers/g/offsets/t/1") is None

@@ -156,7 +156,7 @@ def test_json_that_is_none_is_named_with_its_line():
 
 def test_a_repeated_key_is_refused_by_its_name():
     text = '{"version": 1, "offsets": {"g": {"t": {"0": 5, "0": 7}}}}'
-    with pytest.raises(BadOffsetFileError, match='key "0" is there twice'):
+    with pytest.raises(BadOffsetFileError, match='key "0" occurs twice'):
         read_offsets(text, "f")
 
 

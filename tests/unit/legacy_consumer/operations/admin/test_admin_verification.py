@@ -101,7 +101,7 @@ def test_an_owner_that_no_session_holds_is_called_so_whoever_it_names(store, new
     assert ("permanent_owner", 1) in codes(store)
     [problem] = [problem for problem in verify_group(store, "g").problems if problem.code == "permanent_owner"]
     assert f"/consumers/g/owners/{topic}/1" in problem.text
-    assert "delete it" in problem.text
+    assert "delete the znode" in problem.text
 
 
 def test_a_stream_that_the_member_does_not_have_is_found(store, new_store):

@@ -224,7 +224,7 @@ def test_a_topic_that_is_gone_is_skipped(world):
         (lambda world: world.set(0, b"12x"), "mends it"),
         (lambda world: world.set(0, 101), "lies 1 beyond the end of the log"),
         (lambda world: world.put_in_kafka(101), "Kafka's lies beyond the end"),
-        (lambda world: world.logs.without.add(TPS[0]), "no broker tells where its log begins"),
+        (lambda world: world.logs.without.add(TPS[0]), "no broker reports the ends of its log"),
     ],
 )
 def test_what_somebody_must_decide_blocks_the_step_unless_it_is_left_out(world, break_it, reason):
@@ -299,7 +299,7 @@ def test_an_offset_that_somebody_deletes_and_writes_again_before_a_rollback_stan
 def test_of_two_operators_at_once_the_second_is_told(world):
     plan = world.plan()
     write_record(world.store, "g", None, Phase.APPLYING, at_ms=1)
-    with pytest.raises(MigrationRefusedError, match="somebody else works on its migration"):
+    with pytest.raises(MigrationRefusedError, match="another operator works on its migration"):
         apply_migration(world.sides, plan, world.backup())
     assert world.in_kafka() == [None] * 3
 

@@ -332,7 +332,7 @@ def test_a_commit_between_the_look_and_the_deletion_keeps_the_group(world):
     world.apply()
     trees, look = read_trees(world.store, ["g"]), look_at(world.sides)
     world.set(2, 99)
-    with pytest.raises(GroupChangedError, match="somebody wrote /consumers/g/offsets/t/2"):
+    with pytest.raises(GroupChangedError, match="a client wrote /consumers/g/offsets/t/2"):
         finish_migration(world.sides, look, world.backup(), delete=trees[0])
     assert (world.in_zookeeper(), world.phase()) == ([10, 20, 99], Phase.APPLIED)
 

@@ -67,7 +67,7 @@ def test_the_doctor_names_messages_that_no_member_reads(cluster, pattern):
     found = {(f["code"], f["subject"], f["severity"]): f["text"] for f in json.loads(done.out)}
     assert done.code == 1
     assert "6 messages wait, and no member reads t1/0" in found["stopped", "down", "error"]
-    assert "nobody owns t1/0, t1/1" in found["no_owner", "idle", "error"]
+    assert "no member owns t1/0, t1/1" in found["no_owner", "idle", "error"]
     [command] = next(f["commands"] for f in json.loads(done.out) if f["code"] == "no_owner")
     assert "Group idle: 1 member" in cluster.run(*shlex.split(command)[1:]).out
 
@@ -104,7 +104,7 @@ def test_the_doctor_says_that_it_could_not_look_at_a_log(cluster):
     cluster.topic("t", (0, 10))
     cluster.logs.clear()
     cluster.commit("g", "t", 5)
-    assert "where 1 log ends" in findings(cluster)["log_ends_unknown"]["text"]
+    assert "reports the end of 1 log" in findings(cluster)["log_ends_unknown"]["text"]
 
 
 def test_the_doctor_names_offsets_before_the_log_beyond_it_and_of_an_earlier_topic(cluster):
@@ -334,7 +334,7 @@ def test_an_owner_that_no_session_holds_is_neither_sound_nor_healthy(cluster, ha
     for command in (["groups", "verify", "g"], ["groups", "describe", "g", "--check"], ["doctor"]):
         done = cluster.run(*command)
         assert (done.code, "not ephemeral" in done.out) == (1, True), done
-    assert "delete it with ZooKeeper's own client" in cluster.run("groups", "verify", "g").out
+    assert "delete the znode with ZooKeeper's own client" in cluster.run("groups", "verify", "g").out
 
 
 # One judgement.
@@ -587,7 +587,7 @@ def test_a_live_reset_waits_for_the_owner_of_a_partition_that_a_member_is_about_
     words = ["offsets", "reset", "g", "--to-offset", "7", "--live", "--timeout", "0.1", "--execute", "--no-backup"]
     done = cluster.run(*words)
     assert done.code == 1
-    assert "from nobody, as t/0 has no owner yet, nobody, as t/1 has no owner yet; stop such members" in done.err
+    assert "from the next owner of t/0, the next owner of t/1; stop JVM members" in done.err
     assert {data for path, data in cluster.tree("/consumers/g/offsets").items() if path[-1].isdigit()} == {b"5"}
 
 
@@ -616,7 +616,7 @@ def test_a_file_of_lines_that_was_cut_in_its_last_number_is_refused(cluster, tmp
     file.write_text(form.format(3))
     words = ["offsets", "reset", "g", "--from-file", str(file)]
     done = cluster.run(*words)
-    assert (done.code, "line 1: the line has no end: the file is cut" in done.err) == (1, True), done
+    assert (done.code, "line 1: the line has no newline at its end: the file is cut" in done.err) == (1, True), done
     file.write_text(form.format(34) + "\n")
     assert cluster.run(*words).code == 0
 

@@ -56,7 +56,7 @@ def test_a_record_that_nobody_can_read_says_what_to_do_and_a_command_does_it(wor
     for words in (["migrate", "plan", "g"], ["migrate", "verify", "g"], ["groups", "delete", "g"]):
         done = world.run(*words)
         assert done.code == 1
-        assert "`legacy-consumer migrate forget -- g` says what to do without it" in done.err
+        assert "`legacy-consumer migrate forget -- g` deletes the record, with --execute" in done.err
         assert len(done.err.splitlines()) == 1
     before = world.numbers()
     assert migrate(world, "forget").code == 0
