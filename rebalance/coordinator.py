@@ -100,7 +100,11 @@ class Coordinator:
         self._name = registrar.consumer_id
         self._mailbox = Mailbox(self._clock)
         self._reader = GroupReader(
-            store, registrar.group, exclude_internal_topics=exclude_internal_topics, on_change=self.post
+            store,
+            registrar.group,
+            exclude_internal_topics=exclude_internal_topics,
+            on_change=self.post,
+            own_id=self._name,
         )
         patience = Patience(self._name, store, assign, self._clock, policy.absence_ms, self.post)
         self._reconciler = Reconciler(

@@ -71,15 +71,17 @@ class GroupReader:
         *,
         exclude_internal_topics: bool,
         on_change: Callable[[WatchEvent], None] | None,
+        own_id: str | None = None,
     ) -> None:
         """on_change is called on a thread of the store and must only enqueue; give the event to notice() later.
 
-        None: one look without watches, which also leaves the warnings to others.
+        None: one look without watches, which also leaves the warnings to others. own_id: of the member that reads.
         """
         self._store = store
         self._group = group
         self._exclude_internal_topics = exclude_internal_topics
         self._on_change = on_change
+        self._own_id = own_id
         self._ids_path = ConsumerIdsPath(group).path
         self._warned: dict[str, str] = {}
         self.lists_read = 0
@@ -146,7 +148,7 @@ class GroupReader:
         )
 
     def holder_of(self, name: str) -> int:
-        """The session that a member's id znode belonged to when it was read; 0 if there was none."""
+        """The session of a member's id znode when it was read; 0 if there was none, or if it is not ephemeral."""
         member = self._members.get(name)
         return 0 if member is None else member.holder
 
@@ -173,7 +175,7 @@ class GroupReader:
             self._forget_member(gone)
         nobody_came_back = _shows_all_changes(self._listed, listed)
         self._read_registrations(
-            [name for name in ids if name not in self._members or not (nobody_came_back or _LIVES_ONCE.fullmatch(name))]
+            [name for name in ids if name not in self._members or not (nobody_came_back or self._lives_once(name))]
         )
         if self._on_change is not None:
             # again, so that nothing changes between the read and the watch; they are few, or nothing works anyway
@@ -181,6 +183,10 @@ class GroupReader:
             self._read_registrations([name for name in ids if name in changing], self._on_change)
         self._ids = ids
         self._listed = listed
+
+    def _lives_once(self, name: str) -> bool:
+        # not my own: another client may have put its znode in the place of mine, and I must give up my partitions then
+        return name != self._own_id and _LIVES_ONCE.fullmatch(name) is not None
 
     def _read_registrations(self, names: list[str], watcher: Callable[[WatchEvent], None] | None = None) -> None:
         paths = [ConsumerIdPath(self._group, name).path for name in names]

@@ -96,15 +96,14 @@ class Reconciler:
         if self._is_overtaken(todo):
             # a member that acts on an outdated reading blocks the members that do not
             return Overtaken()
-        is_taken = self._reader.holder_of(self._consumer_id) not in (0, self._ownership.session_id)
-        if not is_taken:
-            if not self._reader.has_read(self._consumer_id):
-                return Deregistered()
-            if self._reader.data_of(self._consumer_id) != self._registrar.data:
-                return self._mend_registration(todo)
+        if not self._reader.has_read(self._consumer_id):
+            return Deregistered()
+        is_taken = self._reader.holder_of(self._consumer_id) != self._ownership.session_id
+        if not is_taken and self._reader.data_of(self._consumer_id) != self._registrar.data:
+            return self._mend_registration(todo)
         self._bury_deleted(snapshot)
         assignment = self._patience.judge(snapshot, self._assign(snapshot))
-        # what is assigned to my id is another member's, if another session holds the id
+        # what is assigned to my id is another member's, if another session or no session holds the id
         mine = {} if is_taken else owned_by(assignment, self._consumer_id)
         plan = make_plan(self._ownership.owned, mine)
         self._take_back(self._stopped & plan.keep.keys())
