@@ -52,12 +52,19 @@ class Acknowledgements:
             handed.waiting.add(message.offset())
         return {tp: self._partitions[tp].first for tp in known}
 
-    def acknowledge(self, tp: TopicPartition, epoch: int, offset: int) -> int | None:
-        """Note an acknowledgement; return the consumed position, None if the message is not waited for."""
+    def acknowledge(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
+        """Note an acknowledgement; False if the message is not waited for."""
         handed = self._of(tp, epoch)
         if handed is None or offset not in handed.waiting:
-            return None
+            return False
         handed.waiting.remove(offset)
+        return True
+
+    def consumed(self, tp: TopicPartition, epoch: int) -> int | None:
+        """Return the consumed position; None if nothing was handed out."""
+        handed = self._of(tp, epoch)
+        if handed is None:
+            return None
         while handed.order and handed.order[0] not in handed.waiting:
             handed.order.popleft()
         return handed.first

@@ -6,7 +6,9 @@ the consuming thread asks for the next one (delivery.rule=at_least_once), or whe
 does it).
 
 Every change of the ledger is one assignment. So an exception may interrupt the consuming thread anywhere (Ctrl-C, a
-soft time limit, no memory): a change is made or not made, and messages not handed out yet are handed out later.
+soft time limit, no memory): a change is made or not made, and messages not handed out yet are handed out later. The
+same holds for each seek, pause, resume and acknowledgement: one assignment decides it, and if an exception interrupts
+the rest, the next call carries the rest out (_settle).
 
 Shutting the gate for a partition also shuts a hand with messages of it, so it takes effect before the next message is
 handed out. If the user's code has messages of the partition in hand, the consuming thread must ask once more; then they
@@ -72,6 +74,11 @@ class Gate:
         self._ledger = Ledger()
         self._is_drained_due = False
         self._pauses: frozenset[Pause] = frozenset()
+        self._is_unsettled = False
+        """Whether a seek, a pause or a resume is under way, or an exception interrupted one."""
+        self._moving: Mapping[TopicPartition, Life] = {}
+        """The lives that a seek under way begins: they count as soon as Progress has their epochs."""
+        self._acknowledging: TopicPartition | None = None
 
     # For the coordinator and for commits, from any thread.
 
@@ -105,24 +112,28 @@ class Gate:
         committed: their stored offsets, if those changed. Returns: the partitions that this stream has.
         """
         with self._lock:
-            lives: dict[TopicPartition, Life] = {}
-            for tp, position in positions.items():
-                life = self._lives.get(tp)
+            moving = {
+                tp: Life(self._progress.new_epoch(), position) for tp, position in positions.items() if self._has(tp)
+            }
+            self._begin_change()
+            self._moving = moving
+            for tp, life in moving.items():
                 # an end of the log that no broker told us yet is no position to commit
-                start = position if position >= 0 else None
+                start = life.start if life.start >= 0 else None
                 stored = committed[tp] if committed is not None else None
-                epoch = None if life is None else self._progress.move(tp, life.epoch, start, stored)
-                if epoch is not None:
-                    lives[tp] = Life(epoch, position)
+                self._progress.move(tp, self._lives[tp].epoch, life.epoch, start, stored)
+            lives = self._moved(moving)
             self._lives.update(lives)
             flowing = self._live.keys() & lives.keys()
             self._shut(flowing)
             self._open({tp: lives[tp] for tp in flowing})
+            self._end_change()
             return lives.keys()
 
     def stop(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out no more messages of these partitions; see undrained for messages in hand."""
         with self._lock:
+            self._settle()
             self._wanted.difference_update(partitions)
             self._shut(self._live.keys() & partitions)
 
@@ -149,6 +160,7 @@ class Gate:
             hand = self._ledger.hand
             if hand is not None:
                 self._note(hand, hand.handed_out() if self._at_next else hand.done())
+            self._count_acknowledged()
 
     def is_held_by(self, holder: object) -> bool:
         """Return whether this thread took the messages in hand."""
@@ -198,8 +210,10 @@ class Gate:
         with self._lock:
             for tp in partitions:
                 self._known(tp)
-            self._paused.update(partitions)
+            self._begin_change()
+            self._paused = self._paused.union(partitions)
             self._shut(self._live.keys() & partitions)
+            self._end_change()
 
     def resume_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Undo pause_partitions. Raises: NotAssignedError, and nothing is resumed."""
@@ -207,8 +221,10 @@ class Gate:
             for tp in partitions:
                 self._known(tp)
             going = self._paused & set(partitions)
-            self._paused -= going
+            self._begin_change()
+            self._paused = self._paused - going
             self._fetch_again(going & self._wanted)
+            self._end_change()
 
     def paused(self) -> frozenset[TopicPartition]:
         """Return which of its partitions the user has paused, by name or as a whole."""
@@ -235,15 +251,25 @@ class Gate:
                 return False
             # a loop that has not come back yet has handed it out
             self.note_progress()
-            consumed = self._acknowledgements.acknowledge(tp, known.epoch, offset)
-            if consumed is None:
-                return False
-            self._progress.note_consumed({tp: consumed}, {tp: known.epoch})
-            self._is_drained_due |= tp not in self._wanted and not self._awaits_acknowledgement(tp)
+            self._acknowledging = tp
+            is_done = self._acknowledgements.acknowledge(tp, known.epoch, offset)
+            self._count_acknowledged()
         self._tell_drained()
-        return True
+        return is_done
+
+    def _count_acknowledged(self) -> None:
+        """Note how far the partition is whose message was acknowledged, if that is not noted yet."""
+        tp = self._acknowledging
+        known = None if tp is None else self._progress.get(tp)
+        if tp is not None and known is not None and self._acknowledgements is not None:
+            consumed = self._acknowledgements.consumed(tp, known.epoch)
+            if consumed is not None:
+                self._progress.note_consumed({tp: consumed}, {tp: known.epoch})
+            self._is_drained_due |= tp not in self._wanted and not self._awaits_acknowledgement(tp)
+        self._acknowledging = None
 
     def _has(self, tp: TopicPartition) -> bool:
+        self._settle()
         life, known = self._lives.get(tp), self._progress.get(tp)
         return life is not None and known is not None and life.epoch == known.epoch
 
@@ -269,6 +295,29 @@ class Gate:
         return self._lives[tp].start if known.consumed is None else known.consumed
 
     # Inside.
+
+    def _begin_change(self) -> None:
+        """Call before a change that _settle can carry out. A loop over the hand asks before its next message."""
+        self._settle()
+        self._is_unsettled = True
+        self._interrupt()
+
+    def _end_change(self) -> None:
+        self._moving = {}
+        self._is_unsettled = False
+
+    def _settle(self) -> None:
+        """Carry out the change that an exception interrupted, if there is one: fetch all that flows again."""
+        if self._is_unsettled:
+            self._lives.update(self._moved(self._moving))
+            self._shut(frozenset(self._lives))
+            self._fetch_again(self._wanted - self._paused)
+            self._end_change()
+
+    def _moved(self, moving: Mapping[TopicPartition, Life]) -> Mapping[TopicPartition, Life]:
+        """Return which of the moving partitions have moved."""
+        known = {tp: self._progress.get(tp) for tp in moving}
+        return {tp: moving[tp] for tp, now in known.items() if now is not None and now.epoch == moving[tp].epoch}
 
     # A poll applies the changes that the fetcher got before it, and its messages belong to the lives of that moment. So
     # the fetcher learns of an end before the life ends, and of a start after the life began: a poll between the two

@@ -186,8 +186,8 @@ class HandSource(Gate):
 
     def _next_hand(self, demand: Demand) -> Hand | None:
         self.come_back()
-        if self._is_poll_open:
-            self._undo_poll()
+        if self._is_poll_open or self._is_unsettled:
+            self._go_on_after_an_exception()
         hand = self._take(demand)
         if hand is not None:
             return hand
@@ -242,11 +242,11 @@ class HandSource(Gate):
                 self._ledger = Ledger(ledger.hand, (*ledger.waiting, Chunk(messages, batch.next_offsets, lives)))
         self._is_poll_open = False
 
-    def _undo_poll(self) -> None:
-        """A poll ended by an exception that is not the fetcher's: nobody knows what it had taken by then."""
+    def _go_on_after_an_exception(self) -> None:
+        """Fetch again after a poll that ended by an exception not the fetcher's: nobody knows what it had taken."""
         with self._lock:
-            self._fetcher.unassign(self._lives.keys())
-            self._fetch_again(self._live.keys())
+            self._is_unsettled |= self._is_poll_open
+            self._settle()
         self._is_poll_open = False
 
     def _take(self, demand: Demand) -> Hand | None:

@@ -73,28 +73,37 @@ class Progress:
 
     def begin(self, tp: TopicPartition, position: int | None, committed: Committed, *, done: int | None = None) -> int:
         """A partition is mine from now on, to be read from position; returns its epoch. done: see PartitionProgress."""
+        epoch = self.new_epoch()
         with self._lock:
-            return self._begin(tp, position, committed, done)
+            self._begin(tp, epoch, position, committed, done)
+        return epoch
 
-    def move(self, tp: TopicPartition, epoch: int, position: int | None, committed: Committed | None) -> int | None:
-        """Read a partition from another position on: its new epoch, None if that one of it is over.
+    def new_epoch(self) -> int:
+        """An epoch for move()."""
+        with self._lock:
+            self._epoch += 1
+            return self._epoch
+
+    def move(
+        self, tp: TopicPartition, epoch: int, new_epoch: int, position: int | None, committed: Committed | None
+    ) -> None:
+        """Read a partition from another position on, in a new epoch; nothing happens if that one of it is over.
 
         committed: what is stored, if that is news. What its user said by name to be done is forgotten.
         """
         with self._lock:
             known = self._partitions.get(tp)
-            if known is None or known.epoch != epoch:
-                return None
-            return self._begin(tp, position, committed or known.committed, None)
+            if known is not None and known.epoch == epoch:
+                self._begin(tp, new_epoch, position, committed or known.committed, None)
 
-    def _begin(self, tp: TopicPartition, position: int | None, committed: Committed, done: int | None) -> int:
-        self._epoch += 1
-        self._partitions[tp] = PartitionProgress(self._epoch, position, committed, done)
+    def _begin(
+        self, tp: TopicPartition, epoch: int, position: int | None, committed: Committed, done: int | None
+    ) -> None:
+        self._partitions[tp] = PartitionProgress(epoch, position, committed, done)
         self._counted[tp] = position
         # there from the start, so that a rate sees the first messages
         self._consumed[tp.topic] += 0
         self._committed[tp.topic] += 0
-        return self._epoch
 
     def note_consumed(
         self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, placed: bool = False

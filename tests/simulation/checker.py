@@ -156,7 +156,9 @@ class Checker:
             "produced": self.on_produced,
             "took": self.on_took,
             "acked": self.on_acked,
+            "may be acked": self.on_may_be_acked,
             "sought": self.on_sought,
+            "position": self.on_position,
             "begins": self.on_begins,
             "paused": self.on_paused,
             "resumed": self.on_resumed,
@@ -390,6 +392,13 @@ class Checker:
             # its own next commit may be the very offset that somebody else wrote: there is nothing to see
             life.unadopted = None
 
+    def on_may_be_acked(self, now, name, tp, offset):
+        """An acknowledgement was struck: it is made again some time, and may be done already."""
+        self._ack(tp, (offset,))
+        life = self.lives.get((name, tp))
+        if life is not None and life.next_offset is not None:
+            life.unanswered.add(min(life.waiting - {offset}, default=life.next_offset))
+
     def on_begins(self, now, name, tp, offset):
         """The user's results say where a partition goes on that has just become a member's."""
         life = self.lives.get((name, tp))
@@ -412,6 +421,14 @@ class Checker:
             life.sought = offset if life.sought is None else min(life.sought, offset)
             life.restarts.clear()
             life.waiting.clear()
+
+    def on_position(self, now, name, tp, position):
+        """A user asks for it: it is behind what users were given, if nobody else moved the partition."""
+        life, actor = self.lives.get((name, tp)), self.actors[name]
+        if life is None or life.ended is not None or life.next_offset is None or actor.blips != life.blips:
+            return
+        if position not in {life.next_offset, self._standing(tp)} | life.foreign:
+            raise Violation("position", f"{name} says {position} of {tp}, and has handed out up to {life.next_offset}")
 
     def on_paused(self, now, name, tp):
         self.paused.add((name, tp))

@@ -3,6 +3,10 @@
 Ctrl-C strikes a thread inside a call of the library: before or after a poll has its effect, at a look at the clock,
 when messages are taken in hand, before or after a request of a commit; in some worlds at any line of the library. The
 thread goes on, or dies and is replaced. A signal handler ends the streams or shuts the member down at any line.
+
+The threads of a member, and others beside a thread that polls, seek, pause, resume, ask for the position and
+acknowledge. An exception strikes such a call at any line of it: then its user asks whether it was done, and believes
+that; or makes it again.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import sys
 
 from legacy_consumer.errors import ConsumerTimeoutError, NoCommittedOffsetError, NotAssignedError
 from tests.simulation.by_hand import place
+from tests.simulation.checker import Violation
 from tests.simulation.fetching import no_strike
 from tests.simulation.zookeeper import InjectedError
 from tests.support.at_line import AtLine
@@ -24,14 +29,24 @@ STYLES = ("batches", "next", "iterate", "arrow")
 _ANOTHER_THREAD = 0
 _LINES = (15, 60, 200)
 """Of the library, that a call passes: a short one, one that polls, one that commits."""
+_STEERING_LINES = 110
+_ACKNOWLEDGING_LINES = 50
+"""As many as such a call passes."""
 
 
 class Interrupted(BaseException):
     """An exception that strikes a thread at any line: no Exception, as KeyboardInterrupt is none."""
 
 
+_STRIKES = (Interrupted, InjectedError)
+
+
 def _interrupt():
     raise Interrupted
+
+
+def _fail():
+    raise InjectedError("no memory")
 
 
 @contextlib.contextmanager
@@ -61,6 +76,8 @@ class Trouble:
         self.signals = random.Random(f"signals {world.seed}")
         self.has_signals = self.signals.random() < 0.15
         """Whether signal handlers and hooks end streams and shut members down, whatever those are in the midst of."""
+        self._steering = random.Random(f"struck steering {world.seed}")
+        self._strikes_steering = self._steering.choice((0.0, 0.5, 0.9))
 
     def new_ident(self):
         """Of a thread that has not been there before."""
@@ -81,6 +98,13 @@ class Trouble:
             handler = self.signals.choice((member.end_streams, member.ask_to_close))
             return AtLine(self.signals.randrange(self.signals.choice(_LINES)), lambda: member.closing or handler())
         return contextlib.nullcontext()
+
+    def at_a_line_of_steering(self, lines=_STEERING_LINES):
+        """While a user seeks, pauses, resumes, asks for a position or acknowledges: as at_a_line, and errors too."""
+        rng = self._steering
+        if not self._world.faults or rng.random() >= self._strikes_steering:
+            return contextlib.nullcontext()
+        return AtLine(rng.randrange(lines), rng.choice((_interrupt, _interrupt, _fail)))
 
     def befall(self, user):
         """Between two calls of a user: its thread dies, or another one commits."""
@@ -184,10 +208,25 @@ class User:
         """rng: chooses which; without it all."""
         some = list(self.hand) if rng is None else rng.sample(self.hand, rng.randint(0, len(self.hand)))
         self.hand = [one for one in self.hand if one not in some]
+        world = self.member.world
         for tp, number in some:
-            self.member.world.record("acked", self.member.name, tp, number, self.ident)
-            with contextlib.suppress(NotAssignedError):
-                self.member.delivery.stream_with(tp).acknowledge(tp, number)
+            try:
+                with world.trouble.at_a_line_of_steering(_ACKNOWLEDGING_LINES):
+                    self._acknowledge_one(tp, number)
+                if rng is not None and rng.random() < 0.1:
+                    self._acknowledge_one(tp, number)
+            except _STRIKES:
+                if rng is not None and rng.random() < 0.3:
+                    # the thread dies: another one of the pool acknowledges it some time
+                    world.record("may be acked", self.member.name, tp, number)
+                    self.hand.append((tp, number))
+                    continue
+                self._acknowledge_one(tp, number)
+            world.record("acked", self.member.name, tp, number, self.ident)
+
+    def _acknowledge_one(self, tp, number):
+        with contextlib.suppress(NotAssignedError):
+            self.member.delivery.stream_with(tp).acknowledge(tp, number)
 
     def commit(self):
         """Say so to ZooKeeper."""
@@ -221,7 +260,7 @@ class User:
             self.hand = []
 
     def steer(self, rng):
-        """Pause, resume or seek a partition of the member, as its user may at any moment between two takes."""
+        """Pause, resume or seek a partition of the member, or ask for its position: as its user may at any moment."""
         member, world = self.member, self.member.world
         owned = sorted(member.owned)
         if not owned:
@@ -229,14 +268,47 @@ class User:
         tp = rng.choice(owned)
         try:
             stream = member.delivery.stream_with(tp)
-            what = rng.choice(("paused", "resumed", "sought"))
-            if what == "sought":
-                offset = rng.randint(0, world.kafka.ends[tp])
-                stream.seek(tp, offset)
-                world.record("sought", member.name, tp, offset)
-                world.placing.keep(tp, offset - 1)
-            else:
-                (stream.pause_partitions if what == "paused" else stream.resume_partitions)([tp])
-                world.record(what, member.name, tp)
         except NotAssignedError:
-            pass
+            return
+        what = rng.choice(("paused", "resumed", "sought", "position"))
+        offset = rng.randint(0, world.kafka.ends[tp])
+        calls = {
+            "paused": lambda: stream.pause_partitions([tp]),
+            "resumed": lambda: stream.resume_partitions([tp]),
+            "sought": lambda: stream.seek(tp, offset),
+            "position": lambda: stream.position(tp),
+        }
+        before = _assigned(tp, stream.position, tp)
+        if not member.closing:
+            # shutdown() gives up what its own thread has in hand
+            world.record("position", member.name, tp, before)
+        try:
+            with world.trouble.at_a_line_of_steering():
+                _assigned(tp, calls[what])
+        except _STRIKES:
+            if what == "sought":
+                position = _assigned(tp, stream.position, tp)
+                if position not in (before, offset):
+                    raise Violation(
+                        "half a seek", f"{member.name} is at {position} of {tp}, was at {before}, sought {offset}"
+                    ) from None
+                is_done = position == offset
+            else:
+                is_done = (tp in _assigned(tp, stream.paused)) == (what == "paused")
+            if what == "position" or (not is_done and rng.random() < 0.5):
+                return
+            if not is_done:
+                _assigned(tp, calls[what])
+        if what == "sought":
+            world.record("sought", member.name, tp, offset)
+            world.placing.keep(tp, offset - 1)
+        elif what != "position":
+            world.record(what, member.name, tp)
+
+
+def _assigned(tp, call, *arguments):
+    """The answer of a stream about a partition that it has, whatever befell an earlier call."""
+    try:
+        return call(*arguments)
+    except NotAssignedError:
+        raise Violation("half a seek", f"its stream does not know {tp} any more") from None

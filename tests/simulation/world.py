@@ -108,7 +108,7 @@ class World:
         self._unsubscribing = random.Random(f"unsubscribing {seed}")
         self._unsubscribes = self._unsubscribing.random() < 0.3
         self.acknowledging = random.Random(f"acknowledging {seed}")
-        self.acknowledges = not settings.at_next and self.acknowledging.random() < 0.15
+        self.acknowledges = not settings.at_next and self.acknowledging.random() < 0.25
         self.checker.acknowledges = self.acknowledges
         self.placing = self.checker.placing = Placing(
             seed,
@@ -391,7 +391,12 @@ class World:
             self.one_of(self.jvms).take()
             return
         member = self.one_of(self.members)
-        if member is None or member.using or member in self.time.frozen:
+        if member is None or member in self.time.frozen:
+            return
+        if member.using:
+            if self._steers and self.faults and self._steering.random() < 0.5:
+                # another thread of its user's, beside the one that polls or commits
+                self._steering.choice(member.users).steer(self._steering)
             return
         self.let_use(member, self.one_of(member.users))
 
@@ -399,7 +404,7 @@ class World:
         """One thing that users do."""
         if user.away_until > self.clock.now:
             return
-        if self._steers and self.faults and self._steering.random() < 0.2:
+        if self._steers and self.faults and self._steering.random() < 0.3:
             user.steer(self._steering)
         chance = self.rng.random()
         try:

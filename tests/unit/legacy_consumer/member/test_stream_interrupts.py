@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import threading
 
 import pyarrow as pa
@@ -42,7 +43,8 @@ class Columns(ColumnFetcher):
 
 
 class Rig:
-    def __init__(self, fetcher, length):
+    def __init__(self, fetcher, length, *, acknowledged=False):
+        self.told_drained = []
         self.kafka = FakeKafka()
         self.progress = Progress()
         self.stream = GatedStream(
@@ -51,7 +53,8 @@ class Rig:
             clock=PatientClock(),
             consumer_timeout_ms=1,
             at_next=False,
-            on_drained=lambda: None,
+            on_drained=lambda: self.told_drained.append(True),
+            acknowledged=acknowledged,
         )
         for tp in TPS:
             self.kafka.produce(tp, length)
@@ -152,3 +155,82 @@ def test_whatever_line_ends_a_thread_its_successor_is_given_the_rest():
             break
     assert line > 100, "the library's lines were not seen"
     gc.collect()  # what is dropped is this test's
+
+
+def all_of(stream):
+    """The next messages, until none comes, as {partition: offsets}."""
+    came = {tp: [] for tp in TPS}
+    with contextlib.suppress(ConsumerTimeoutError):
+        for message in stream:
+            came[TopicPartition(message.topic(), message.partition())].append(message.offset())
+    return came
+
+
+@pytest.mark.parametrize("offset", [0, 4], ids=["back", "forth"])
+@pytest.mark.parametrize("inside", [False, True], ids=["between loops", "inside a loop"])
+@pytest.mark.parametrize("fetcher", [Objects, Columns], ids=["objects", "columns"])
+def test_whatever_line_of_a_seek_is_interrupted_it_is_done_or_not_done(fetcher, inside, offset):
+    for line in itertools.count():
+        rig = Rig(fetcher, 6)
+        # two of each partition were handed out, and others are fetched
+        loop = iter(rig.stream)
+        taken = [next(loop) for _ in range(8)]
+        ahead = {tp: sum(message.topic() == tp.topic for message in taken) for tp in TPS}
+        strike = AtLine(line, interrupt)
+        with contextlib.suppress(KeyboardInterrupt), strike:
+            rig.stream.seek(TPS[0], offset)
+        position = rig.stream.position(TPS[0])
+        assert position in ((offset, ahead[TPS[0]]) if strike.struck else (offset,)), f"interrupted at line {line}"
+        came = all_of(loop if inside else rig.stream)
+        assert came == {TPS[0]: list(range(position, 6)), TPS[1]: list(range(ahead[TPS[1]], 6))}
+        rig.stream.note_progress()
+        assert [rig.progress.get(tp).consumed for tp in TPS] == [6, 6]
+        rig.stream.seek(TPS[0], 5)
+        assert all_of(rig.stream)[TPS[0]] == [5]
+        if not strike.struck:
+            break
+    assert line > 20, "the library's lines were not seen"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["between loops", "inside a loop"])
+@pytest.mark.parametrize("what", ["pause", "resume"])
+@pytest.mark.parametrize("fetcher", [Objects, Columns], ids=["objects", "columns"])
+def test_whatever_line_of_a_pause_or_a_resume_is_interrupted_it_is_done_or_not_done(fetcher, what, inside):
+    for line in itertools.count():
+        rig = Rig(fetcher, 4)
+        loop = iter(rig.stream)
+        next(loop)
+        if what == "resume":
+            rig.stream.pause_partitions([TPS[0]])
+        strike = AtLine(line, interrupt)
+        with contextlib.suppress(KeyboardInterrupt), strike:
+            getattr(rig.stream, f"{what}_partitions")([TPS[0]])
+        is_paused = TPS[0] in rig.stream.paused()
+        assert strike.struck or is_paused == (what == "pause")
+        came = all_of(loop if inside else rig.stream)
+        assert came == {TPS[0]: [] if is_paused else [1, 2, 3], TPS[1]: [0, 1, 2, 3]}, f"interrupted at line {line}"
+        rig.stream.resume_partitions([TPS[0]])
+        assert all_of(rig.stream)[TPS[0]] == ([1, 2, 3] if is_paused else [])
+        if not strike.struck:
+            break
+    assert line > 20, "the library's lines were not seen"
+
+
+def test_whatever_line_of_an_acknowledgement_is_interrupted_it_is_done_or_can_be_made_again():
+    for line in itertools.count():
+        rig = Rig(Objects, 3, acknowledged=True)
+        all_of(rig.stream)
+        rig.stream.acknowledge(TPS[0], 1)
+        rig.stream.stop([TPS[0]])
+        strike = AtLine(line, interrupt)
+        for offset in (0, 2):
+            with contextlib.suppress(KeyboardInterrupt), strike:
+                rig.stream.acknowledge(TPS[0], offset)
+            rig.stream.acknowledge(TPS[0], offset)
+        assert rig.stream.undrained([TPS[0]]) == frozenset()
+        assert rig.progress.get(TPS[0]).consumed == 3, f"interrupted at line {line}"
+        rig.stream.come_back()
+        assert rig.told_drained, "the coordinator waits for it"
+        if not strike.struck:
+            break
+    assert line > 20, "the library's lines were not seen"

@@ -186,6 +186,11 @@ class World:
         if self.admin.exists(owner) is None:
             self.store.create(owner, b"g_a-0", ephemeral=True)
 
+    def seek(self, tp, position):
+        epoch = self.progress.new_epoch()
+        self.progress.move(tp, self.epochs[tp], epoch, position, None)
+        self.epochs[tp] = epoch
+
     def consume(self):
         self.position += 5
         self.progress.note_consumed(dict.fromkeys(TPS, self.position), self.epochs)
@@ -245,7 +250,7 @@ def test_users_back_where_the_offset_stood_before_a_commit_without_an_answer_are
     world = World(storage)
     for tp in TPS:
         # a seek
-        world.epochs[tp] = world.progress.move(tp, world.epochs[tp], 2, None)
+        world.seek(tp, 2)
     world.store.fault = ("multi", number, error)
     with pytest.raises(ConnectionLostError):
         world.committer.commit()
@@ -279,7 +284,7 @@ def test_whatever_line_of_a_commit_is_interrupted_its_writes_are_not_taken_for_s
                 # to where the group stood before
                 world.position -= 5
                 for tp in TPS:
-                    world.epochs[tp] = world.progress.move(tp, world.epochs[tp], world.position, None)
+                    world.seek(tp, world.position)
                 world.committer.commit()
                 assert world.committed() == dict.fromkeys(TPS, world.position), f"interrupted at line {line}"
                 world.store.written.clear()
