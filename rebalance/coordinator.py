@@ -60,6 +60,7 @@ from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.status import Report, Status
 from rebalance.upkeep import Periods, Upkeep
 from zk_layout.errors import AuthenticationError, LegacyConsumerError, SessionExpiredError
+from zk_layout.shown import in_one_line
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
 
 if sys.version_info >= (3, 11):
@@ -332,7 +333,7 @@ class Coordinator:
         except Exception as error:
             # a defect must not leave a member that is registered and thinks no more
             logger.exception("%s: %s failed", self._name, self._state.phase.value)
-            return Failed(RebalanceError(f"{type(error).__name__}: {error}"))
+            return Failed(RebalanceError(in_one_line(error)))
 
     def _register(self) -> Event:
         session_id = self._state.session_id

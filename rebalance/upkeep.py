@@ -14,6 +14,7 @@ from rebalance.reconciler import Reconciler
 from rebalance.registrar import Registrar
 from rebalance.status import Report
 from zk_layout.errors import LegacyConsumerError
+from zk_layout.shown import in_one_line
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class Upkeep:
             logger.log(level, "%s: %s failed, tried again in %d ms: %s", self._name, chore.value, again_ms, error)
         except Exception as error:
             self._report.counters.unexpected_errors += 1
-            unexpected = UnexpectedError(f"{chore.value}: {type(error).__name__}: {error}")
+            unexpected = UnexpectedError(f"{chore.value}: {in_one_line(error)}")
             if str(self._report.unexpected.get(chore.value)) != str(unexpected):
                 logger.exception("%s: %s failed, goes on with the next one", self._name, chore.value)
             self._report.unexpected[chore.value] = unexpected

@@ -22,6 +22,7 @@ from rebalance.assignors.seam import (
 )
 from rebalance.errors import AssignorFailedError
 from zk_layout.model import TopicPartition
+from zk_layout.shown import in_one_line
 
 MAX_USER_DATA_BYTES = 1 << 20
 """Of one member: all members' metadata must fit into the leader's memory, and each into one znode or request."""
@@ -50,8 +51,7 @@ def divide_group(
         raise
     except BaseException as error:
         # also one that exits or is cancelled: it would end the thread of the member that leads, and so halt the group
-        reason = " ".join(f"it raised {type(error).__name__}: {error}".split())
-        raise AssignorFailedError(assignor.name, reason) from error
+        raise AssignorFailedError(assignor.name, f"it raised {in_one_line(error)}") from error
     return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
 
 

@@ -12,6 +12,7 @@ from rebalance.assignors.kafka_roundrobin import RoundRobinAssignor
 from rebalance.assignors.seam import Assignor, AssignorProperty, PropertyValue, RebalanceProtocol
 from rebalance.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from rebalance.errors import UnknownAssignorError
+from zk_layout.shown import in_one_line
 
 
 class Strategy(NamedTuple):
@@ -21,6 +22,7 @@ class Strategy(NamedTuple):
     java_class: str | None
 
 
+_LONGEST_NAME = 100
 _JAVA = "org.apache.kafka.clients.consumer."
 
 STRATEGIES: Mapping[str, Strategy] = {
@@ -64,8 +66,8 @@ def make_assignor(name: str, properties: Mapping[str, str]) -> Assignor:
         assignor.configure({known.name: _value_of(name, known, properties) for known in kind.properties})
     except UnknownAssignorError:
         raise
-    except Exception as error:
-        raise UnknownAssignorError(name, f"cannot be made: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise UnknownAssignorError(name, f"cannot be made: {in_one_line(error)}") from error
     return assignor
 
 
@@ -95,12 +97,17 @@ def _find(name: str) -> type[Assignor]:
         found: object = importlib.import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
-    except Exception as error:
-        raise UnknownAssignorError(name, f"cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise UnknownAssignorError(name, f"cannot be imported: {in_one_line(error)}") from error
     if not (isinstance(found, type) and issubclass(found, Assignor)):
         raise UnknownAssignorError(name, f"{attribute} is no class derived from rebalance.assignors.seam.Assignor")
-    if not isinstance(getattr(found, "name", None), str):
-        raise UnknownAssignorError(name, f"{attribute} has no name, by which members agree on it")
+    known_as: object = getattr(found, "name", None)
+    if not (isinstance(known_as, str) and known_as.isprintable() and 0 < len(known_as) <= _LONGEST_NAME):
+        what = f"{attribute} has no name of 1 to {_LONGEST_NAME} printable characters, by which members agree on it"
+        raise UnknownAssignorError(name, what)
+    protocols: object = found.protocols
+    if not (isinstance(protocols, (tuple, list)) and all(isinstance(one, RebalanceProtocol) for one in protocols)):
+        raise UnknownAssignorError(name, f"the protocols of {attribute} must be a tuple of RebalanceProtocols")
     return found
 
 

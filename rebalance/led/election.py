@@ -48,6 +48,7 @@ class Election:
         # with topic filters it takes long, and a leader looks each time a member has told something
         self._subscribed = remember_last(subscribed_counts)
         self._leadership: Leadership | None = None
+        self._rests_until_ms = 0
         self.leader: str | None = None
         """The consumer id of the member that leads, as this one saw last."""
 
@@ -66,9 +67,14 @@ class Election:
         """Return whether this member leads and could not read what that one tells."""
         return self._leadership is not None and not self._leadership.hears(member_id)
 
-    def forget(self) -> None:
-        """Drop the leader's state after an error: a partial state is worse than one that is read anew."""
+    def forget(self, rest_ms: int = 0) -> None:
+        """Drop the leader's state after an error: a partial state is worse than one that is read anew.
+
+        rest_ms: until then this member begins no lead. Each beginning fires watches of its own, and so the next look:
+        without a rest a leader that cannot do its work would be elected again hundreds of times a second.
+        """
         self._leadership = self.leader = None
+        self._rests_until_ms = self._now_ms() + rest_ms
 
     def step_down(self, znode: Znode | None, session_id: int) -> None:
         """Leave the lead to others. znode: the leader's. Raises: ZooKeeper's errors."""
@@ -93,6 +99,10 @@ class Election:
         znode: the leader's. Raises: DeposedError if another one leads; RebalanceError; ZooKeeper's errors.
         """
         self._see(znode)
+        now = self._now_ms()
+        if self._leadership is None and now < self._rests_until_ms:
+            self._look_in(self._rests_until_ms - now)
+            return
         if znode is None or is_permanent(znode):
             self._begin(session_id)
         elif znode.stat.ephemeral_owner != session_id:
@@ -103,7 +113,6 @@ class Election:
             self._look_in(0)
         if self._leadership is None:
             return
-        now = self._now_ms()
         self._leadership.look(self._subscribed(snapshot), now)
         deadline = self._leadership.next_deadline()
         if deadline is not None and deadline < now + _FAR_MS:

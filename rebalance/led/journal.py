@@ -1,7 +1,7 @@
 """The leader's two znodes, `round` and `generation`.
 
-Each write names the versions seen last, and a new leader writes both first. So if two members believe that they lead,
-only one succeeds.
+Each write names the versions seen last, and a new leader writes `round` first. So if two members believe that they
+lead, only one succeeds.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Journal:
         paths = [round_path(self._group), generation_path(self._group), leader_path(self._group)]
         # the leader last: one that is elected after this look makes the versions of the others old
         asked, given, leader = self._store.get_data_many(paths)
-        if given is not None:
-            self.generation = readable(self._name, partial(decode_generation, paths[1], given.data)) or NO_GENERATION
+        stored = None if given is None else readable(self._name, partial(decode_generation, paths[1], given.data))
+        self.generation = stored or NO_GENERATION
         self.round = Round(max(0, self.generation.round))
         if asked is not None:
             self.round = readable(self._name, partial(decode_round, paths[0], asked.data)) or self.round
@@ -69,9 +69,8 @@ class Journal:
                 numbers,
             )
             self.round, self.generation = Round(), NO_GENERATION
-        # another version: writes of the former leader, which it based on the old data, are refused
+        # another version of the round: each write of the former leader names the old one, and is refused
         self._round_version = 0 if asked is None else asked.stat.version + 1
-        self._generation_version = 0 if given is None else given.stat.version + 1
         ops: list[Op] = []
         if leader is not None and is_permanent(leader):
             logger.warning("%s: %s is not ephemeral, so no leader wrote it: I delete it", self._name, paths[2])
@@ -79,9 +78,14 @@ class Journal:
                 raise DeposedError(f"there is more below {paths[2]}, which I delete first")
             ops.append(DeleteOp(paths[2], leader.stat.version))
         ops.append(CreateOp(paths[2], self._name.encode(), ephemeral=True))
-        texts = (encode_round(self.round), encode_generation(self.generation))
-        for path, znode, text in zip(paths[:2], (asked, given), texts, strict=True):
-            ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
+        ops.append(_put(paths[0], encode_round(self.round), asked))
+        if given is not None and self.generation is stored:
+            # not written again: each member would read it again
+            ops.append(CheckOp(paths[1], given.stat.version))
+            self._generation_version = given.stat.version
+        else:
+            ops.append(_put(paths[1], encode_generation(self.generation), given))
+            self._generation_version = 0 if given is None else given.stat.version + 1
         self._write(ops)
 
     def restore(self, asked: Znode | None, given: Znode | None) -> bool:
@@ -97,17 +101,14 @@ class Journal:
         logger.warning("%s: another client wrote the round or the generation of group %s", self._name, self._group)
         paths = (round_path(self._group), generation_path(self._group))
         texts = (encode_round(self.round), encode_generation(self.generation))
-        ops: list[Op] = []
-        for path, znode, text in zip(paths, there, texts, strict=True):
-            ops.append(CreateOp(path, text) if znode is None else SetOp(path, text, znode.stat.version))
-        self._write(ops)
+        self._write([_put(path, text, znode) for path, text, znode in zip(paths, texts, there, strict=True)])
         self._round_version, self._generation_version = (
             0 if znode is None else znode.stat.version + 1 for znode in there
         )
         return True
 
     def write_round(self, asked: Round) -> None:
-        """Raises: DeposedError; ZooKeeper's errors."""
+        """Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors."""
         self._write([SetOp(round_path(self._group), encode_round(asked), self._round_version)])
         self._round_version += 1
         self.round = asked
@@ -117,25 +118,31 @@ class Journal:
 
         Raises: DeposedError; RebalanceError if it is too large; ZooKeeper's errors.
         """
-        ops: list[Op] = [
-            CheckOp(round_path(self._group), self._round_version),
-            SetOp(generation_path(self._group), encode_generation(generation), self._generation_version),
-        ]
-        size, most = sum(map(multi_size, ops)), self._store.max_multi_bytes
-        if size > most:
-            raise RebalanceError(
-                f"generation {generation.number} of group {self._group} takes {size} bytes, and a request of ZooKeeper "
-                f"may have {most}: use fewer members or topics in one group"
-            )
-        self._write(ops)
+        self._write(
+            [
+                CheckOp(round_path(self._group), self._round_version),
+                SetOp(generation_path(self._group), encode_generation(generation), self._generation_version),
+            ]
+        )
         self._generation_version += 1
         self.generation = generation
 
     def _write(self, ops: list[Op]) -> None:
+        size, most = sum(map(multi_size, ops)), self._store.max_multi_bytes
+        if size > most:
+            raise RebalanceError(
+                f"what its leader writes for group {self._group} takes {size} bytes, and a request of ZooKeeper may "
+                f"have {most}: use fewer members or topics in one group"
+            )
         try:
             self._store.multi(ops, session_id=self._session_id)
         except MultiFailedError as error:
             raise DeposedError(str(error)) from error
+
+
+def _put(path: str, data: bytes, znode: Znode | None) -> Op:
+    """Write the data over the znode as it was seen; None: there was none."""
+    return CreateOp(path, data) if znode is None else SetOp(path, data, znode.stat.version)
 
 
 def readable(name: str, decode: Callable[[], _T]) -> _T | None:

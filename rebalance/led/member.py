@@ -147,6 +147,8 @@ class LedMember:
         """The round before which this member gives up all that it owns."""
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
         """The generation that was carried out last, and what it gives to this member."""
+        self._untold = False
+        """Whether the listener is to hear that the last generation gives nothing more, once it has revoked the rest."""
         self._is_classic = False
         self._sees = False
         """Whether it could see what the leader says when it looked last."""
@@ -266,7 +268,7 @@ class LedMember:
 
     def _look_anew(self, delay_ms: int) -> None:
         """Something is not as this member believed it to be."""
-        self._election.forget()
+        self._election.forget(rest_ms=delay_ms)
         self._sees = False
         self._watched.forget()
         self._own_znode.doubt()
@@ -375,6 +377,7 @@ class LedMember:
         if given == self._generation:
             return
         self._generation = given
+        self._post(Triggered(f"generation {given.number}"))
         share = given.shares.get(self._member_id)
         if share is None and self._joined is not None and self._joined.round <= given.round:
             # the leader could not find or read what this member told, or asked for a round of this number before
@@ -385,9 +388,15 @@ class LedMember:
                 # a newcomer that joined while the round was asked for, and did not see it, need not join it again
                 self._joined = replace(self._joined, round=max(self._joined.round, given.round))
             self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
-            if not set(share.partitions) - self._owned().keys():
-                self._tell_nothing_assigned()
-        self._post(Triggered(f"generation {given.number}"))
+            owned, is_given = self._owned().keys(), set(share.partitions)
+            self._untold = is_given <= owned
+            if owned <= is_given:
+                self._tell_if_untold()
+
+    def _tell_if_untold(self) -> None:
+        if self._untold:
+            self._untold = False
+            self._tell_nothing_assigned()
 
     @property
     def _member_id(self) -> str:
@@ -453,6 +462,7 @@ class LedMember:
         if self._failure is not None:
             logger.warning("%s: joins group %s again: its assignors work", self._consumer_id, self._group)
             self._failure = None
+        self._tell_if_untold()
         if self._is_eager and self._given_up_for != self._round.number:
             self._tell_nothing_revoked()
             self._given_up_for = self._round.number

@@ -11,6 +11,7 @@ from rebalance.assignors.seam import Assignor, MemberAssignment, Subscription
 from rebalance.coordination.requests import Protocol
 from rebalance.errors import AssignorFailedError
 from rebalance.led.records import encode_subscription
+from zk_layout.shown import in_one_line
 
 logger = logging.getLogger(__name__)
 
@@ -61,4 +62,4 @@ def _user_data(assignor: Assignor, topics: Sequence[str]) -> bytes:
 
 
 def _raised(method: str, error: BaseException) -> str:
-    return " ".join(f"its {method} raised {type(error).__name__}: {error}".split())
+    return f"its {method} raised {in_one_line(error)}"

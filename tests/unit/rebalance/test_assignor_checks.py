@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import struct
+import sys
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,13 @@ def tps(*names):
     return tuple(TopicPartition(name[0], int(name[2:])) for name in names)
 
 
+class TextlessError(Exception):
+    """Its text fails, as that of an error with a wrong __str__ does."""
+
+    def __str__(self):
+        raise LookupError
+
+
 class Says(Assignor):
     """Returns what it was made with, or raises it."""
 
@@ -49,6 +57,7 @@ ALL = {"m1": MemberAssignment(tps("t/0", "t/2")), "m2": MemberAssignment(tps("t/
     ("answer", "reason"),
     [
         (ZeroDivisionError("by\nzero"), "it raised ZeroDivisionError: by zero"),
+        (TextlessError(), "it raised TextlessError: (its text raised LookupError)"),
         (ALL | {"m2": MemberAssignment(None)}, "it raised TypeError"),
         (ALL | {"m2": MemberAssignment(tps("t/1"), None)}, "its user data for member m2 are NoneType and not bytes"),
         (ALL | {"m2": MemberAssignment(tps("t/1"), [1])}, "its user data for member m2 are list and not bytes"),
@@ -294,6 +303,33 @@ def test_names_come_as_a_list_in_order_of_preference(importable):
 def test_a_list_of_names_that_are_none_is_refused(names, reason):
     with pytest.raises(UnknownAssignorError, match=reason):
         make_assignors(names, {})
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"name": ""}, "has no name of 1 to 100 printable characters"),
+        ({"name": "\ud800"}, "has no name of 1 to 100 printable characters"),
+        ({"name": "x" * 101}, "has no name of 1 to 100 printable characters"),
+        ({"protocols": Protocol.EAGER}, "must be a tuple of RebalanceProtocols"),
+        ({"protocols": ("eager",)}, "must be a tuple of RebalanceProtocols"),
+        ({"__init__": lambda self: sys.exit("no luck")}, "cannot be made: SystemExit: no luck"),
+        ({"configure": lambda self, properties: sys.exit("no luck")}, "cannot be made: SystemExit: no luck"),
+    ],
+)
+def test_an_assignor_that_no_group_could_use_is_refused_before_any_request(monkeypatch, parts, reason):
+    monkeypatch.setattr(
+        sys.modules[__name__], "Odd", type("Odd", (Says,), {"__init__": object.__init__, **parts}), False
+    )
+    with pytest.raises(UnknownAssignorError, match=reason):
+        common_protocol(make_assignors(f"{__name__}:Odd", {}))
+
+
+def test_an_import_that_ends_the_process_is_refused_and_does_not_end_it(monkeypatch, tmp_path):
+    (tmp_path / "exits_on_import.py").write_text("import sys; sys.exit('no luck')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnknownAssignorError, match="cannot be imported: SystemExit: no luck"):
+        make_assignor("exits_on_import:Any", {})
 
 
 def test_assignors_without_a_common_way_to_give_up_partitions_cannot_be_mixed():

@@ -6,6 +6,7 @@ from rebalance.assignors.seam import Subscription
 from rebalance.assignors.strategies import make_assignors
 from rebalance.coordination.requests import Protocol
 from rebalance.errors import DeposedError
+from rebalance.led.journal import Journal
 from rebalance.led.leadership import Leadership
 from rebalance.led.records import (
     LONGEST_WAIT_MS,
@@ -89,6 +90,29 @@ def test_a_new_leader_goes_on_with_what_stands_if_nobody_has_changed(world):
     assert sizes(world) == [2, 4]
     world.lead()
     assert (world.generation(), world.round().number) == (before, before.round)
+
+
+def test_a_new_leader_writes_no_generation_that_stands_so_that_no_member_reads_it_again(world):
+    written = world.leaders.exists(generation_path("g")).mzxid
+    world.lead("c", store=world.connect())
+    assert world.leaders.exists(generation_path("g")).mzxid == written
+
+
+def test_a_generation_that_was_written_after_a_new_leader_read_the_last_one_is_not_lost(world, monkeypatch):
+    written = []
+
+    def write_late(journal, ops):
+        if not written:
+            path = generation_path("g")
+            data, stat = world.other.get_data(path)
+            written.append(world.other.set_data(path, data, stat.version))
+        return write(journal, ops)
+
+    write = Journal._write
+    monkeypatch.setattr(Journal, "_write", write_late)
+    with pytest.raises(DeposedError):
+        world.lead("c", store=world.connect())
+    assert world.leaders.exists(generation_path("g")).version == written[0].version
 
 
 def test_a_member_that_left_and_joined_in_the_same_session_while_nobody_led_has_joined_anew(world):

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import re
 import sys
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from legacy_consumer import LedState, Phase
 from rebalance.assignors.seam import Assignor, Cluster, MemberAssignment, Subscription, given
 from rebalance.errors import AssignorFailedError, RebalanceError
 from rebalance.led.dividing import MAX_USER_DATA_BYTES, divide
+from rebalance.led.journal import Journal
 from rebalance.led.records import encode_subscription, member_path, members_path
 from tests.support.led_cluster import LedCluster, numbers
 from tests.support.waiting import eventually
@@ -23,6 +25,7 @@ RAISES = "its subscription_user_data raised ZeroDivisionError: no luck"
 FAULTS = {
     "raises": RAISES,
     "exits": "its subscription_user_data raised SystemExit: no luck",
+    "raises without a text": r"its subscription_user_data raised TextlessError: \(its text raised LookupError\)",
     "none": "its subscription_user_data returned NoneType and not bytes",
     "text": "its subscription_user_data returned str and not bytes",
     "huge": "its subscription_user_data returned 1048577 bytes, 1048576 are allowed",
@@ -46,6 +49,8 @@ class Faulty(Assignor):
             raise ZeroDivisionError("no luck")
         if fault == "exits":
             sys.exit("no luck")
+        if fault == "raises without a text":
+            raise TextlessError
         return TOLD.get(fault, b"")
 
     def assign(self, cluster, subscriptions):
@@ -56,6 +61,10 @@ class Faulty(Assignor):
                 raise ZeroDivisionError("no luck")
             case "exits":
                 sys.exit("no luck")
+            case "is interrupted":
+                raise KeyboardInterrupt("no luck")
+            case "raises without a text":
+                raise TextlessError
             case "is cancelled":
                 raise asyncio.CancelledError("no luck")
             case "twice":
@@ -82,6 +91,15 @@ class Faulty(Assignor):
                 raise ZeroDivisionError("no luck")
             case "exits":
                 sys.exit("no luck")
+            case "raises without a text":
+                raise TextlessError
+
+
+class TextlessError(Exception):
+    """Its text fails, as that of an error with a wrong __str__ does."""
+
+    def __str__(self):
+        raise LookupError
 
 
 STRATEGY = f"{__name__}:Faulty"
@@ -149,6 +167,8 @@ def test_a_member_whose_assignor_fails_later_leaves_its_share_to_the_others_and_
         "raises": "it raised ZeroDivisionError: no luck",
         "exits": "it raised SystemExit: no luck",
         "is cancelled": "it raised CancelledError: no luck",
+        "is interrupted": "it raised KeyboardInterrupt: no luck",
+        "raises without a text": r"it raised TextlessError: \(its text raised LookupError\)",
         "twice": "it gives t/1 to ",
         "to nobody": "it gives t/0 and 3 more to no member",
         "does not exist": "it gives t/99 to member .* which does not exist",
@@ -171,18 +191,45 @@ def test_a_leaders_assignor_that_fails_costs_nobody_a_share(cluster, caplog, fau
     assert re.search(says, caplog.text)
 
 
-@pytest.mark.parametrize(("fault", "error"), [("raises", "ZeroDivisionError"), ("exits", "SystemExit")])
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        ("raises", "ZeroDivisionError: no luck"),
+        ("exits", "SystemExit: no luck"),
+        ("raises without a text", "TextlessError: (its text raised LookupError)"),
+    ],
+)
 def test_a_member_has_its_share_also_if_its_assignor_fails_when_it_hears_of_it(cluster, caplog, fault, error):
     FAULTY["on_assignment"] = fault
     first, _ = cluster.join(consumer_id="m0")
     cluster.await_shares([6], first)
-    assert str(first.status.error) == f"assignor faulty failed: its on_assignment raised {error}: no luck"
+    assert str(first.status.error) == f"assignor faulty failed: its on_assignment raised {error}"
     assert first.status.phase is Phase.STABLE
     assert len(errors(caplog)) == 1
     FAULTY.clear()
     second, _ = cluster.join(consumer_id="m1")
     cluster.await_shares([3, 3], first, second)
     assert first.status.error is None
+
+
+def test_a_leader_that_cannot_do_its_work_tries_again_each_second_and_not_with_each_watch_of_its_own(
+    cluster, caplog, monkeypatch
+):
+    first, second = (cluster.join(consumer_id=f"m{n}")[0] for n in range(2))
+    cluster.await_shares([3, 3], first, second)
+    tries = []
+
+    def fails(self, generation):
+        tries.append(time.monotonic())
+        raise RebalanceError("no luck")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "write_generation", fails)
+        cluster.widen(8)
+        eventually(lambda: len(tries) >= 3)
+    # the first try is that of the leader there was; each other one begins a lead
+    assert tries[-1] - tries[0] > 1.5
+    cluster.await_shares([4, 4], first, second)
 
 
 def test_what_a_member_tells_and_nobody_can_read_costs_the_others_nothing(cluster, caplog):
