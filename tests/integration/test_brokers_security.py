@@ -83,6 +83,12 @@ def test_a_sasl_listener_is_consumed_from(cluster, topic, group):
     assert cluster.committed(group, topic) == {0: 5}
 
 
+@on_brokers_with_listeners
+def test_a_broker_with_logins_for_its_listeners_alone_does_not_log_in_to_zookeeper(cluster):
+    (broker,) = cluster.kafka.brokers
+    assert "Auth failed" not in (broker.data_folder.parent / "server.log").read_text(errors="replace")
+
+
 by_both_fetchers = pytest.mark.parametrize("fetcher", ["librdkafka", "columnar"])
 
 

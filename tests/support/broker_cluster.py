@@ -66,7 +66,9 @@ class BrokerCluster:
             chroot=f"/kafka-{version}",
             listeners=listeners,
             properties={**_PROPERTIES, **_tls_properties(folder), "sasl.enabled.mechanisms": "PLAIN"},
-            flags=(f"-Djava.security.auth.login.config={_login_file(folder)}",),
+            # The logins are of the listener. With none for ZooKeeper, Kafka takes each new connection there for a failed
+            # login, resigns as controller, and its own old znode keeps it from being controller again.
+            flags=(f"-Djava.security.auth.login.config={_login_file(folder)}", "-Dzookeeper.sasl.client=false"),
         )
         self.store = KazooStore(ClusterConfig.load(zookeeper_connect=zookeeper.connect).zk_settings())
 
