@@ -66,8 +66,8 @@ class BrokerCluster:
             chroot=f"/kafka-{version}",
             listeners=listeners,
             properties={**_PROPERTIES, **_tls_properties(folder), "sasl.enabled.mechanisms": "PLAIN"},
-            # The logins are of the listener. With none for ZooKeeper, Kafka takes each new connection there for a failed
-            # login, resigns as controller, and its own old znode keeps it from being controller again.
+            # The logins are the listener's. With none for ZooKeeper, Kafka takes each new connection there for a
+            # failed login, resigns as controller, and its own old znode keeps it from being controller again.
             flags=(f"-Djava.security.auth.login.config={_login_file(folder)}", "-Dzookeeper.sasl.client=false"),
         )
         self.store = KazooStore(ClusterConfig.load(zookeeper_connect=zookeeper.connect).zk_settings())
