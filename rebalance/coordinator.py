@@ -313,6 +313,7 @@ class Coordinator:
                 self._reader.forget()
             case Leave():
                 self._leave()
+                logger.info("%s: left group %s", self._name, self._registrar.group)
             case _:
                 assert_never(action)
         return None

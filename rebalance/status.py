@@ -91,8 +91,6 @@ class Report:
             logger.debug("%s: %s: %s -> %s", self._name, event, before.phase.value, after.phase.value)
         self._note_session(before, event, after)
         self._note_attempt(before, event, after)
-        if after.phase is Phase.CLOSED and before.phase is not Phase.CLOSED:
-            logger.info("%s: left group %s", self._name, self._registrar.group)
 
     def _note_session(self, before: MemberState, event: Event, after: MemberState) -> None:
         sessions = self.counters.session_events

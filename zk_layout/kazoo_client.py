@@ -190,10 +190,14 @@ class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no 
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         connecting = isinstance(request, Connect)
+        began = time.monotonic()
         if connecting:
             # what was asked on the connection before will not be answered
             self._asked = None
-        began = time.monotonic()
+            if began - self.heard[1] > (self.granted_timeout_ms or 0) / 1000:
+                # the session may be over. A server that lost its data, or has them from a backup, would refuse this
+                # client for ever: it takes none that has seen more than it holds.
+                request = request._replace(last_zxid_seen=0)
         reply = super()._invoke(timeout, request, xid)
         if connecting:
             self._asked = None

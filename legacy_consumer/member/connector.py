@@ -48,7 +48,7 @@ from legacy_consumer.member.broker_watch import BrokerWatch
 from legacy_consumer.member.closing import Closing
 from legacy_consumer.member.counters import ConnectorCounters
 from legacy_consumer.member.hand_source import this_thread
-from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
+from legacy_consumer.member.interrupted_calls import is_inside, is_on_own_thread, refuse_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
 from legacy_consumer.member.membership import Membership
@@ -476,8 +476,8 @@ class ConsumerConnector:
 
         Any thread may call it, also a listener's hook and a signal handler, and repeatedly: a later call finishes what
         an earlier one could not. In a handler that interrupts a call of this connector or of its streams it returns at
-        once, a thread does the work, and the interrupted loop ends by itself. In a forked child it does nothing: the
-        member belongs to the parent.
+        once, a thread does the work, and the interrupted loop ends by itself; also in a logging handler or a finaliser
+        that runs on a thread of the library. In a forked child it does nothing: the member belongs to the parent.
 
         Raises: TypeError and ValueError for an invalid timeout, before any step; the error of a part, after all other
         parts are closed.
@@ -486,8 +486,8 @@ class ConsumerConnector:
             return
         timeout_s = self._time_to_leave(timeout)
         self._closed = True
-        if is_inside(self, *self._membership.streams.all()):
-            # what the signal interrupted may hold locks, and goes on only when this returns
+        if is_inside(self, *self._membership.streams.all()) or is_on_own_thread():
+            # what was interrupted may hold locks, or is waited for by what is to be done, and goes on when this returns
             threading.Thread(target=self._leave_quietly, args=(timeout_s,), name=f"{self.consumer_id}-shutdown").start()
             return
         self._leave(timeout_s)

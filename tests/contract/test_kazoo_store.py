@@ -594,6 +594,27 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@zookeeper_needed
+def test_a_server_that_has_lost_its_data_gets_a_new_session(kazoo: KazooBackend):
+    store = kazoo.new_cuttable_store(session_timeout_ms=1000)
+    store.start()
+    # more transactions than the empty server will have seen
+    root = new_root()
+    store.create(root, None)
+    for number in range(20):
+        store.set_data(root, b"%d" % number)
+    heard = Recorder[SessionEvent]()
+    store.add_session_listener(heard)
+    kazoo.cut(store)
+    with EmbeddedZooKeeper() as empty:
+        kazoo.proxy(store).lead_to("127.0.0.1", empty.port)
+        kazoo.restore(store)
+        events = heard.wait_until(lambda events: events[-1:] != [] and events[-1].kind is SessionKind.CONNECTED)
+        assert [event.kind for event in events] == [SessionKind.SUSPENDED, SessionKind.EXPIRED, SessionKind.CONNECTED]
+        assert store.exists(root) is None
+        store.close()
+
+
 @pytest.fixture(scope="module")
 def tls_connect(keys: Path) -> Iterator[str]:
     """A ZooKeeper that speaks TLS, and only to clients with a certificate."""

@@ -3,6 +3,7 @@
 Over the in-memory store and over a real ZooKeeper; brokers play no part in it.
 """
 
+import logging
 import threading
 import uuid
 
@@ -322,6 +323,54 @@ def test_shutdown_by_several_threads_at_once_returns_to_each_in_time_and_once_mo
     assert stage.connector.status.phase in (Phase.CLOSED, Phase.CREATED)
     if not stage.is_out_of_sight:
         assert stage.ephemerals_of_the_member() == []
+    with pytest.raises(ConsumerClosedError):
+        stage.connector.create_message_streams({"t": 1})
+
+
+class LeavingHandler(logging.Handler):
+    """Shuts a connector down at the first record with this text, on the thread that logs it."""
+
+    def __init__(self, connector, text):
+        super().__init__()
+        self.connector = connector
+        self.text = text
+        self.took = []
+        self.thread = None
+
+    def emit(self, record):
+        if self.thread is None and self.text in record.getMessage():
+            self.thread = threading.current_thread()
+            self.took.append(seconds_of(lambda: self.connector.shutdown(TIMEOUT_S)))
+
+
+@pytest.mark.parametrize(
+    ("text", "room"),
+    [(": connected", "zk_layout"), ("joins group", "rebalance"), ("rebalanced group", "rebalance")],
+    ids=["connection", "coordinator", "coordinator, joined"],
+)
+def test_shutdown_in_a_logging_handler_on_a_thread_of_the_library_returns_and_leaves_the_group(
+    place, request, text, room
+):
+    if room == "zk_layout" and isinstance(place, MemoryBackend):
+        pytest.skip("the in-memory store has no thread")
+    stage = Stage(place)
+    logger = logging.getLogger(room)
+    handler = LeavingHandler(stage.connector, text)
+    request.addfinalizer(lambda: logger.removeHandler(handler))
+    before = logger.level
+    request.addfinalizer(lambda: logger.setLevel(before))
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    stage.join_in_background()
+    eventually(lambda: handler.took)
+    assert handler.thread not in (*stage.threads, threading.main_thread())
+    assert handler.took[0] < 1
+    for thread in stage.threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    eventually(lambda: not [t for t in threading.enumerate() if t.name.endswith("-shutdown")])
+    assert stage.connector.status.phase in (Phase.CLOSED, Phase.CREATED)
+    eventually(lambda: stage.admin.exists("/consumers/g/ids/g_me") is None)
     with pytest.raises(ConsumerClosedError):
         stage.connector.create_message_streams({"t": 1})
 

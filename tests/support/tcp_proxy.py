@@ -15,7 +15,7 @@ class TcpProxy:
 
     cut(): close all connections and refuse new ones. pause(): keep them, pass nothing, take no new ones either.
     slow(): keep all bytes back for a while, in both directions. restore(): back to normal, for what waits too.
-    garble_next(): falsify the next bytes that the server sends.
+    lead_to(): pass on to another server. garble_next(): falsify the next bytes that the server sends.
     """
 
     def __init__(self, host: str, port: int, bind: str = "127.0.0.1") -> None:
@@ -46,6 +46,10 @@ class TcpProxy:
 
     def cut(self) -> None:
         self._set("cut")
+
+    def lead_to(self, host: str, port: int) -> None:
+        """Another server, from the next connection on."""
+        self._target = (host, port)
 
     def pause(self) -> None:
         self._set("paused")
