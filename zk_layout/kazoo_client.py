@@ -3,14 +3,14 @@
 kazoo is used by its public face, but for these private names. The requirement in pyproject.toml has an upper bound
 because of them, and the contract suite runs on the oldest and the newest kazoo that it allows.
 
-    _authenticate_with_sasl  what pure-sasl refuses would end kazoo's thread without a word to anybody
-    _call                    requests that kazoo lacks are handed over here; and kazoo's own swallows Ctrl-C
-    _connection              a client makes its connection itself, here it gets a StoreConnection
-    _data_watchers           many watches set by one request are entered as it goes out
-    _invoke                  tells which timeout the server granted, and when the session was last confirmed
+    _authenticate_with_sasl  an error of pure-sasl would end kazoo's thread without a report
+    _call                    takes requests that kazoo lacks; and kazoo's own version swallows Ctrl-C
+    _connection              gives the client a StoreConnection instead of the connection that it makes itself
+    _data_watchers           gets the watches that one request sets, when the request goes out
+    _invoke                  shows the timeout that the server granted, and the last confirmation of the session
     _queue                   where _call puts a request
-    _read_header             tells which question was answered, heartbeats included: the lease of a session
-    _submit                  tells when that question was sent
+    _read_header             shows which request was answered, heartbeats included: the lease of a session
+    _submit                  shows when that request was sent
 """
 
 # ruff: noqa: SLF001 - the private names are those of the table above, which a test compares with this code
@@ -49,7 +49,7 @@ _CLOSE_GRACE_S = 2.0  # how long a server may take to confirm the end of the ses
 
 
 class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads and sockets, with connections that can be given up and callbacks in order."""
+    """kazoo's threads and sockets, with connections that can be cut and callbacks in order."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
     def create_connection(
         self, address: tuple[str, int], hostname: str | None = None, timeout: float = 10.0, **_: Any
     ) -> socket.socket:
-        """A connected socket, unless this is stopping by then."""
+        """Return a connected socket, or raise if the handler is stopping."""
         self._connection_thread = threading.current_thread()
         try:
             # a silent host must not use up the session's whole timeout while others would answer
@@ -105,19 +105,19 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         return readable, [sock for sock in wlist if sock.fileno() in ready], []
 
     def dispatch_callback(self, callback: Any) -> None:
-        """Call it here and now, on the connection's thread: so callbacks keep the order of the server's messages."""
+        """Call the callback now, on the connection's thread: callbacks keep the order of the server's messages."""
         try:
             callback.func(*callback.args)
         except Exception:
             logger.exception("a watcher failed")
 
     def is_called_back(self) -> bool:
-        """Return whether this thread is the connection's, which would wait for itself if it waited for a reply."""
+        """Return whether this is the connection's thread, which must not wait for a reply: it would wait for itself."""
         return threading.current_thread() is self._connection_thread
 
 
 class StoreClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's client, which sends other requests too, and out of which Ctrl-C can come."""
+    """kazoo's client, which also sends requests that kazoo lacks, and does not swallow Ctrl-C."""
 
     _connection: Any
 
@@ -127,7 +127,7 @@ class StoreClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self._connection = self.session = StoreConnection(self, made.retry_sleeper, made.logger, made.sasl_options)
 
     def send(self, request: Any) -> Any:
-        """Send a request that kazoo lacks; its result, as of kazoo's own requests."""
+        """Send a request that kazoo lacks; return its result as kazoo does for its own requests."""
         result = self.handler.async_result()
         self._call(request, result)
         return result
@@ -135,8 +135,8 @@ class StoreClient(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def _call(self, request: Any, async_object: Any) -> bool | None:
         """Queue a request and wake the connection's thread; False if the session is over.
 
-        kazoo's own takes whatever a signal handler raises while it writes the waking byte for a closed connection:
-        the signal is lost, and a sound connection is reported as lost.
+        kazoo's own version takes an exception of a signal handler, raised while it writes the waking byte, for a closed
+        connection: the signal is lost, and kazoo reports a sound connection as lost.
         """
         over = _OVER.get(self.client_state)
         if over is not None:
@@ -164,15 +164,15 @@ _OVER = {
 
 
 class StoreConnection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's connection, remembering what it is told about the session, and when it last heard of it.
+    """kazoo's connection, which also records the granted timeout and the last confirmation of the session.
 
-    A question proves that the session lived when it was sent, not when its answer is read, which may have waited in the
-    socket. One question at a time is remembered: answers come in the order of the questions.
+    An answered request proves that the session lived when the request was sent, not when the answer is read, which may
+    have waited in the socket. The connection remembers one request at a time: answers come in the order of requests.
     """
 
     granted_timeout_ms: int | None = None
     heard: tuple[int, float] = (0, -math.inf)
-    """The session, and when the last question that was answered in it was sent, by time.monotonic()."""
+    """The session, and the time.monotonic() at which its last answered request was sent."""
     _asked: tuple[int | None, float] | None = None
 
     def _submit(self, request: Any, timeout: float, xid: int | None = None) -> None:
@@ -224,7 +224,7 @@ class Secret(str):
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A watch that kazoo calls. Two watches of the same watcher on the same thing are equal: kazoo's sets keep one."""
+    """A watch that kazoo calls. Two watches of one watcher on the same path are equal, so kazoo's sets keep one."""
 
     kind: str
     path: str
@@ -247,10 +247,10 @@ _WATCH_KINDS = {
 
 
 class Write:
-    """A multi that decides at the moment of sending whether it may still be sent; if not, it goes out empty.
+    """A multi that decides at the moment of sending whether it may still be sent; otherwise it is sent empty.
 
-    body: as encode_multi makes it. session_id: the only session in which it may go out, or None. Every write is one,
-    for this reason. The reply is decoded by the asking thread, not by the one that keeps the session.
+    body: the result of encode_multi. session_id: the only session in which it may be sent, or None. Every write is a
+    multi for this reason. The asking thread decodes the reply, not the thread that keeps the session.
     """
 
     type: ClassVar[int] = MULTI_WRITE
@@ -270,7 +270,7 @@ class Write:
         return NOTHING if self.refused else self.body
 
     def deserialize(self, reply: bytes, offset: int) -> list[bytes]:
-        """The undecoded reply, in a list: kazoo takes the chroot off the texts of one."""
+        """Return the undecoded reply in a list, because kazoo removes the chroot from texts in a reply."""
         # kazoo has just taken it from the head of this reply
         self.zxid = self.client.last_zxid
         return [reply[offset:]]
@@ -280,7 +280,7 @@ class Write:
 
 
 class ReadMany:
-    """kazoo lacks this request. The reply is decoded by the asking thread, not by the one that keeps the session."""
+    """A multi of reads, which kazoo lacks. The asking thread decodes the reply, not the connection's thread."""
 
     type: ClassVar[int] = MULTI_READ
 
@@ -304,8 +304,8 @@ class ReadMany:
 class WatchMany:
     """The request by which a client sets its watches again on a new connection; kazoo lacks it.
 
-    The server fires at once for what is missing or has changed since a zxid. It does so before it replies: the watchers
-    must be known when the request goes out.
+    The server fires at once the watches of znodes that are missing or have changed since a zxid, before it replies. So
+    kazoo must know the watchers when it sends the request.
     """
 
     type: ClassVar[int] = 101
@@ -338,9 +338,9 @@ class WatchMany:
 
 
 def stop_client(client: Any) -> None:
-    """End kazoo's threads and sockets, in any state of the connection, soon.
+    """End kazoo's threads and sockets soon, in any state of the connection.
 
-    kazoo waits for the server as long as the session may last. Here its socket is taken away after a moment.
+    kazoo waits for the server for up to the session timeout. This function cuts its socket after a moment.
     """
     client.handler.stopping.set()
     stopped = threading.Event()

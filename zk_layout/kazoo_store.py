@@ -2,11 +2,11 @@
 
 What kazoo leaves to its users, and this file does:
 
-- Every wait has a bound. kazoo queues requests while there is no connection, so a request is only handed over when
-  there is one, and a write that was given up turns into an empty one should kazoo still send it later.
+- Every wait has a bound. kazoo queues requests while there is no connection; so this store hands a request over only
+  when there is one, and a write that was given up becomes empty if kazoo still sends it later.
 - Watchers and session listeners run on kazoo's connection thread, in the order in which the server's messages arrive:
-  a read answered after a change cannot return before the watcher of that change was called.
-- Many reads go in one request where the server takes that, see multi_read.
+  a read that the server answers after a change returns after the watcher of that change was called.
+- Many reads go in one request if the server supports that: see multi_read.
 - Connecting and closing can be interrupted, see sockets.
 """
 
@@ -93,7 +93,7 @@ _NOT_STARTED = "this ZooKeeper store was not started"
 
 
 class _EncodedAcls(dict[Acl | AclEntries, bytes]):
-    """As they stand in requests; entries are encoded when they are asked for."""
+    """ACLs encoded for requests; each is encoded when it is first needed."""
 
     def __missing__(self, entries: AclEntries) -> bytes:
         return encode_acl(entries)
@@ -133,12 +133,12 @@ class KazooStore(ReadsMany):
 
     @property
     def session_timeout_ms(self) -> int:
-        """The timeout that the server granted; what will be asked for before start()."""
+        """The session timeout that the server granted, in ms; before start() the requested one."""
         client = self._client
         return (client and client.session.granted_timeout_ms) or self._settings.session_timeout_ms
 
     def silence_s(self, session_id: int) -> float:
-        """Seconds since the sending of the last question of this session that the server has answered."""
+        """Seconds since this session sent the last request that the server has answered."""
         client = self._client
         if client is None:
             return math.inf
@@ -353,7 +353,7 @@ class KazooStore(ReadsMany):
             probe.close()
 
     def read_acls(self, paths: Sequence[str]) -> list[AclEntries | None]:
-        """The ACL of each znode, pipelined; None where there is no znode, or where these credentials may not see it."""
+        """The ACL of each znode, pipelined; None without a znode, or if these credentials may not read it."""
         replies = self._pipeline("get_acls_async", paths, as_none=(NoNodeError, NotPermittedError))
         return [None if reply is None else entries_of(reply[0]) for reply in replies]
 
@@ -437,7 +437,7 @@ class KazooStore(ReadsMany):
         return Write(encode_multi(ops, self._chroot, self._acls, kept), session_id)
 
     def _kept_acls(self, ops: Sequence[Op]) -> dict[str, bytes]:
-        """{path: ACL} of what is created as open as what stood there, or else as what is beside it or above it."""
+        """{path: ACL} for new znodes: the ACL of the znode that it replaces, else of a znode beside it or above it."""
         kept: dict[str, bytes] = {}
         found: dict[tuple[str, ...], bytes] = {}
         again = {op.path for op in ops if isinstance(op, DeleteOp)}
@@ -454,7 +454,7 @@ class KazooStore(ReadsMany):
         return kept
 
     def _acl_of(self, path: str) -> bytes | None:
-        """None where there is no znode. Raises: NotPermittedError if the server does not tell all of it."""
+        """Return an ACL, None without a znode. Raises: NotPermittedError if the server hides a part of it."""
         try:
             entries = entries_of(self._ask("get_acls_async", path)[0])
         except NoNodeError:
@@ -475,7 +475,7 @@ class KazooStore(ReadsMany):
             raise failed.cause from failed.__cause__
 
     def _written(self, write: Write, result: Any, ops: Sequence[Op], deadline: float) -> list[Stat | None]:
-        """One for each operation. Raises: MultiFailedError, SessionExpiredError."""
+        """Return the result of each operation. Raises: MultiFailedError, SessionExpiredError."""
         try:
             (reply,) = self._take(result, ops[0].path, deadline)
         except ConnectionLostError:
@@ -525,7 +525,7 @@ class KazooStore(ReadsMany):
         watcher: Watcher | None = None,
         as_none: tuple[type[ZooKeeperError], ...] = (NoNodeError,),
     ) -> list[Any]:
-        """The replies in order, None for a missing znode; the deadline counts for each request."""
+        """Return the replies in order, None for a missing znode; each request has the same bound."""
         replies: list[Any] = []
         in_flight: deque[tuple[Any, str, float]] = deque()
 
@@ -547,11 +547,11 @@ class KazooStore(ReadsMany):
         return replies
 
     def _send(self, ask: Callable[[Any], Any], deadline: float) -> Any:
-        """Hand a request to kazoo as soon as there is a connection."""
+        """Wait for a connection and hand a request to kazoo."""
         return ask(self._connected_client(deadline))
 
     def _send_other(self, request: Any, deadline: float) -> Any:
-        """As _send, a request that kazoo lacks."""
+        """As _send, for a request that kazoo lacks."""
         request.client = client = self._connected_client(deadline)
         return client.send(request)
 

@@ -40,7 +40,7 @@ _REFUSED = (
 
 
 def translated(error: Exception, path: str) -> ZooKeeperError:
-    """The one place where kazoo's exceptions become ours."""
+    """Turn kazoo's exceptions into those of zk_layout.errors."""
     for foreign, ours in _BY_PATH.items():
         if isinstance(error, foreign):
             return ours(path)
@@ -65,23 +65,23 @@ def translated(error: Exception, path: str) -> ZooKeeperError:
 
 
 def failure_of(code: int, path: str) -> ZooKeeperError:
-    """Our error for one of ZooKeeper's codes."""
+    """Return the error of zk_layout.errors for one of ZooKeeper's codes."""
     return translated(kazoo_errors.EXCEPTIONS[code](), path)
 
 
 def entries_of(acl: Sequence[ACL]) -> AclEntries:
-    """Our entries of kazoo's."""
+    """Turn kazoo's ACL entries into AclEntries."""
     return tuple(AclEntry(entry.perms, entry.id.scheme, entry.id.id) for entry in acl)
 
 
 def encode_acl(entries: AclEntries) -> bytes:
-    """A list of ACL entries as it stands in requests."""
+    """Encode ACL entries for a request."""
     encoded = [int_struct.pack(e.permissions) + write_string(e.scheme) + write_string(e.id) for e in entries]
     return bytes(int_struct.pack(len(encoded)) + b"".join(encoded))
 
 
 def stat_of(stat: ZnodeStat) -> Stat:
-    """Our Stat of kazoo's."""
+    """Turn kazoo's ZnodeStat into a Stat."""
     return Stat(
         stat.czxid,
         stat.mzxid,

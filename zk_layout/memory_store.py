@@ -85,7 +85,7 @@ FaultHook: TypeAlias = Callable[[int, str], Fault | Refusal | None]
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Something on its way to a store: what a watcher or the session listeners will be told."""
+    """An event that will reach a store: for its watchers or its session listeners."""
 
     event: WatchEvent | SessionEvent
     watcher: Watcher | None = None
@@ -93,7 +93,7 @@ class Delivery:
 
 
 class MemoryZooKeeper:
-    """The server: znodes, sessions, watches, and the deliveries on their way to each store.
+    """The server: znodes, sessions, watches, and the pending deliveries of each store.
 
     wall_ms: milliseconds since 1970, for ctime and mtime. monotonic: seconds, for how long a store heard nothing.
     reachable: False lets start() of new stores time out.
@@ -139,7 +139,7 @@ class MemoryZooKeeper:
                 store.deliver()
 
     def expire(self, session_id: int) -> None:
-        """Let the session end: its ephemerals go now, its store learns of it by and by."""
+        """End the session: its ephemerals go now, and its store learns of it with a later delivery."""
         with self.lock:
             if session_id not in self._sessions:
                 return
@@ -154,7 +154,7 @@ class MemoryZooKeeper:
         self._settle()
 
     def stall(self, store: MemoryStore) -> None:
-        """Let the process of a store stand still: no heartbeat is sent, and nothing reaches it until wake()."""
+        """Freeze the process of a store: it sends no heartbeat and gets no delivery until wake()."""
         with self.lock:
             store.listen()
             store.is_stalled = True
@@ -190,7 +190,7 @@ class MemoryZooKeeper:
             self._link(store)
 
     def detach(self, store: MemoryStore) -> None:
-        """A store closes: its session ends if it can still say so, and nothing more reaches it."""
+        """A store closes: its session ends if the store has a connection, and it gets no more deliveries."""
         with self.lock:
             self._stores.remove(store)
             store.watches.clear()
@@ -229,7 +229,7 @@ class MemoryZooKeeper:
             self._settle()
 
     def publish(self, changes: Sequence[Change]) -> None:
-        """Send each watch that a change fires on its way."""
+        """Queue a delivery for each watch that a change fires."""
         for change in changes:
             for store in self._stores:
                 watchers = store.watches.pop((change.on, change.path), {})
@@ -291,9 +291,9 @@ class MemoryStore:
         """The server's view; session_id follows when the event arrives."""
         self.linked = False
         self.is_stalled = False
-        """While this is so, the server hears no heartbeat of it; see MemoryZooKeeper.stall."""
+        """Whether the store is frozen and sends no heartbeats; see MemoryZooKeeper.stall."""
         self.is_forsaken = False
-        """Its session ended while it stood still."""
+        """Whether its session ended while it was frozen."""
         self.queue: deque[Delivery] = deque()
         self.watches: dict[tuple[WatchOn, str], dict[Watcher, None]] = {}
 
@@ -304,11 +304,11 @@ class MemoryStore:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The requests."""
+        """The requested session timeout, in ms, which the server grants."""
         return self._session_timeout_ms
 
     def silence_s(self, session_id: int) -> float:
-        """Seconds since the last heartbeat that was answered; they come all the time while there is a connection."""
+        """Seconds since the last answered heartbeat; 0 while there is a connection."""
         with self._server.lock:
             self.listen()
             if not session_id or session_id != self._session_id:
@@ -316,7 +316,7 @@ class MemoryStore:
             return self._server.monotonic() - self._heard_at
 
     def listen(self) -> None:
-        """A heartbeat is answered, if there is a connection that it can travel on."""
+        """Note an answered heartbeat, if there is a connection."""
         known = self._session_id == self.server_session_id
         if known and self.linked and not self.is_stalled and not self.is_cut_in_queue():
             self._heard_at = self._server.monotonic()
@@ -359,7 +359,7 @@ class MemoryStore:
         self._listeners = tuple(known for known in self._listeners if known != listener)
 
     def deliver(self, limit: int | None = None) -> int:
-        """Let deliveries arrive, oldest first; returns how many did."""
+        """Carry out deliveries, oldest first; return their number."""
         delivered = 0
         with self._delivering:
             while not self.is_stalled and (limit is None or delivered < limit):
@@ -385,7 +385,7 @@ class MemoryStore:
             _tell(listener, event)
 
     def is_cut_in_queue(self) -> bool:
-        """Return whether a loss of the connection is on its way, so that what is sent now is sent into the void."""
+        """Return whether a loss of the connection is queued, so that the server does not get a request sent now."""
         return any(
             isinstance(delivery.event, SessionEvent) and delivery.event.kind is SessionKind.SUSPENDED
             for delivery in self.queue
@@ -560,7 +560,7 @@ class MemoryStore:
             raise failed.cause from None
 
     def _write(self, ops: Sequence[Op], session_id: int | None = None) -> tuple[int, list[Stat | None]]:
-        """The zxid, and the Stat of each that was created or set."""
+        """Return the zxid, and the Stat of each znode that was created or set."""
         if session_id is not None and session_id != self.server_session_id:
             raise SessionExpiredError(_other_session(session_id))
         rooted = [self._rooted(op) for op in ops]
@@ -575,7 +575,7 @@ class MemoryStore:
     # ------------------------------------------------------------------ requests
 
     def unchroot(self, full: str) -> str:
-        """A path of the server as this store knows it."""
+        """Return a server's path as this store names it, without the chroot."""
         return full[len(self._chroot) :] or "/"
 
     def _full(self, path: str) -> str:

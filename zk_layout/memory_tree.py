@@ -19,7 +19,7 @@ from zk_layout.store import Acl, AclEntries, CheckOp, Children, CreateOp, Delete
 
 
 class WatchOn(Enum):
-    """The two watches that ZooKeeper keeps on a path; exists sets the one on data."""
+    """The two kinds of watches on a path; exists sets the one on data."""
 
     DATA = "data"
     CHILDREN = "children"
@@ -27,7 +27,7 @@ class WatchOn(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that fires the watches of one kind on one path."""
+    """A change that fires the watches of one kind on one path."""
 
     on: WatchOn
     path: str
@@ -75,12 +75,12 @@ class MemoryTree:
         self._undo: list[tuple[str, _Node | None]] = []
 
     def read(self, path: str) -> Znode:
-        """Raises: NoNodeError."""
+        """Return a znode's data and Stat. Raises: NoNodeError."""
         node = self._node(path)
         return Znode(node.data, self._stat(path))
 
     def children(self, path: str) -> Children:
-        """Raises: NoNodeError."""
+        """Return the names of a znode's children, sorted. Raises: NoNodeError."""
         node = self._node(path)
         return Children(tuple(sorted(self._children[path])), node.child_changes, node.czxid)
 

@@ -21,15 +21,15 @@ logger = logging.getLogger(__name__)
 
 _SHOWN = 3
 _MOST_SAID = 100
-"""Warnings of one object: anybody registers thousands of brokers, each with thousands of listeners."""
+"""The most warnings of one object: a stranger may register thousands of brokers, each with thousands of listeners."""
 _ONE = re.compile(r"(\.?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?")
 
 
 class BrokerHosts:
-    """The addresses of broker.hosts; without any, a broker may be anywhere."""
+    """The addresses of broker.hosts; without any, every address is allowed."""
 
     def __init__(self, text: str | None) -> None:
-        """Raises: ConfigError."""
+        """Parse broker.hosts. Raises: ConfigError."""
         self._pinned: list[tuple[str, int | None]] = []
         self._said: set[tuple[int, str]] = set()
         for one in (text or "").lower().split(",") if text is not None else ():
@@ -39,7 +39,7 @@ class BrokerHosts:
             self._pinned.append((match[1].strip("[]"), int(match[2]) if match[2] else None))
 
     def has(self, host: str, port: int) -> bool:
-        """Return whether a broker may be there."""
+        """Return whether a member may connect to this address."""
         name = host.lower()
         return not self._pinned or any(
             (name.endswith(pinned) if pinned.startswith(".") else name == pinned) and wanted in {None, port}
@@ -47,7 +47,7 @@ class BrokerHosts:
         )
 
     def keep(self, brokers: Iterable[Broker]) -> list[Broker]:
-        """The brokers, without the listeners that are elsewhere; the log names some of these, each broker once."""
+        """Return the brokers without listeners at other addresses; log some of those, each broker once."""
         return [
             replace(broker, endpoints=kept) if len(kept := self._kept(broker)) < len(broker.endpoints) else broker
             for broker in brokers

@@ -24,7 +24,7 @@ _JAVA_KEY_STORES = (".jks", ".p12", ".pfx")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """The properties that say how to reach ZooKeeper and Kafka, checked; made by load.
+    """The checked properties of the connections to ZooKeeper and Kafka; load makes it.
 
     kafka_security, rdkafka: names and values for librdkafka as they are. assignment: the same for assignors.
     warnings: settings that an operator should check; notes: settings without effect, with the reason. Loading does not
@@ -67,7 +67,7 @@ class ClusterConfig:
         overrides: Mapping[str, str | int | bool] | None = None,
         **keywords: str | int | bool,
     ) -> Self:
-        """Read and check: keywords (`zookeeper_connect=`) win over overrides (`zookeeper.connect`), these over a file.
+        """Read and check the properties: keywords (`zookeeper_connect=`) override overrides, and these a file.
 
         Raises: ConfigError, before anything is connected to.
         """
@@ -89,7 +89,7 @@ class ClusterConfig:
 
     @classmethod
     def _complete(cls, values: Values) -> dict[str, Value | None]:
-        """Fill in the defaults, and check what concerns one property alone."""
+        """Fill in the defaults, and check each property by itself."""
         complete: dict[str, Value | None] = {known.name: known.default for known in PROPERTIES}
         complete.update(values.given)
         connect = complete["zookeeper.connect"]
@@ -201,6 +201,6 @@ def _without_blanks(connect: str) -> str:
 
 
 def check_name(name: str, value: str) -> None:
-    """Kafka's rule for group.id and client.id. Raises: ConfigError."""
+    """Check Kafka's rule for group.id and client.id. Raises: ConfigError."""
     if not _NAME.fullmatch(value):
         raise ConfigError(name, value, "may hold only letters, digits, dots, underscores and dashes")

@@ -1,4 +1,4 @@
-"""Everything a member of a group needs to be told."""
+"""The configuration of one member of a group."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from zk_layout.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClusterConfig):
-    """The properties of one member, checked; made by load.
+    """The checked properties of one member; load makes it.
 
     `ConsumerConfig.load("consumer.properties", group_id="billing")`. Attributes are Kafka's names with underscores;
-    legacy_consumer.config.PROPERTIES says what each means.
+    legacy_consumer.config.PROPERTIES describes each.
     """
 
     group_id: str
@@ -136,7 +136,7 @@ def _number(complete: Mapping[str, Value | None], name: str) -> int:
 
 
 def _proposed_group() -> str:
-    """A name that Kafka takes, after the program."""
+    """Return a valid group name made from the program's name."""
     program = Path(sys.argv[0]).stem if sys.argv else ""
     return re.sub(r"[^a-zA-Z0-9._-]+", "-", program).strip("-._") or "group1"
 

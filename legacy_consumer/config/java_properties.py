@@ -19,7 +19,7 @@ _SURROGATE_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def decode_java_properties(data: bytes) -> str:
-    """The text of a file. UTF-8 where it is that, with a byte order mark or without; else Latin-1, as Java has it.
+    """Decode a file: as UTF-8 if it is valid UTF-8, with or without a byte order mark; else as Latin-1, as Java does.
 
     Raises: ValueError for UTF-16, which would be read as nonsense.
     """
@@ -33,7 +33,7 @@ def decode_java_properties(data: bytes) -> str:
 
 
 def parse_java_properties(text: str) -> dict[str, str]:
-    r"""Parse a whole file; of a key that stands twice the last one counts.
+    r"""Parse a whole file; if a key occurs twice, the last one counts.
 
     Raises: ValueError for \u without four hexadecimal digits.
     """

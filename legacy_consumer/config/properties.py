@@ -44,12 +44,12 @@ class Property:
 
     @property
     def attribute(self) -> str:
-        """Its name in Python: underscores for dots."""
+        """The name in Python: underscores for dots."""
         return self.name.replace(".", "_")
 
     @property
     def default_text(self) -> str:
-        """The default as a file would have it, or in words."""
+        """The default as text for a properties file, or in words."""
         if self.required:
             return "required"
         if self.default is None:
@@ -302,7 +302,7 @@ _TRUST = (
 )
 
 PROPERTIES: tuple[Property, ...] = (*_GROUP, *_OFFSETS, *_FETCH, *_ZOOKEEPER, *_KAFKA_SECURITY, *_TRUST)
-"""All properties, in the order a reader wants them; `rdkafka.*` is not here, it passes through."""
+"""All properties, in the order of the documents; `rdkafka.*` is not here, it is passed on."""
 
 BY_NAME = {known.name: known for known in PROPERTIES}
 PASSED_TO_LIBRDKAFKA = tuple(known.name for known in _KAFKA_SECURITY if known.name != "security.protocol")

@@ -1,4 +1,4 @@
-"""From what the user wrote to checked values: {property name: value}. No I/O but reading the properties file."""
+"""Turns the given properties into checked values: {property name: value}. No I/O except reading the file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def gather(
     An unknown name is an error in keywords and overrides, which are written for this consumer, and a warning in a file,
     which may be shared with others.
 
-    Raises: ConfigError naming the first property that cannot be.
+    Raises: ConfigError for the first invalid property.
     """
     values = Values()
     if properties_file is not None:
@@ -114,7 +114,7 @@ def _take(values: Values, name: str, value: Value) -> bool:
 
 
 def _check_pass_through(passed_on: str) -> None:
-    """Raises: ConfigError for a setting of librdkafka that is decided here: the two would contradict each other."""
+    """Refuse a setting of librdkafka that this project sets itself. Raises: ConfigError."""
     if passed_on in BY_NAME:
         what = f"set {passed_on} instead, which both fetchers and librdkafka's other handles follow"
     else:

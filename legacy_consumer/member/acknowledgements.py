@@ -17,7 +17,7 @@ from zk_layout.model import TopicPartition
 
 @dataclass(slots=True)
 class _Handed:
-    """One partition in one epoch. order begins with an offset that waits; end: the position behind all."""
+    """One partition in one epoch. order: begins with an unacknowledged offset; end: the position after all of them."""
 
     epoch: int
     end: int
@@ -53,7 +53,7 @@ class Acknowledgements:
         return {tp: self._partitions[tp].first for tp in known}
 
     def acknowledge(self, tp: TopicPartition, epoch: int, offset: int) -> bool:
-        """Note an acknowledgement; False if the message is not waited for."""
+        """Note an acknowledgement; return False if the message was not waiting for one."""
         handed = self._of(tp, epoch)
         if handed is None or offset not in handed.waiting:
             return False
@@ -75,7 +75,7 @@ class Acknowledgements:
         return handed is not None and bool(handed.waiting)
 
     def position(self, tp: TopicPartition, epoch: int) -> int | None:
-        """Behind all that was handed out; None if nothing was."""
+        """Return the position after the last message handed out; None if there is none."""
         handed = self._of(tp, epoch)
         return None if handed is None else handed.end
 

@@ -28,7 +28,7 @@ _OPTIONAL_HOOKS = ("on_partitions_lost", "starting_offsets")
 
 
 def check_config(config: object, kind: type[ClusterConfig] = ConsumerConfig) -> None:
-    """Raises: TypeError for anything but a configuration of that kind."""
+    """Check that the value is a configuration of that class. Raises: TypeError."""
     if config is not None and not isinstance(config, kind):
         name = kind.__name__
         what = f"{name}.load(path) reads a file, and {name}.load(None, {{...}}) takes properties"
@@ -36,7 +36,7 @@ def check_config(config: object, kind: type[ClusterConfig] = ConsumerConfig) -> 
 
 
 def check_topic_counts(topic_counts: object) -> None:
-    """Raises: ConfigError unless it is {topic: number of streams}."""
+    """Check that the value is {topic: number of streams}. Raises: ConfigError."""
     if not isinstance(topic_counts, Mapping):
         raise ConfigError("topic_counts", topic_counts, "must be {topic: number of streams}")
     for topic, count in topic_counts.items():
@@ -61,7 +61,7 @@ def check_count(count: object, what: str) -> None:
 
 
 def _whole(number: object) -> int | None:
-    """A whole number that a user gives, numpy's too; None for anything else."""
+    """Return the value as an int if it is a whole number, also one of numpy; else None."""
     if type(number) is int:
         return number
     if isinstance(number, bool):
@@ -73,7 +73,7 @@ def _whole(number: object) -> int | None:
 
 
 def checked_number(number: object, what: str, least: int = 1) -> int:
-    """A whole number that a user gives. Raises: TypeError, ValueError for another."""
+    """Return a whole number that the user's code gave. Raises: TypeError, ValueError."""
     count = _whole(number)
     if count is None:
         msg = f"{what} must be a whole number, not {number!r}"
@@ -85,7 +85,7 @@ def checked_number(number: object, what: str, least: int = 1) -> int:
 
 
 def checked_seconds(timeout: object) -> float:
-    """The seconds that a user gives for waiting; math.inf is as good as for ever. Raises: TypeError, ValueError."""
+    """Return the seconds of a wait from the user's code, at most _LONGEST_S. Raises: TypeError, ValueError."""
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         msg = f"timeout must be a number of seconds, not {timeout!r}"
         raise TypeError(msg)
@@ -110,14 +110,14 @@ def check_function(function: object, what: str) -> None:
 
 
 def check_flag(flag: object, what: str) -> None:
-    """Raises: TypeError for anything but True and False."""
+    """Check that the value is True or False. Raises: TypeError."""
     if not isinstance(flag, bool):
         msg = f"{what} must be True or False, not {flag!r}"
         raise TypeError(msg)
 
 
 def check_listener(listener: object) -> None:
-    """Raises: ConfigError for an object without the hooks."""
+    """Check that the listener has the hooks. Raises: ConfigError."""
     if all(callable(getattr(listener, hook, None)) for hook in _HOOKS_OF_JAVA):
         return
     missing = [hook for hook in _HOOKS if listener is not None and not callable(getattr(listener, hook, None))]
@@ -145,7 +145,7 @@ def checked_offsets(offsets: object) -> dict[TopicPartition, int]:
 
 
 def checked_offset(tp: TopicPartition, offset: object) -> int:
-    """An offset to read from; a negative one too, which lies outside of every log. Raises: OffsetError for another."""
+    """Return an offset to read from; a negative one lies outside every log. Raises: OffsetError for other values."""
     number = _whole(offset)
     if number is None or number > _LARGEST_OFFSET:
         msg = f"{tp}: {offset!r} is no offset: give a whole number of 64 bits"
@@ -187,7 +187,7 @@ def checked_position(tp: object, offset: object) -> int:
 
 
 def check_partitions(partitions: object) -> None:
-    """Raises: OffsetError for anything but a list, a set, ... of partitions."""
+    """Check that the value is a collection of partitions. Raises: OffsetError."""
     if isinstance(partitions, TopicPartition | str | bytes) or not isinstance(partitions, Collection):
         msg = f"partitions must be a list of TopicPartition, not {partitions!r}"
         raise OffsetError(msg)

@@ -21,7 +21,7 @@ from zk_layout.store import WatchEvent, ZkStore
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 1.0
-"""Between two tries while ZooKeeper does not answer."""
+"""The wait between two tries while ZooKeeper does not answer."""
 _JOIN_S = 1.0
 
 
@@ -42,7 +42,7 @@ class BrokerWatch:
         """Their ids, sorted, as last read."""
 
     def start(self) -> None:
-        """Begin to watch; again is harmless."""
+        """Begin to watch; twice is harmless."""
         if not self._is_known:
             self._look()
 

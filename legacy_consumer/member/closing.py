@@ -18,7 +18,7 @@ class Closing:
         self._left = list(steps)
 
     def run(self, patience_s: float) -> None:
-        """Run the steps that are left; one of several threads does, and the others wait for it up to patience_s.
+        """Run the remaining steps. Of several threads one runs them, and the others wait for it, up to patience_s.
 
         Raises: the first error, after all steps have run. The next call retries the failed steps.
         """

@@ -84,9 +84,9 @@ class Committer:
         self._commit(None)
 
     def commit_last(self, going: Collection[TopicPartition], timeout_s: float) -> None:
-        """Commit before others get these. Not for ever: without the commit they get some messages again.
+        """Commit before a release, with a bound: without this commit the next owners repeat some messages.
 
-        Raises: ZooKeeperError that passes, after which it is to be called again.
+        Raises: a retriable ZooKeeperError, after which the caller calls it again.
         """
         policy = last_commit(self._settings.retries, timeout_s)
         try:
@@ -102,7 +102,7 @@ class Committer:
     # For users.
 
     def commit_consumed(self, holder: object) -> CommitResult:
-        """Commit the consumed messages, and the messages in hand of the calling thread, whose call says they are done.
+        """Commit the consumed messages, and the calling thread's messages in hand, which the call marks as done.
 
         With commit.conflict=adopt, an adopted offset of another client is in the result's foreign and is no error.
         Raises: OffsetsNotCommittedError if any other partition was not written; ZooKeeperError; CommitFailedError when
@@ -117,7 +117,7 @@ class Committer:
         return result
 
     def commit_offsets(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool = False) -> CommitResult:
-        """Commit these offsets, of partitions that are mine or have no owner; with unfenced, of any.
+        """Commit these offsets, of partitions that this member owns or that have no owner; with unfenced, of any.
 
         Raises: OffsetsNotCommittedError if any of them was not written; else as commit_consumed.
         """
@@ -236,7 +236,7 @@ class Committer:
         return result
 
     def _tell_refused(self, result: CommitResult) -> None:
-        """Once for the same partitions, not with every commit."""
+        """Log refused partitions once, not with every commit."""
         refused = frozenset(result.refused)
         if refused - self._refused:
             tp = min(refused - self._refused)

@@ -86,7 +86,7 @@ logger = logging.getLogger(__name__)
 _CLOSE_MARGIN_S = 5.0
 """The time for leaving beyond drain.timeout.ms: a last commit and the release."""
 _HASTE_S = 1.0
-"""For leaving when joining has failed."""
+"""The time for leaving after joining has failed."""
 _CLOSING_PATIENCE_S = 2.0
 """How long a thread waits for another thread that closes the parts of a member."""
 
@@ -141,7 +141,7 @@ class ConsumerConnector:
         self._has_warned = False
         self._offsets = _open_offset_store(self._config, self._store, group_offsets)
         self._membership = self._new_membership(ConnectorCounters(MemberCounters()))
-        """Replaced by unsubscribe(): looked up once for each call."""
+        """unsubscribe() replaces it, so each call looks it up once."""
         self._brokers = BrokerWatch(self._store, self.consumer_id, self._fetchers.note_brokers)
         self._closing = Closing(
             self.consumer_id,
@@ -190,7 +190,7 @@ class ConsumerConnector:
         return [self._face(None, n) for n in range(streams)]
 
     def set_rebalance_listener(self, listener: RebalanceListener | GenerationListener) -> None:
-        """Hook into rebalances, with our hooks or with Java's.
+        """Set the listener, with the hooks of RebalanceListener or of Java's.
 
         Raises: MessageStreamsExistError when the streams exist already; ConfigError.
         """
@@ -278,7 +278,7 @@ class ConsumerConnector:
             stream.pause_partitions(own)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Undo pause for these: they go on where they stood. Raises: as pause."""
+        """Undo pause: the partitions continue at their positions. Raises: as pause."""
         for stream, own in self._by_stream(partitions).items():
             stream.resume_partitions(own)
 
@@ -330,7 +330,7 @@ class ConsumerConnector:
         return {tp: ends[tp] - at for tp, at in positions.items() if at is not None and tp in ends and at <= ends[tp]}
 
     def _by_stream(self, partitions: Collection[TopicPartition]) -> dict[GatedStream, list[TopicPartition]]:
-        """Raises: NotAssignedError if one of them is not this member's; OffsetError, NotJoinedError."""
+        """Return the partitions by their stream. Raises: NotAssignedError, OffsetError, NotJoinedError."""
         check_partitions(partitions)
         membership = self._joined()
         grouped: dict[GatedStream, list[TopicPartition]] = {}
@@ -362,7 +362,7 @@ class ConsumerConnector:
 
     @property
     def progress(self) -> Mapping[TopicPartition, PartitionProgress]:
-        """Consumed and committed offsets of the partitions that are mine."""
+        """Consumed and committed offsets of the partitions that this member owns."""
         self._process.check()
         streams = self._membership.streams.all()
         if not is_inside(self, *streams, but=ConsumerConnector.wait_until.__code__):
@@ -383,7 +383,7 @@ class ConsumerConnector:
         return self._membership.counters()
 
     def log_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last message of each, as the brokers tell; some may be missing.
+        """Ask the brokers for the log end of each partition, the offset after the last message; some may be missing.
 
         It takes up to 5 s, and while ZooKeeper does not answer up to 10 s more, or zookeeper.session.timeout.ms if that
         is longer: ZooKeeper is asked first who leads the partitions.
@@ -395,7 +395,7 @@ class ConsumerConnector:
         return self._fetchers.log_offsets().latest(partitions)
 
     def at_shutdown(self, close: Callable[[], None]) -> None:
-        """Have close called once when this member has left; at once if it has left already."""
+        """Call close once after this member has left; at once if it has left already."""
         self._process.check()
         check_function(close, "close")
         with self._lock:
@@ -612,7 +612,7 @@ class ConsumerConnector:
             self._has_warned = True
 
     def _check_not_inside(self) -> None:
-        """Raises: CallInProgressError in a signal handler that interrupted a call of this connector or its streams."""
+        """Refuse a call in a signal handler that interrupted a call of this connector. Raises: CallInProgressError."""
         # what wait_until() is to look at may call anything
         refuse_inside(self, *self._membership.streams.all(), but=ConsumerConnector.wait_until.__code__)
 

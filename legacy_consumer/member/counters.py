@@ -12,8 +12,8 @@ from rebalance.counters import MemberCounters
 class ConnectorCounters:
     """A reading, for metrics.
 
-    consumed, committed: {topic: how far the offsets of owned partitions moved on}. commits, failed_commits: tries.
-    foreign_commits: offsets that another client wrote. fetch_errors: raised by streams instead of a batch.
+    consumed, committed: {topic: messages by which the offsets of owned partitions grew}. commits, failed_commits:
+    tries. foreign_commits: offsets that another client wrote. fetch_errors: raised by streams instead of a batch.
     listener_errors: exceptions of the user's listener.
     """
 

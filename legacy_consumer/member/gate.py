@@ -70,7 +70,7 @@ class Gate:
         self._paused: set[TopicPartition] = set()
         """Partitions that the user's code has paused by name."""
         self._lives: dict[TopicPartition, Life] = {}
-        """The last life of each partition that the fetcher was ever told of."""
+        """The last life of each partition that the fetcher has had."""
         self._ledger = Ledger()
         self._is_drained_due = False
         self._pauses: frozenset[Pause] = frozenset()
@@ -85,9 +85,9 @@ class Gate:
     def begin(
         self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, shut: bool = False
     ) -> None:
-        """Hand out messages of these partitions from their positions on; if shut, when they go on. They are not paused.
+        """Hand out messages of these partitions from their positions on; if shut, after go_on. Nothing is paused.
 
-        Until they go on their user may seek and pause.
+        While they are shut the user's code may seek and pause.
         """
         with self._lock:
             lives = {tp: Life(epochs[tp], position) for tp, position in positions.items()}
@@ -98,7 +98,7 @@ class Gate:
                 self._open(lives)
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
-        """Take a stop back: hand out again, from behind what is in hand, which counts as if nothing had been."""
+        """Undo a stop: hand out again, after the messages in hand, which count as usual."""
         with self._lock:
             going = self._lives.keys() & partitions
             self._wanted |= going
@@ -168,7 +168,7 @@ class Gate:
         return hand is not None and hand.holder == holder
 
     def let_go(self) -> None:
-        """Stop waiting for the messages in hand, and do not count them: the waiting thread itself has them."""
+        """Stop waiting for the messages in hand, and do not count them: the thread that waits holds them itself."""
         with self._lock:
             hand = self._ledger.hand
             if hand is not None:
@@ -177,7 +177,7 @@ class Gate:
         self._tell_drained()
 
     def come_back(self) -> None:
-        """Count messages in hand as consumed: their thread is back or says so. The rest of the hand waits again."""
+        """Count messages in hand as consumed: their thread asked again or committed. The rest waits again."""
         with self._lock:
             hand = self._ledger.hand
             if hand is not None:
@@ -201,7 +201,7 @@ class Gate:
     # For users, from any thread.
 
     def seek(self, tp: TopicPartition, position: int) -> None:
-        """Hand out from there. Raises: NotAssignedError."""
+        """Hand out a partition from this position on. Raises: NotAssignedError."""
         if tp not in self.restart({tp: position}):
             raise NotAssignedError(tp)
 
@@ -240,7 +240,7 @@ class Gate:
             return start if start >= 0 else None
 
     def acknowledge(self, tp: TopicPartition, offset: int) -> bool:
-        """The message is done; False if it is not waited for. Raises: ConfigError with another delivery.rule."""
+        """Mark a message as done; False if it was not waiting. Raises: ConfigError with another delivery.rule."""
         with self._lock:
             if self._acknowledgements is None:
                 raise ConfigError(
@@ -280,7 +280,7 @@ class Gate:
         return known
 
     def _in_hand(self) -> Mapping[TopicPartition, int]:
-        """The positions behind what is in hand and not noted yet."""
+        """Return the positions after the messages in hand that Progress does not know yet."""
         hand = self._ledger.hand
         return hand.chunk.offsets(hand.noted, hand.handed_out()) if hand is not None else {}
 
@@ -339,7 +339,7 @@ class Gate:
         self._fetcher.assign({tp: life.start for tp, life in lives.items()})
 
     def _fetch_again(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch from behind what is in hand; what was fetched and not handed out is dropped, for it will come again."""
+        """Fetch again from after the messages in hand; drop fetched messages, which will come again."""
         hand = self._ledger.hand
         if hand is not None:
             hand.shut()

@@ -23,7 +23,7 @@ Handed = TypeVar("Handed")
 
 
 class Life:
-    """A partition as it is being fetched; a new one whenever fetching begins elsewhere. Compared by identity."""
+    """One run of fetching a partition; a new one whenever fetching begins elsewhere. Compared by identity."""
 
     __slots__ = ("epoch", "start")
 
@@ -68,7 +68,7 @@ class Chunk:
         return Chunk([message for message in self.messages if partition_of(message) not in gone], ends, self.lives)
 
     def columns(self) -> Sequence[Message]:
-        """The messages as what record_batch is quickest with."""
+        """The messages in the form from which record_batch is made fastest."""
         return self.messages.columns if isinstance(self.messages, LazyMessages) else self.messages
 
     def iterator(self) -> MessageIterator:
@@ -96,12 +96,12 @@ class Hand:
         self._seen, self._seen_at = 0, now
 
     def as_a_whole(self, made: Handed) -> Iterable[Handed]:
-        """What hands this out, which was made of all the messages, in their stead."""
+        """Hand out `made`, which was made of all the messages, instead of them; return the iterator."""
         self._whole[0] = made
         return cast("Iterable[Handed]", self.iterator)
 
     def idle_since(self, now: float) -> float:
-        """Return since when the user has not come back, as far as looks at it tell."""
+        """Return since when the user's code has not asked again, as far as earlier calls of this could see."""
         count = self.handed_out()
         if count != self._seen:
             # the first message, or a batch, was handed out when the hand was made
@@ -115,12 +115,12 @@ class Hand:
         return count * len(self.chunk.messages) if self.is_whole else count
 
     def shut(self) -> int:
-        """Hand out nothing more; how many messages were."""
+        """Hand out nothing more; return how many messages were handed out."""
         self.iterator.shut()
         return self.handed_out()
 
     def done(self) -> int:
-        """Return how many of them the user is done with for sure: not the last one, or the batch, which is in hand."""
+        """Return how many messages the user's code has certainly finished: not the last one, or the batch, in hand."""
         return 0 if self.is_whole else max(0, self.handed_out() - 1)
 
     def partitions_out(self) -> Collection[TopicPartition]:
@@ -136,7 +136,7 @@ class Hand:
 
 @dataclass(slots=True)
 class Ledger:
-    """What was fetched and is not consumed yet: what is being handed out, and what waits. Never changed."""
+    """Fetched messages that are not consumed yet: the hand, and the waiting chunks. Never changed."""
 
     hand: Hand | None = None
     waiting: tuple[Chunk, ...] = ()

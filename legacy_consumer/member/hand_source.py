@@ -56,7 +56,7 @@ def is_running(thread: threading.Thread) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a call asks for: at most so many messages, to be handed out one by one or as a whole.
+    """The request of a call: at most so many messages, handed out one by one or as a whole.
 
     timeout: seconds until an empty hand is given; None = consumer.timeout.ms decides. as_columns: no more than make one
     record batch cheaply.
@@ -105,22 +105,22 @@ class HandSource(Gate):
         self._least = 1
         self._ended = False
         self._user: threading.Thread | None = None
-        """Who waits for messages now."""
+        """The thread that waits for messages now."""
         self._last_user: threading.Thread | None = None
         self._left_at = clock.monotonic()
         """When a call for messages last came back, with some or without."""
         self._rival: threading.Thread | None = None
         self.fetch_errors = 0
-        """How often a user was given an error instead of messages."""
+        """How often the user's code got an error instead of messages."""
 
     # For the connector, from any thread.
 
     def in_hand_s(self) -> float:
-        """How long the user has had what is in hand, as far as looks at it tell; 0 if nothing is. Takes no lock."""
+        """How long the user's code has had messages in hand, as earlier calls saw it; 0 without any. Takes no lock."""
         return self._in_hand_s(self._clock.monotonic()) or 0.0
 
     def unasked_s(self) -> float:
-        """How long nobody has asked for more, as far as looks tell; 0 with nothing in hand nor to ask for. No lock."""
+        """How long no thread has asked for more, as earlier calls saw it; 0 without partitions. Takes no lock."""
         user = self._user
         if user is not None and is_running(user):
             return 0.0
@@ -132,7 +132,7 @@ class HandSource(Gate):
         return now - self._left_at if self._wanted else 0.0
 
     def _in_hand_s(self, now: float) -> float | None:
-        """None if nothing is in hand."""
+        """As in_hand_s; None if nothing is in hand."""
         hand = self._ledger.hand
         return now - hand.idle_since(now) if hand is not None and hand.handed_out() else None
 
@@ -150,7 +150,7 @@ class HandSource(Gate):
         self._fetcher.wake()
 
     def end_in_child(self) -> None:
-        """A loop that stands in a hand goes on in a forked child as well: there it asks, and is told."""
+        """Shut the hand in a forked child: a loop in it then asks for more, and gets ForkedConsumerError."""
         self._interrupt()
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class HandSource(Gate):
         return None if self._consumer_timeout_ms < 0 else self._consumer_timeout_ms / 1000
 
     def check_process(self) -> None:
-        """Raises: ForkedConsumerError in a forked child, where a lock that another thread held stays held for ever."""
+        """Refuse a forked child, where a lock of another thread is never released. Raises: ForkedConsumerError."""
         self._process.check()
 
     def _poll(self, most: int, slice_s: float) -> None:
@@ -243,14 +243,14 @@ class HandSource(Gate):
         self._is_poll_open = False
 
     def _go_on_after_an_exception(self) -> None:
-        """Fetch again after a poll that ended by an exception not the fetcher's: nobody knows what it had taken."""
+        """Fetch again after an exception that is not the fetcher's: it is unknown which messages the poll took."""
         with self._lock:
             self._is_unsettled |= self._is_poll_open
             self._settle()
         self._is_poll_open = False
 
     def _take(self, demand: Demand) -> Hand | None:
-        """Let what waits at the gate through, as far as it is still live: it is in hand then. None if there is none."""
+        """Make the waiting messages of live partitions the hand, and return it; None without any."""
         with self._lock:
             while self._ledger.waiting:
                 if self._pauses or self._ended or not self._may_hand_out():

@@ -67,7 +67,7 @@ def is_inside(*consumers: object, but: CodeType | None = None) -> bool:
 
 
 def refuse_inside(*consumers: object, but: CodeType | None = None) -> None:
-    """Raises: CallInProgressError where is_inside."""
+    """Raise CallInProgressError if is_inside."""
     if is_inside(*consumers, but=but):
         raise CallInProgressError
 

@@ -47,7 +47,7 @@ class JoiningChecks:
         self._check_open = check_open
 
     def warn_of_missing(self, topics: Iterable[str]) -> None:
-        """Say which topics do not exist."""
+        """Log the topics that do not exist."""
         names = sorted(topics)
         for topic, stat in zip(names, self._store.exists_many([TopicPath(t).path for t in names]), strict=True):
             if stat is None:
@@ -59,9 +59,9 @@ class JoiningChecks:
                 )
 
     def check_strategy(self) -> None:
-        """Refuse, before anything is written, a group that divides otherwise than this member would.
+        """Refuse, before anything is written, a group whose owners show another strategy than this member's.
 
-        What owners show in the midst of a rebalance can deceive, so they are looked at for as long as one may take.
+        Owners in the middle of a rebalance can show any strategy, so the member reads them until one would be over.
         Raises: StrategyMismatchError.
         """
         tries = 0 if self._config.group_mismatch == "warn" else self._config.rebalance_max_retries
@@ -77,9 +77,9 @@ class JoiningChecks:
                 self.judge(mismatch)
 
     def check_offsets(self, registration: ConsumerRegistration) -> None:
-        """See, before anything is written, whether Kafka tells the group's offsets, with offsets.storage=kafka.
+        """Check, before anything is written, that Kafka returns the group's offsets, with offsets.storage=kafka.
 
-        It is asked as often as a rebalance is tried: a coordinator that has just started is not ready for a moment.
+        The member asks rebalance.max.retries times: a coordinator that has just started is not ready for a moment.
         Raises: GroupOffsetsUnavailableError, MissingListenerError.
         """
         config = self._config
@@ -125,7 +125,7 @@ class JoiningChecks:
         return find_mismatch(group, read_owners(self._store, group), strategy, without=self._consumer_id)
 
     def judge(self, mismatch: StrategyMismatchError) -> None:
-        """Raises: StrategyMismatchError, unless group.mismatch=warn."""
+        """Refuse a mismatch, or log it with group.mismatch=warn. Raises: StrategyMismatchError."""
         if self._config.group_mismatch == "fail":
             raise mismatch
         logger.warning("%s: %s", self._consumer_id, mismatch)
@@ -141,7 +141,7 @@ class JoiningChecks:
 
 
 def classic_strategy(config: ConsumerConfig) -> Strategy:
-    """By which rule this member divides a group without a leader, and a led one with members that follow none."""
+    """The strategy for a group without a leader, and for a led one with members that follow no leader."""
     names = (name.strip().lower() for name in config.partition_assignment_strategy.split(","))
     known = next((name for name in names if name in ASSIGNORS), "range")
     return Strategy.of(known, cast(Dialect, config.partition_assignment_dialect))

@@ -77,7 +77,7 @@ class KafkaStream:
         return self._stream.arrow_batches(max_messages, timeout, columns)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Hand out a partition of this stream from another offset on: see ConsumerConnector.seek."""
+        """Move a partition of this stream to another offset: see ConsumerConnector.seek."""
         position = checked_position(tp, offset)
         self._check()
         self._stream.seek(tp, position)

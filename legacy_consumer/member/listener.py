@@ -11,7 +11,7 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 
 @runtime_checkable
 class RebalanceListener(Protocol):
-    """Told on a thread of its own, one hook after another; an error in one is logged and counted.
+    """Hooks of a rebalance. The member calls them on one thread of their own, and logs and counts their errors.
 
     The rebalance goes on when a hook returns, or after drain.timeout.ms. A hook may shut the connector down; then no
     other is called.
@@ -20,7 +20,7 @@ class RebalanceListener(Protocol):
     (LossListener).
 
     Source: Scala consumer 0.9 to 1.1.1, ConsumerRebalanceListener. There the hooks name everything the member owns,
-    because it gives up everything; here they name what really goes and comes.
+    because it gives up everything; here they name only the partitions that move.
     """
 
     def before_releasing_partitions(self, partitions: frozenset[TopicPartition]) -> None:
@@ -34,16 +34,16 @@ class RebalanceListener(Protocol):
     def before_starting_fetchers(
         self, partitions: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment
     ) -> None:
-        """These are mine now and will flow when this returns; assignment is the whole group's.
+        """Called after a claim: these partitions flow when this returns; assignment is that of the whole group.
 
-        The connector's seek and pause may be called here, and nothing is handed out before they count.
+        The connector's seek and pause may be called here, and take effect before the first message.
         """
         ...
 
 
 @runtime_checkable
 class StartListener(RebalanceListener, Protocol):
-    """A listener that says where partitions start, as for offsets that are kept with the results."""
+    """A listener that sets the start of partitions, for offsets that the user's code keeps with its results."""
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
         """Return the start of each newly claimed partition: the next offset to read, EARLIEST or LATEST.
@@ -62,9 +62,10 @@ class LossListener(RebalanceListener, Protocol):
     """A listener that distinguishes lost partitions from released ones."""
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are gone, and others may own them already: the session ended, somebody took or deleted the owner
-        znodes, or the topic was deleted. Nothing was committed. commit_offsets() takes an offset of them by name only
-        while nobody owns them, and forward, or with unfenced=True.
+        """Called after a loss; other members may own the partitions already. Nothing was committed.
+
+        The session ended, another client took or deleted the owner znodes, or the topic was deleted. commit_offsets()
+        accepts an offset of these partitions only forward and while no member owns them, or with unfenced=True.
         """
         ...
 
@@ -81,11 +82,11 @@ class GenerationListener(Protocol):
     """
 
     def on_partitions_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are about to go; as before_releasing_partitions."""
+        """Called before a release; as before_releasing_partitions."""
         ...
 
     def on_partitions_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """These have come, and flow when this returns; as before_starting_fetchers."""
+        """Called after a claim; the partitions flow when this returns; as before_starting_fetchers."""
         ...
 
 
@@ -104,34 +105,34 @@ class JavaStyle:
         partitions: Mapping[TopicPartition, ConsumerThreadId],
         assignment: Assignment,  # noqa: ARG002
     ) -> None:
-        """Assigned; that others' shares have changed is not told."""
+        """Assigned; a change of other members' shares alone is not reported."""
         if partitions:
             self._listener.on_partitions_assigned(frozenset(partitions))
 
     def on_partitions_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Lost, or revoked if the listener makes no difference."""
+        """Lost, or revoked if the listener has no on_partitions_lost."""
         getattr(self._listener, "on_partitions_lost", self._listener.on_partitions_revoked)(partitions)
 
     def nothing_revoked(self) -> None:
-        """A generation begins, and nothing had to be given up for it."""
+        """A generation begins, and this member gives up nothing for it."""
         self._listener.on_partitions_revoked(frozenset())
 
     def nothing_assigned(self) -> None:
-        """A generation has come, and gives this member nothing more."""
+        """A generation was assigned, and this member gains nothing."""
         self._listener.on_partitions_assigned(frozenset())
 
 
 class JavaStyleWithStarts(JavaStyle):
-    """The same for a listener that also says where partitions start."""
+    """The same for a listener that also has starting_offsets."""
 
     def starting_offsets(self, partitions: Mapping[TopicPartition, int | None]) -> Mapping[TopicPartition, int | None]:
-        """As the listener says."""
+        """Call the listener's own hook."""
         starts: Mapping[TopicPartition, int | None] = getattr(self._listener, "starting_offsets")(partitions)  # noqa: B009
         return starts
 
 
 def in_our_words(listener: RebalanceListener | GenerationListener | None) -> RebalanceListener | None:
-    """The listener itself if it has our hooks; else one that calls Java's."""
+    """Return the listener if it has the hooks of RebalanceListener; else an adapter that calls Java's."""
     if listener is None or isinstance(listener, RebalanceListener):
         return listener
     return JavaStyleWithStarts(listener) if hasattr(listener, "starting_offsets") else JavaStyle(listener)

@@ -19,7 +19,7 @@ from legacy_consumer.member.listener import RebalanceListener
 logger = logging.getLogger(__name__)
 
 _MOST_WAITING = 100
-"""Hooks behind one that does not return; those beyond are not called."""
+"""The most hooks that may wait behind one that does not return; others are not called."""
 _SLICE_S = 0.1
 """The interval at which a wait checks for a shorter deadline."""
 
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 
 class ListenerCalls:
-    """One listener's hooks, on a thread that exists while there is one to call. call() is for one thread alone."""
+    """Calls one listener's hooks on a thread that exists while there is a hook to call. One thread uses call()."""
 
     def __init__(self, consumer_id: str, listener: RebalanceListener) -> None:
         self._consumer_id = consumer_id
@@ -40,12 +40,12 @@ class ListenerCalls:
         self._over = False
         self._late = False
         self.give_up_at = float("inf")
-        """By time.monotonic(): no call is waited for after it."""
+        """By time.monotonic(): after it call() waits for no hook."""
         self.errors = 0
         """How many hooks raised, did not return in time, or could not be called."""
 
     def call(self, hook: Hook, timeout_s: float) -> None:
-        """Call it, and wait until it has returned, at most timeout_s; not at all behind one that is late already."""
+        """Call a hook and wait for it, timeout_s at most; if an earlier hook is late, do not wait."""
         done = threading.Event()
         with self._lock:
             if self._over:
@@ -92,7 +92,7 @@ class ListenerCalls:
 
     @property
     def is_late(self) -> bool:
-        """Whether a hook has not returned in time, and still has not."""
+        """Whether a hook is still running after its time."""
         return self._late
 
     def is_on_this_thread(self) -> bool:

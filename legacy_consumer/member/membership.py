@@ -1,4 +1,4 @@
-"""Membership: what a connector has from its streams on, until it leaves the group or unsubscribes.
+"""Membership: the parts of a connector from the creation of its streams until it leaves the group.
 
 It puts the parts of a member together, and a connector that unsubscribes makes a new one.
 """
@@ -56,7 +56,7 @@ class MemberStreams:
 
     def __init__(self) -> None:
         self.by_key: Mapping[StreamKey, GatedStream] = {}
-        """Replaced, never changed: a signal handler goes over it."""
+        """Replaced, never changed, because a signal handler may iterate over it."""
 
     def all(self) -> Collection[GatedStream]:
         """Every stream of the member."""
@@ -95,7 +95,7 @@ class Membership:
         self.streams = MemberStreams()
         self._past = past
         self._coordinator: Coordinator | None = None
-        """None before it begins."""
+        """None before begin()."""
         self._led: LedMember | None = None
         self._lease = Lease(store, self._session_of_claims, clock)
         self.checks = JoiningChecks(config, self.consumer_id, store, offsets, clock, check_open)
@@ -142,11 +142,11 @@ class Membership:
 
     @property
     def has_session(self) -> bool:
-        """Whether it can commit: it has a session, if it still lives."""
+        """Whether it has a session, which may have expired, so that it can try to commit."""
         return self._session_of_claims() != 0
 
     def begin(self, coordinator: Coordinator, streams: Sequence[StreamKey]) -> None:
-        """From now on it can be left. Nothing is asked or written before join()."""
+        """Make the streams; from now on leave() closes them. No request is sent before join()."""
         coordinator.counters = self._past.member
         self._coordinator = coordinator
         self.streams.by_key = {key: self._make_stream(coordinator) for key in streams}
@@ -154,7 +154,7 @@ class Membership:
     def join(self, coordinator: Coordinator) -> None:
         """Register, and wait until the first share is decided.
 
-        Raises: what ended joining; ConsumerClosedError; StrategyMismatchError.
+        Raises: the error that ended joining; ConsumerClosedError; StrategyMismatchError.
         """
         coordinator.start()
         self._follower.start()
@@ -181,7 +181,7 @@ class Membership:
     # Looking.
 
     def status(self, brokers: tuple[int, ...]) -> Status:
-        """Of the member, beside the registered brokers."""
+        """Return the member's status, with the registered brokers."""
         coordinator, led = self._coordinator, self._standing()
         if coordinator is None:
             return Status(Phase.CREATED, led=led)
@@ -197,7 +197,7 @@ class Membership:
         return led.standing(coordinator.status.phase, connected=coordinator.vitals.connected)
 
     def vitals(self) -> Vitals:
-        """Return whether the thread that decides about this member lives and gets on."""
+        """Return whether the coordinator's thread lives and makes progress."""
         if self._coordinator is None:
             return Vitals(False, 0.0, False)
         vitals = self._coordinator.vitals
@@ -241,7 +241,7 @@ class Membership:
     # Leaving.
 
     def leave(self, timeout_s: float) -> None:
-        """Drain, commit, release and leave; what the calling thread has in hand is not waited for."""
+        """Drain, commit, release and leave; do not wait for the calling thread's own messages in hand."""
         self._follower.close()
         self.delivery.begin_closing(timeout_s)
         self.delivery.let_go(this_thread())
@@ -254,12 +254,12 @@ class Membership:
         return self._coordinator is not None and self._coordinator.is_closed
 
     def has_left_in_order(self) -> bool:
-        """Return whether nothing of it stands in ZooKeeper any more."""
+        """Return whether the member has no znode in ZooKeeper any more."""
         assert self._coordinator is not None
         return self._coordinator.has_left_nothing and (self._led is None or self._led.leave())
 
     def close_streams(self, patience_s: float) -> None:
-        """Raises: the first error, when all are closed."""
+        """Close all streams. Raises: the first error, after all are closed."""
         Closing(self.consumer_id, [stream.close for stream in self.streams.all()]).run(patience_s)
 
     # Inside.
@@ -276,7 +276,7 @@ class Membership:
         return self._coordinator.session_id if self._coordinator is not None else 0
 
     def _may_hand_out(self) -> bool:
-        """Raises: AuthenticationError, to a consuming thread that would wait for ever."""
+        """Return whether messages may be handed out. Raises: AuthenticationError, instead of an endless wait."""
         if self._lease.holds():
             return True
         refusal = self._coordinator.refusal if self._coordinator is not None else None
@@ -285,7 +285,7 @@ class Membership:
         return False
 
     def make_coordinator(self, registration: ConsumerRegistration) -> Coordinator:
-        """Raises: ConfigError for an assignor that cannot be had."""
+        """Make the coordinator. Raises: ConfigError for an assignor that cannot be loaded."""
         config = self._config
         group = config.group_id
         ownership = Ownership(self._store, group, self.consumer_id)

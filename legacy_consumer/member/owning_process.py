@@ -17,7 +17,7 @@ class ToldInChild(Protocol):
     """Hooks that must run in a forked child before any of the child's code."""
 
     def end_in_child(self) -> None:
-        """Called in the child alone; takes no lock."""
+        """End the object's work in the child. Called only in the child; takes no lock."""
         ...
 
 

@@ -40,12 +40,12 @@ _ONE_BY_ONE = Demand(TAKEN_AT_ONCE)
 
 
 class GatedStream(HandSource):
-    """A stream as the coordinator, the commits and its user (through KafkaStream) use it."""
+    """A stream for the coordinator, for commits and, through KafkaStream, for the user's code."""
 
     # For users.
 
     def __iter__(self) -> Iterator[Message]:
-        """See KafkaStream, as for all that users call."""
+        """See KafkaStream."""
         return chain.from_iterable(self._turns())
 
     def _turns(self) -> Iterator[Iterable[Message]]:
@@ -120,12 +120,12 @@ class GatedStream(HandSource):
                 yield hand.as_a_whole(made)
 
     def _lets_through(self, hand: Hand, most: int) -> bool:
-        """Allow this many more messages of it, or its batch; False if it is shut or at its end."""
+        """Allow this many more messages of the hand, or its batch; False if it is shut or at its end."""
         self.check_process()
         return self._may_hand_out() and hand.iterator.allow(most)
 
 
 def _own_messages(chunk: Chunk) -> Sequence[Message]:
-    """For the user to keep and to change."""
+    """Return the messages as a list that the user's code may keep and change."""
     messages = chunk.messages
     return MessageBatch(messages if isinstance(messages, LazyMessages) else list(messages))

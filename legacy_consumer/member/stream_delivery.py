@@ -28,7 +28,7 @@ from zk_layout.model import ConsumerThreadId, TopicPartition
 logger = logging.getLogger(__name__)
 
 _HASTE_S = 0.5
-"""The time for one step after the time for leaving is over."""
+"""The bound of one step once the time for leaving is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Streams(Protocol):
         ...
 
     def stream_of(self, tp: TopicPartition, thread: ConsumerThreadId) -> GatedStream:
-        """The stream of one of my threads."""
+        """The stream of one of this member's consumer thread ids."""
         ...
 
 
@@ -157,7 +157,7 @@ class StreamDelivery:
         return frozenset().union(*(stream.undrained(own) for stream, own in self._by_stream(partitions).items()))
 
     def go_on(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch again from behind what is in hand."""
+        """Undo stop: fetch again, from after the messages in hand."""
         for stream, own in self._by_stream(partitions).items():
             stream.go_on(own)
 
@@ -174,7 +174,7 @@ class StreamDelivery:
         self._forget(going)
 
     def drop(self, partitions: Collection[TopicPartition]) -> None:
-        """Lost with the session: no commit."""
+        """Drop partitions that were lost with the session, without a commit."""
         self.stop(partitions)
         lost = frozenset(partitions)
         if isinstance(self.listener, LossListener) and lost:
@@ -184,22 +184,22 @@ class StreamDelivery:
         self._forget(partitions)
 
     def tell_nothing_revoked(self) -> None:
-        """A led group's generation begins, and nothing had to be given up for it."""
+        """Call the listener: a generation begins, and this member gives up nothing for it."""
         if isinstance(self.listener, JavaStyle):
             self._tell(lambda listener: cast(JavaStyle, listener).nothing_revoked())
 
     def tell_nothing_assigned(self) -> None:
-        """A led group's generation has come, and gives nothing more."""
+        """Call the listener: a generation was assigned, and this member gains nothing."""
         if isinstance(self.listener, JavaStyle):
             self._tell(lambda listener: cast(JavaStyle, listener).nothing_assigned())
 
     def bury(self, partitions: Collection[TopicPartition]) -> None:
-        """Their logs are gone: no commit."""
+        """Drop partitions of a deleted topic, without a commit."""
         self._buried.update(tp.topic for tp in partitions)
         self.drop(partitions)
 
     def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
-        """Go on from these offsets; what is stopped stays stopped, and starts there when it goes on."""
+        """Continue from these offsets; stopped partitions stay stopped, and continue there after go_on."""
         for tp, theirs in foreign.items():
             stream = self._running.get(tp)
             if stream is None or self._is_by_hand(tp):
@@ -208,7 +208,7 @@ class StreamDelivery:
             stream.restart({tp: position}, {tp: theirs})
 
     def pause(self) -> None:
-        """Hand out nothing for now."""
+        """Hand out nothing until resume()."""
         for stream in self._streams.all():
             stream.pause(Pause.SUSPENDED)
 
@@ -224,9 +224,9 @@ class StreamDelivery:
     # For the connector, on the user's threads.
 
     def begin_closing(self, timeout_s: float) -> None:
-        """From now on commits that users asked for are not tried again, and no hook is waited for after timeout_s.
+        """From now on retry no commit of the user's code, and wait for no hook after timeout_s.
 
-        A hook that closes is waited for no longer: it is the one that waits.
+        If a hook calls shutdown(), the rebalance does not wait for that hook.
         """
         self._close_by = min(self._close_by, time.monotonic() + timeout_s)
         self.committer.begin_closing()
@@ -246,7 +246,7 @@ class StreamDelivery:
         return 0 if self._calls is None else self._calls.errors
 
     def let_go(self, holder: object) -> None:
-        """Do not wait for the messages that this thread has in hand: it is the thread that waits."""
+        """Do not wait for this thread's own messages in hand."""
         for stream in self._streams.all():
             if stream.is_held_by(holder):
                 stream.let_go()
@@ -362,5 +362,5 @@ class StreamDelivery:
         self._calls.call(hook, self._patience_s())
 
     def _patience_s(self) -> float:
-        """Return how long a rebalance may wait for others now."""
+        """Return how long a rebalance may wait now for a hook or a broker, in seconds."""
         return min(self._settings.last_commit_timeout_s, max(_HASTE_S, self._close_by - time.monotonic()))

@@ -31,7 +31,7 @@ class DualOffsetStore:
         self._kafka = kafka
 
     def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
-        """For Kafka, where they would expire; the znodes stay as they are."""
+        """True for Kafka, where offsets would expire; unchanged znodes are not written."""
         return True
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -49,7 +49,7 @@ class DualOffsetStore:
         timeout_s: float | None = None,
         unfenced: bool = False,
     ) -> CommitResult:
-        """Write what changed to ZooKeeper, and to Kafka all that ZooKeeper did not refuse."""
+        """Write changed offsets to ZooKeeper, and to Kafka all offsets that ZooKeeper did not refuse."""
         changed = {
             tp: commit
             for tp, commit in commits.items()
@@ -69,7 +69,7 @@ class DualOffsetStore:
         return result
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
-        """Either of the two: what is read is the greater one."""
+        """As OffsetStore, for either store: read returns the greater offset."""
         return self._zookeeper.wrote(tp, stored) or self._kafka.wrote(tp, stored)
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ class TopicOrigin:
 
 @dataclass(frozen=True, slots=True)
 class WrittenOffset:
-    """A committed offset as its store shows it.
+    """A committed offset as its store returns it.
 
     offset: None if there is none. problem: why it cannot be read. zxid: when it was written, or for which topic: the
     zxid of the znode's last write, or of the creation of the topic that a commit to Kafka names. topic_id: of the topic

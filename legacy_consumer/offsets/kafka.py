@@ -54,11 +54,11 @@ class KafkaOffset:
 
 _UNTOLD = "the group coordinator does not tell this partition's offset: allow our principal Read on the topic"
 UNTOLD = KafkaOffset(None, _UNTOLD)
-"""In the place of an offset that the coordinator does not tell."""
+"""Stands for an offset that the coordinator does not return."""
 
 
 class GroupOffsets(Protocol):
-    """The way to one group's coordinator. Any thread may call; a call waits for the one before it."""
+    """The connection to one group's coordinator. Any thread may call; a call waits for the one before it."""
 
     def read(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, KafkaOffset]:
         """Read the committed offsets, without partitions that the coordinator refuses.
@@ -68,7 +68,7 @@ class GroupOffsets(Protocol):
         ...
 
     def write(self, offsets: Mapping[TopicPartition, KafkaOffset], timeout_s: float) -> str | None:
-        """Commit in one request; None, or why the coordinator refused some partitions, without their names.
+        """Commit in one request; return None, or the reason why the coordinator refused some partitions.
 
         No write begins while an earlier one, whose answer did not come in time, may still be carried out.
         Raises: BrokersUnavailableError without an answer in time.
@@ -109,7 +109,7 @@ class KafkaOffsetStore:
         """By the last commit that was answered: its caller may be interrupted before it has noted that."""
 
     def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
-        """They would expire."""
+        """True: brokers delete offsets that are not committed again."""
         return True
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -161,7 +161,7 @@ class KafkaOffsetStore:
         return result
 
     def put(self, commits: Mapping[TopicPartition, Commit], timeout_s: float | None, result: CommitResult) -> None:
-        """Write these without any check; result gets the failure and the written offsets."""
+        """Write these offsets without a check; put the failure and the written offsets into result."""
         found = self._look(commits, timeout_s, result)
         self._put({tp: commits[tp] for tp in found}, timeout_s, result)
 
@@ -191,7 +191,7 @@ class KafkaOffsetStore:
             raise GroupOffsetsUnavailableError(self._group, error.reason) from error
 
     def _failure(self, partitions: Iterable[TopicPartition], error: Exception) -> Exception:
-        """Do not retry errors that waiting does not cure."""
+        """Return the error; one that waiting does not cure is not retriable."""
         if not isinstance(error, LegacyConsumerError):
             return error
         cause = error.__cause__ if isinstance(error, GroupOffsetsUnavailableError) else error
@@ -200,7 +200,7 @@ class KafkaOffsetStore:
         return CommitFailedError(self._group, tuple(sorted(partitions)), str(cause))
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
-        """By the offset alone: Kafka's offsets have no versions."""
+        """As OffsetStore; compares the offset alone, because Kafka's offsets have no versions."""
         return any(one.offset == stored.offset for one in self._unanswered.get(tp, ()))
 
     def close(self) -> None:

@@ -67,19 +67,19 @@ class Progress:
         self._partitions: dict[TopicPartition, PartitionProgress] = {}
         self._epoch = 0
         self._counted: dict[TopicPartition, int | None] = {}
-        """Up to where commits are counted; None while no position is known."""
+        """The offsets up to which totals() has counted; None while no position is known."""
         self._consumed: Counter[str] = Counter()
         self._committed: Counter[str] = Counter()
 
     def begin(self, tp: TopicPartition, position: int | None, committed: Committed, *, done: int | None = None) -> int:
-        """A partition is mine from now on, to be read from position; returns its epoch. done: see PartitionProgress."""
+        """Add a partition that is read from position; return its epoch. done: see PartitionProgress."""
         epoch = self.new_epoch()
         with self._lock:
             self._begin(tp, epoch, position, committed, done)
         return epoch
 
     def new_epoch(self) -> int:
-        """An epoch for move()."""
+        """Return a new epoch, for move()."""
         with self._lock:
             self._epoch += 1
             return self._epoch
@@ -87,9 +87,9 @@ class Progress:
     def move(
         self, tp: TopicPartition, epoch: int, new_epoch: int, position: int | None, committed: Committed | None
     ) -> None:
-        """Read a partition from another position on, in a new epoch; nothing happens if that one of it is over.
+        """Move a partition to another position, with a new epoch; do nothing if the given epoch is over.
 
-        committed: what is stored, if that is news. What its user said by name to be done is forgotten.
+        committed: the stored offset, if it changed. The offset that the user's code committed by name no longer counts.
         """
         with self._lock:
             known = self._partitions.get(tp)
@@ -108,10 +108,10 @@ class Progress:
     def note_consumed(
         self, offsets: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int], *, placed: bool = False
     ) -> None:
-        """All before these offsets is consumed; of partitions whose epoch is over nothing is noted.
+        """Note that all messages before these offsets are consumed; ignore partitions whose epoch is over.
 
-        placed: they were put there, because no position was known, it lay outside the log, or nothing for the user is
-        before it: no message was consumed.
+        placed: the fetcher moved the positions, because none was known, it lay outside the log, or no message for the
+        user's code lies before it: no message was consumed.
         """
         with self._lock:
             for tp, offset in offsets.items():
@@ -128,7 +128,7 @@ class Progress:
                     self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)
 
     def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
-        """The offset znodes of these are so now."""
+        """Note the stored offsets of these partitions."""
         with self._lock:
             for tp, committed in commits.items():
                 known = self._partitions.get(tp)
@@ -153,7 +153,7 @@ class Progress:
         *,
         unchanged: Callable[[TopicPartition, Committed], bool] = lambda *_: False,
     ) -> dict[TopicPartition, tuple[int, Committed]]:
-        """{partition: (offset to commit, what is stored as last seen)} where they differ or unchanged says so.
+        """{partition: (offset to commit, stored offset as last seen)}, if they differ or `unchanged` wants it.
 
         Of all partitions by default; those without a known position are left out.
         """
@@ -172,22 +172,22 @@ class Progress:
             return found
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These are no longer mine."""
+        """Remove these partitions."""
         with self._lock:
             for tp in partitions:
                 self._partitions.pop(tp, None)
                 self._counted.pop(tp, None)
 
     def get(self, tp: TopicPartition) -> PartitionProgress | None:
-        """Return how far a partition is; None if it is not mine."""
+        """Return a partition's progress; None if the member does not own it."""
         return self._partitions.get(tp)
 
     def totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """{topic: how far consumed, and how far committed offsets moved on while partitions were mine}, since ever."""
+        """{topic: messages by which consumed and by which committed offsets grew}, since the member was made."""
         # in this order, so that never more is committed than consumed
         committed = dict(self._committed)
         return dict(self._consumed), committed
 
     def snapshot(self) -> dict[TopicPartition, PartitionProgress]:
-        """All of them, as of now."""
+        """Return the progress of all partitions."""
         return dict(self._partitions)

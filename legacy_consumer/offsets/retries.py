@@ -31,7 +31,7 @@ from zk_layout.errors import LegacyConsumerError
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """The properties that say how often; the tries after the first, and the wait between two."""
+    """Settings of the retries: the tries after the first one, and the wait between two."""
 
     max_retries: int = 5
     backoff_s: float = 1.0
@@ -59,7 +59,7 @@ def last_commit(settings: RetrySettings, within_s: float) -> Retrying:
 
 
 def coordinator_answer(backoff_s: float, within_s: float) -> Retrying:
-    """For a read: a coordinator that has just moved, or is still loading the offsets, says so at once."""
+    """The policy of a read: a coordinator that has just moved, or is loading the offsets, refuses at once."""
     return Retrying(
         stop=stop_before_delay(within_s),
         wait=wait_fixed(backoff_s),

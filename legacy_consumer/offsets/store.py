@@ -13,7 +13,7 @@ from zk_layout.model import TopicPartition
 
 
 class Commit(NamedTuple):
-    """One offset to write, over what was last seen."""
+    """One offset to write, and the stored offset that was last seen."""
 
     offset: int
     seen: Committed
@@ -36,14 +36,14 @@ class CommitResult:
     failure: Exception | None = None
 
     def raise_errors(self) -> None:
-        """Raises: the failure, or why the store refuses a partition."""
+        """Raise the failure, or the reason why the store refuses a partition."""
         error = self.failure or next(iter(self.refused.values()), None)
         if error is not None:
             raise error
 
 
 def refuse_unreadable(read: Mapping[TopicPartition, Committed]) -> None:
-    """For a caller that needs them all. Raises: OffsetError naming the first that cannot be read."""
+    """Raise OffsetError for the first unreadable offset, for a caller that needs all of them."""
     for tp, found in sorted(read.items()):
         if found.problem is not None:
             raise OffsetError(f"{tp}: {found.problem}")
@@ -59,7 +59,7 @@ class OffsetStore(Protocol):
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offset of each partition, and whether it is of an earlier topic of that name.
 
-        What cannot be read of one partition alone is its `problem`: to guess an offset would lose messages.
+        An unreadable offset of one partition is its `problem`: a guessed offset would lose messages.
         Raises: GroupOffsetsUnavailableError; ZooKeeperError.
         """
         ...
@@ -85,9 +85,9 @@ class OffsetStore(Protocol):
         ...
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
-        """Return whether a commit of this store that got no answer may have written what stands there."""
+        """Return whether a commit of this store without an answer may have written this offset."""
         ...
 
     def close(self) -> None:
-        """Free what it holds; twice is harmless."""
+        """Close the connections; twice is harmless."""
         ...

@@ -13,7 +13,7 @@ from zk_layout.store import ZkStore, Znode
 
 
 def origin_paths(topics: Iterable[str]) -> list[str]:
-    """The znodes that origins_in wants, for a caller that reads more in the same request."""
+    """The paths of the znodes that origins_in needs, for a caller that reads more in the same request."""
     return [TopicsPath().path, *(TopicPath(topic).path for topic in topics)]
 
 

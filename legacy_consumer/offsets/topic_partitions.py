@@ -34,10 +34,10 @@ def is_topic_name(name: str) -> bool:
 
 
 class TopicsOnce:
-    """The topics as they are read for one look at many groups: each once, however many ask for it.
+    """The topics for one reading of many groups: each topic is read once.
 
-    problems: why topics that were asked for cannot be read. They are there all the same, without partitions; the czxid
-    of one that an ACL closes is known.
+    problems: {topic: why it cannot be read}. Such a topic is among the results without partitions; its czxid is known
+    even if an ACL forbids to read it.
     """
 
     def __init__(self, store: ZkStore) -> None:
@@ -65,7 +65,7 @@ class TopicsOnce:
         return {topic: self._origins[topic] for topic in topics if topic in self._origins}
 
     def marks(self, topics: Collection[str]) -> dict[str, str]:
-        """{topic: what a file of its offsets says of it} of those that exist."""
+        """{topic: the mark that a file of offsets has for it}, for existing topics."""
         return {topic: metadata_of(origin) for topic, origin in self.origins(topics).items()}
 
     def _read(self, topics: Collection[str]) -> None:

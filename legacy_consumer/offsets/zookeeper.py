@@ -58,7 +58,7 @@ class ZooKeeperOffsetStore:
         Its caller may be interrupted before it has noted that. Others may have written the same offset at that version.
         """
         self._refused: dict[TopicPartition, LegacyConsumerError] = {}
-        """Refused by the last commit that tried them, the longest ago first."""
+        """Partitions that the last commit with them could not write, the oldest refusal first."""
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The committed offsets; a literal -1 counts as none, as every reader of the JVM takes it.
@@ -83,7 +83,7 @@ class ZooKeeperOffsetStore:
         timeout_s: float | None = None,  # noqa: ARG002  (ZooKeeper's own bounds it)
         unfenced: bool = False,
     ) -> CommitResult:
-        """Write these offsets, all of a request or none of it, however many requests they take."""
+        """Write these offsets in as many requests as needed; each request writes all of its offsets or none."""
         result = CommitResult()
         guard = self._guard(consumer_id)
         suspects = [tp for tp in self._refused if tp in commits]
@@ -135,7 +135,7 @@ class ZooKeeperOffsetStore:
         return {tp for tp, stat in zip(order, stats, strict=True) if stat is None or stat.ephemeral_owner != session_id}
 
     def close(self) -> None:
-        """The store is not this one's to close."""
+        """Do nothing: the caller closes the ZkStore."""
 
     def wants_unchanged(self, tp: TopicPartition, seen: Committed) -> bool:
         """A znode stays as it is, unless the last commit got no answer, or its answer was not noted."""
@@ -232,7 +232,7 @@ class ZooKeeperOffsetStore:
         return fresh
 
     def _forget_unanswered(self, writes: Sequence[tuple[TopicPartition, tuple[int, int]]]) -> None:
-        """ZooKeeper has answered that it wrote none of these."""
+        """Undo _note_unanswered: ZooKeeper has answered that it wrote none of these."""
         for tp, written in writes:
             self._unanswered[tp].discard(written)
             if not self._unanswered[tp]:
@@ -282,7 +282,7 @@ class ZooKeeperOffsetStore:
             del todo[tp]
 
     def wrote(self, tp: TopicPartition, stored: Committed) -> bool:
-        """By the transaction; by offset and version, if it was never told."""
+        """As OffsetStore; compares the transaction, or offset and version if no reply named it."""
         is_unanswered = (stored.offset, stored.version) in self._unanswered.get(tp, ())
         return is_unanswered or (stored.version, stored.transaction) == self._written.get(tp)
 
@@ -308,7 +308,7 @@ class ZooKeeperOffsetStore:
     def _chunks(
         self, commits: Mapping[TopicPartition, Commit], guard: Sequence[CheckOp]
     ) -> Iterator[dict[TopicPartition, Commit]]:
-        """As many partitions at a time as fit in a request, if all were as long as the longest."""
+        """Yield as many partitions as fit in a request if all were as long as the longest."""
         order = sorted(commits)
         if not order:
             return
@@ -330,7 +330,7 @@ class ZooKeeperOffsetStore:
 
 
 class _Folders(dict[str, tuple[str, str]]):
-    """{topic: where its offsets and its owners are}: a commit asks for hundreds of paths in the same two."""
+    """{topic: its folders of offsets and of owners}: a commit needs hundreds of paths in the same two folders."""
 
     def __init__(self, group: str) -> None:
         super().__init__()

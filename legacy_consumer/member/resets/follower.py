@@ -49,12 +49,12 @@ _AGAIN_MS = 2000
 
 
 class FollowingDelivery(Delivery, Protocol):
-    """A delivery that can be told to let others' commits win."""
+    """A delivery that can adopt the commits of other clients."""
 
     adopts_foreign_commits: bool
 
     def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
-        """Go on from these offsets; what is stopped stays stopped, and starts there when it goes on."""
+        """Continue from these offsets; stopped partitions stay stopped, and continue there after go_on."""
         ...
 
 
@@ -119,15 +119,15 @@ class ResetFollower:
         self._post(Errand(self._look_for_news))
 
     def close(self) -> None:
-        """Look no more; twice is harmless."""
+        """Stop looking for requests; twice is harmless."""
         self._store.remove_session_listener(self._on_session)
 
     # Delivery, on the coordinator's thread.
 
     def begin(self, claimed: Mapping[TopicPartition, ConsumerThreadId], assignment: Assignment) -> None:
-        """As the delivery; a request that is under way concerns what is claimed too.
+        """As the delivery; a running request also holds the claimed partitions.
 
-        It is looked at before anything is committed: the offsets may have been read before an operator wrote them.
+        The member reads it before its next commit: the offsets may have been read before an operator wrote them.
         """
         try:
             self._delivery.begin(claimed, assignment)
@@ -208,12 +208,12 @@ class ResetFollower:
     # What is done about them, on the coordinator's thread.
 
     def _look_for_news(self) -> None:
-        """Partitions that began meanwhile may have looked already."""
+        """Look, unless partitions that began meanwhile have looked already."""
         if self._unseen:
             self.look()
 
     def look(self) -> None:
-        """Do what the request that stands there asks for. Errors are logged, and it is looked at again."""
+        """Do what the present request asks for. Log errors, and look again."""
         if self._request is not None:
             self._later(Errand(self.look), _AGAIN_MS)
         try:
@@ -286,7 +286,7 @@ class ResetFollower:
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
     def _hold_no_longer(self, request_id: str) -> None:
-        """A request that stays in its first step keeps the group from its messages."""
+        """Let the partitions flow although the request is still in its first step."""
         request = self._request
         if request is not None and request.request_id == request_id and request.state is RequestState.PREPARE:
             seconds = HOLD_MS // 1000
@@ -297,7 +297,7 @@ class ResetFollower:
             self.look()
 
     def _go_back(self) -> None:
-        """There is no request, or no more."""
+        """Continue, because there is no request any more."""
         self._let_flow()
         self._request = None
 
@@ -342,7 +342,7 @@ class ResetFollower:
         self._answered, self._answered_in = answer, session_id
 
     def _withdraw(self) -> None:
-        """Whichever session of mine the answer is of."""
+        """Delete the answer, of whichever session of this member."""
         self._answered = None
         with contextlib.suppress(NoNodeError):
             self._store.delete(self._answer_path)
