@@ -105,7 +105,7 @@ class MemoryCluster:
         self.put("/controller", '{"version":1,"brokerid":0,"timestamp":"1"}')
         self.put("/consumers")
         monkeypatch.setattr(options, "KazooStore", lambda _: GuardedStore(self.server, self.forbidden))
-        monkeypatch.setattr(factory, "QueryHandle", lambda _: Handle(self))
+        monkeypatch.setattr(factory, "QueryHandle", lambda *_, **__: Handle(self))
         monkeypatch.setattr(reach, "_try", lambda address, timeout_s: None)
 
     def new_store(self):
