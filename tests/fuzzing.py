@@ -40,7 +40,7 @@ from legacy_consumer.operations.admin.offset_files import read_offsets
 from rebalance.assignors.sticky_user_data import UnreadableUserDataError, decode_sticky
 from rebalance.assignors.sticky_user_data import decode_generation as decode_sticky_generation
 from rebalance.errors import UnsupportedRegexError
-from rebalance.led.records import decode_generation, decode_joining, decode_round, decode_share, decode_subscription
+from rebalance.led.records import decode_generation, decode_joining, decode_round, decode_subscription
 from rebalance.member_kinds import registration_kind
 from rebalance.subscription import subscribed_topics
 from zk_layout.codecs.znode import DECODERS
@@ -263,7 +263,6 @@ TARGETS: Mapping[str, Target] = {
             "led round": lambda data: decode_round("/path", data),
             "led generation": lambda data: decode_generation("/path", data),
             "led subscription": decode_subscription,
-            "led share": decode_share,
         }.items()
     },
     "migration record": Target(

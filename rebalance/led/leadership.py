@@ -35,8 +35,6 @@ from rebalance.led.records import (
     Joining,
     Round,
     Share,
-    decode_share,
-    encode_share,
 )
 from rebalance.led.roster import Roster
 from rebalance.led.watched import WatchedZnodes
@@ -87,6 +85,8 @@ class Leadership:
         """{member id: the latest round that it counts as joined for}."""
         self._refused: dict[str, str] = {}
         self._topics: Mapping[str, int] = {}
+        self._shares: Mapping[str, Share] = {}
+        """As assigned last; they reach `generation` with the coordinator's write, which comes next."""
         self._leaders_answer: JoinAnswer | None = None
 
     @property
@@ -125,8 +125,8 @@ class Leadership:
         for member_id in [one for one, member in known.items() if not _offers(joined.get(one), member)]:
             self._handle(LeaveGroup(_NOBODY, self._group, (Leaving(member_id),)), now)
             self._joined.pop(member_id, None)
-        for member_id in self._joined.keys() - joined.keys():
-            del self._joined[member_id]
+        self._joined = {one: told for one, told in self._joined.items() if one in joined}
+        self._rounds = {one: number for one, number in self._rounds.items() if one in joined}
         there = {joining.consumer_id for joining in joined.values()}
         self._refused = {name: why for name, why in self._refused.items() if name in there}
         for member_id, joining in joined.items():
@@ -171,7 +171,7 @@ class Leadership:
                     _FOR_EVER_MS,
                     joining.rebalance_timeout_ms,
                     protocols,
-                    encode_share(share),
+                    b"",
                 )
             )
         ids = [one.member_id for one in members]
@@ -265,9 +265,8 @@ class Leadership:
             ):
                 answer, self._leaders_answer = self._leaders_answer, None
                 self._topics = dict(topics)
-                shares = self._assign(answer)
-                sync = SyncGroup(_NOBODY, self._group, answer.member_id, answer.generation, shares)
-                self._handle(sync, now)
+                self._shares = self._assign(answer)
+                self._handle(SyncGroup(_NOBODY, self._group, answer.member_id, answer.generation), now)
             else:
                 break
         if dict(self._journal.round.refused) != self._refused:
@@ -296,23 +295,20 @@ class Leadership:
             self._rejoin(self._joined[member_id], now)
         return bool(again)
 
-    def _assign(self, answer: JoinAnswer) -> dict[str, bytes]:
+    def _assign(self, answer: JoinAnswer) -> dict[str, Share]:
         previous = {member_id: share.partitions for member_id, share in self._journal.generation.shares.items()}
         told = {member.member_id: member.metadata for member in answer.members}
         assignor = self._assignors.get(answer.protocol)
         cluster = read_cluster(self._store, self._topics, assignor)
         given = divide(self._name, assignor, answer.protocol, told, cluster, previous)
         return {
-            member_id: encode_share(Share(joining.consumer_id, share.partitions, share.user_data, joining.written))
+            member_id: Share(joining.consumer_id, share.partitions, share.user_data, joining.written)
             for member_id, share in given.items()
             for joining in (self._joined[member_id],)
         }
 
     def _store_generation(self, stored: StoredGroup) -> None:
-        shares = {
-            one.member_id: decode_share(one.assignment) if one.assignment else Share(one.client_id)
-            for one in stored.members
-        }
+        shares = {one.member_id: self._shares[one.member_id] for one in stored.members}
         generation = Generation(
             stored.generation,
             self._journal.round.number,

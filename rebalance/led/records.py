@@ -219,16 +219,6 @@ def decode_subscription(data: bytes) -> Subscription:
     )
 
 
-def encode_share(share: Share) -> bytes:
-    """Encode a member's assignment for the coordinator."""
-    return _bytes(_share_fields(share))
-
-
-def decode_share(data: bytes) -> Share:
-    """Raises: MalformedZnodeError."""
-    return _share(decode_object("a member's share", data))
-
-
 def _share_fields(share: Share) -> dict[str, object]:
     return {
         "consumer": share.consumer_id,
