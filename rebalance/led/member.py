@@ -155,8 +155,8 @@ class LedMember:
         self._will_doubt = False
         self._failure: RebalanceError | None = None
         """Why this member cannot say what a member has to say when it joins."""
-        self._is_told_out = False
-        """Whether the reconciler was told to say why this member takes no part, once it owns nothing any more."""
+        self._told_out: bool | None = None
+        """While this member takes no part: whether it owned something when the reconciler was told so last."""
 
     def standing(self, phase: Phase, *, connected: bool) -> Standing:
         """As of now; any thread may ask. phase, connected: as the coordinator has them."""
@@ -307,6 +307,7 @@ class LedMember:
         if self._election.restore(leader, session_id, asked, given):
             self._look_in(0)
             return
+        was_joining, known = self._is_joining, self._generation
         try:
             self._read_round(asked)
             self._read_generation(given)
@@ -325,14 +326,15 @@ class LedMember:
                     self._post(Triggered(f"round {self._round.number}"))
             else:
                 self._join()
-                if self._is_eager and not self._is_joining:
-                    # somebody else had told just this in its place, and the leader has answered that already
-                    self._post(Triggered(f"generation {self._generation.number} counts again"))
-        if self._why_out() is None:
-            self._is_told_out = False
-        elif not self._owned() and not self._is_told_out:
-            self._is_told_out = True
-            self._post(Triggered("it takes no part in the group"))
+        if was_joining and not self._is_joining and known is self._generation:
+            # another client had deleted the round, or told just this in its place, and the leader has answered that:
+            # an eager member has given up all that it had
+            self._post(Triggered(f"generation {known.number} counts again"))
+        out = None if self._why_out() is None else bool(self._owned())
+        if out != self._told_out:
+            # the reconciler gives all up; once this member owns nothing, it says why
+            self._told_out = out
+            self._post(Triggered("it takes no part in the group, or does so again"))
         if self._may_lead():
             self._election.stand(leader, session_id, self._snapshot)
             if self._joined is not None and self._election.misses(self._member_id):
@@ -357,17 +359,13 @@ class LedMember:
             self.look()
 
     def _read_round(self, znode: Znode | None) -> None:
-        before, was_joining = self._round.refused.get(self._consumer_id), self._is_joining
+        before = self._round.refused.get(self._consumer_id)
         self._round = Round() if znode is None else decode_round(self._paths[1], znode.data)
         if self._round.refused.get(self._consumer_id) != before:
             # perhaps for what somebody else wrote in my place
             self._own_znode.doubt()
-            self._post(Triggered("the leader refuses me, or not any more"))
         if self._joined is not None and self._consumer_id in self._round.joined:
             self._joined = replace(self._joined, round=max(self._joined.round, self._round.number))
-        if was_joining and not self._is_joining:
-            # somebody else had deleted the round, and an eager member gave up all that it had for another
-            self._post(Triggered(f"round {self._round.number} stands again"))
 
     def _read_generation(self, znode: Znode | None) -> None:
         if znode == self._given:
@@ -483,7 +481,6 @@ class LedMember:
         """Leave the others to themselves, say why once, and try again: the next call may go well."""
         if self._failure is None:
             logger.error("%s: takes no part in group %s: %s", self._consumer_id, self._group, error)
-            self._post(Triggered("it cannot join"))
         self._failure = error
         self._joined = None
         self._own_znode.delete(self._session_id)
