@@ -89,7 +89,7 @@ def _loading_trouble() -> str | None:
         trouble = f"legacy-consumer-native {DECODER_VERSION} is needed, not {version}: {_INSTALL}"
     except Exception as error:  # noqa: BLE001 - a module for another machine fails in its own way
         trouble = f"the extra `fast` is installed and cannot be loaded ({error!r}): {_INSTALL}"
-    logger.warning("librdkafka fetches: %s", trouble)
+    logger.warning("the columnar fetcher cannot be used: %s", trouble)
     return trouble
 
 

@@ -13,6 +13,8 @@ _FEW_PARTITIONS_BYTES = 2 * 1024 * 1024
 _LARGEST_BYTES = 100_000_000
 """librdkafka's receive.message.max.bytes: what a response, or one batch of messages, may have at most."""
 _OVERHEAD_BYTES = 64 * 1024
+_MOST_BYTES = 2**31 - 1
+"""A request holds sizes of 32 bits."""
 _LEAST_PARTITION_BYTES = 64 * 1024
 _SUSPICION_S = 2.0
 """Also in the midst of a response: a leader is looked up in one batched read."""
@@ -59,7 +61,7 @@ class FetchSettings:
             read_committed=config.isolation_level == "read_committed",
             response_bytes=max(_RESPONSE_BYTES, size),
             least_partition_bytes=min(_LEAST_PARTITION_BYTES, size),
-            largest_bytes=max(_LARGEST_BYTES, size + _OVERHEAD_BYTES),
+            largest_bytes=max(_LARGEST_BYTES, min(size + _OVERHEAD_BYTES, _MOST_BYTES)),
         )
 
     def bytes_of_each(self, count: int) -> int:
