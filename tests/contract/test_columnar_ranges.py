@@ -1,4 +1,4 @@
-"""Ranges that a Spark task reads through the columnar fetcher, from a broker that sends what it is told to."""
+"""Ranges that a Spark task reads through the columnar fetcher, from a scripted broker."""
 
 import json
 from contextlib import closing
@@ -46,7 +46,7 @@ LAST_MS = (2**63 - 1) // 1000
         (-(2**63), None),
     ],
 )
-def test_a_time_that_spark_has_no_room_for_is_null_whatever_fetches(time_ms, micros):
+def test_a_time_beyond_sparks_range_is_null_with_either_fetcher(time_ms, micros):
     columns = [WantedColumn("timestamp", "timestamp", True)]
     arrays = MessageArrays(TP, columns)
     arrays.add([Message(time_ms)])

@@ -1,4 +1,4 @@
-"""What a broker refuses for one partition, in the same answer as messages of another, which both fetchers deliver."""
+"""A broker refuses one partition and sends messages of another in the same response; both fetchers deliver these."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What brokers of five versions once answered, given to both fetchers again: they deliver the same, field by field."""
+"""Recorded responses of brokers of five versions: both fetchers deliver the same messages, field by field."""
 
 import json
 import time
@@ -71,7 +71,7 @@ def delivered(fetcher, count):
 
 @pytest.mark.parametrize("begins_at", ["the beginning", "the middle"])
 @every_fetcher
-def test_a_fetcher_delivers_what_was_recorded_of_every_format_and_codec(replay, factory, begins_at):
+def test_a_fetcher_delivers_the_recorded_messages_of_every_format_and_codec(replay, factory, begins_at):
     store, recordings = replay
     assert len(recordings) >= 7
     config = ConsumerConfig.load(zookeeper_connect="nowhere:1", group_id="g", fetch_wait_max_ms=20)

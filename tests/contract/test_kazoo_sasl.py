@@ -40,7 +40,7 @@ def store_of(server: EmbeddedZooKeeper, username: str, password: str) -> KazooSt
     return KazooStore(ZkSettings(server.connect, sasl=sasl, secure_acl=True, connection_timeout_ms=5000))
 
 
-def test_what_one_user_owns_another_may_read_and_not_write(server: EmbeddedZooKeeper):
+def test_a_znode_of_one_user_may_be_read_and_not_written_by_another(server: EmbeddedZooKeeper):
     alice, bob = store_of(server, "alice", "alice-secret"), store_of(server, "bob", "bob-secret")
     try:
         alice.start()
@@ -55,7 +55,7 @@ def test_what_one_user_owns_another_may_read_and_not_write(server: EmbeddedZooKe
         bob.close()
 
 
-def test_a_server_without_sasl_is_said_to_be_a_possible_reason(monkeypatch: pytest.MonkeyPatch):
+def test_the_error_names_a_server_without_sasl_as_a_possible_reason(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
     with EmbeddedZooKeeper() as zookeeper:
         store = store_of(zookeeper, "alice", "alice-secret")

@@ -1,4 +1,4 @@
-"""What only the real store has to cope with: time limits, credentials, TLS, servers that lack a request."""
+"""The parts that only the real store has: time limits, credentials, TLS, servers that lack a request."""
 
 from __future__ import annotations
 
@@ -366,7 +366,7 @@ def test_ctrl_c_in_the_middle_of_a_request_is_not_taken_for_a_lost_connection(ka
     assert store.get_children("/")
 
 
-def test_a_callback_that_calls_the_store_is_told_so_instead_of_waiting_for_itself(
+def test_a_callback_that_calls_the_store_gets_an_error_instead_of_waiting_for_itself(
     kazoo: KazooBackend, caplog: pytest.LogCaptureFixture
 ):
     store = kazoo.new_store()
@@ -483,7 +483,7 @@ def test_without_secure_acls_credentials_change_nothing(kazoo: KazooBackend):
 
 
 @zookeeper_needed
-def test_what_an_operator_creates_is_as_open_as_the_folder_above_it(kazoo: KazooBackend):
+def test_a_znode_that_an_operator_creates_has_the_acl_of_the_folder_above_it(kazoo: KazooBackend):
     alice, operator, bob = (
         kazoo.new_store(**ALICE),
         kazoo.new_store(auth=ALICE["auth"], keep_acl=True),

@@ -1,4 +1,4 @@
-"""What a store promises, once more over the oldest kazoo that pyproject.toml allows. All other tests use the newest."""
+"""The promises of a store, over the oldest kazoo that pyproject.toml allows. All other tests use the newest."""
 
 from __future__ import annotations
 

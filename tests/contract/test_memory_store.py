@@ -1,4 +1,4 @@
-"""What the in-memory ZooKeeper offers beyond the contract: an owner of time, of order and of faults."""
+"""The features of the in-memory ZooKeeper beyond the contract: control over time, order and faults."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_lost_request_is_not_carried_out_and_a_lost_reply_is(fault: Fault, dat
     assert store.get_data("/a").data == data
 
 
-def test_what_is_sent_before_the_loss_of_the_session_is_noticed_is_lost():
+def test_a_request_sent_before_the_store_notices_the_loss_of_its_session_is_lost():
     server = MemoryZooKeeper(auto_deliver=False)
     store, other = started(server), started(server)
     other.create("/a", b"old")

@@ -1,4 +1,4 @@
-"""What zk_layout.store promises, over the in-memory ZooKeeper and over real ones."""
+"""The promises of zk_layout.store, over the in-memory ZooKeeper and over real ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_data_comes_back_as_it_was_written(store: ZkStore, root: str, data: byte
     assert store.get_data(f"{root}/a").data == data
 
 
-def test_names_may_hold_what_zookeeper_allows(store: ZkStore, root: str):
+def test_names_may_hold_every_character_that_zookeeper_allows(store: ZkStore, root: str):
     names = ["a b", "ü", "x-1%", "<default>"]
     for name in names:
         store.create(f"{root}/{name}", b"")
@@ -97,7 +97,7 @@ def test_children_come_sorted(store: ZkStore, root: str):
     assert store.exists(root).num_children == 5
 
 
-def test_a_list_of_children_counts_what_came_and_went_since(store: ZkStore, other: ZkStore, root: str):
+def test_a_list_of_children_counts_creations_and_deletions(store: ZkStore, other: ZkStore, root: str):
     store.create(f"{root}/a", None)
     before = store.list_children(root)
     assert (before.names, before.czxid) == (("a",), store.exists(root).czxid)
@@ -205,7 +205,7 @@ def test_a_recreated_znode_starts_over(store: ZkStore, root: str):
     assert second.czxid > first.czxid
 
 
-def test_ensure_path_leaves_what_exists_as_it_is(store: ZkStore, root: str):
+def test_ensure_path_leaves_existing_znodes_unchanged(store: ZkStore, root: str):
     store.create(f"{root}/a", b"kept")
     store.ensure_path(f"{root}/a/b/c")
     store.ensure_path(f"{root}/a/b/c")
@@ -390,7 +390,7 @@ def test_a_failing_watcher_does_not_stop_the_others(store: ZkStore, root: str, c
 # ---------------------------------------------------------------------- many at once
 
 
-def test_batches_answer_in_the_order_asked_with_none_for_what_is_missing(store: ZkStore, root: str):
+def test_batches_answer_in_order_with_none_for_missing_znodes(store: ZkStore, root: str):
     for name in ("a", "b"):
         store.create(f"{root}/{name}/child", None, make_parents=True)
         store.set_data(f"{root}/{name}", name.encode())
@@ -467,7 +467,7 @@ def test_many_znodes_are_watched_in_one_request_and_a_missing_one_fires_at_once(
 
 
 @pytest.mark.parametrize("change", ["set", "deleted", "made anew"])
-def test_what_somebody_changed_since_a_write_fires_at_once_when_it_is_watched_since_then(
+def test_a_watch_since_a_write_fires_at_once_if_another_client_changed_the_znode(
     store: ZkStore, other: ZkStore, root: str, change: str
 ):
     paths = [f"{root}/{n}" for n in range(3)]

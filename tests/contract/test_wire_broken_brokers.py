@@ -1,4 +1,4 @@
-"""What brokers can do wrong: nothing is lost, nothing comes twice, nothing stands still, and what lasts is said."""
+"""Brokers that misbehave: no message is lost or repeated, no partition stands still, and lasting errors are raised."""
 
 import json
 import logging
@@ -207,7 +207,7 @@ def two_that_fetch(cluster):
     return one, other
 
 
-def test_a_leader_that_another_member_of_the_process_knew_is_told_by_the_broker_to_lead_no_more(cluster):
+def test_a_leader_known_from_another_member_of_the_process_is_left_when_the_broker_refuses(cluster):
     old = cluster.broker(0, T0, T1)
     _, other = two_that_fetch(cluster)
     old.errors[T0] = deque([6] * 1000)
@@ -242,7 +242,7 @@ def test_a_partition_whose_leader_moves_is_read_on_from_the_new_one(cluster):
     assert new.fetches
 
 
-def test_a_broker_that_is_silent_holds_up_nobody_else_and_is_left(cluster):
+def test_a_silent_broker_delays_no_other_broker_and_is_left(cluster):
     silent, sound = cluster.broker(1, T0), cluster.broker(2, T1)
     gate = threading.Event()
 
@@ -309,7 +309,7 @@ def test_leaders_are_asked_of_the_brokers_while_zookeeper_is_out_of_sight(cluste
     assert "ZooKeeper cannot be asked for now: leaders from 127.0.0.1" in caplog.text
 
 
-def test_a_throttled_client_keeps_away_for_as_long_as_it_is_told(cluster):
+def test_a_throttled_client_waits_for_as_long_as_the_broker_asks(cluster):
     broker = cluster.broker(0, T0, registration_version=2, throttle_ms=400)
     fetcher = cluster.fetcher(fetch_message_max_bytes=2500)
     fetcher.assign({T0: 0})
@@ -322,7 +322,7 @@ def test_a_throttled_client_keeps_away_for_as_long_as_it_is_told(cluster):
 # Sizes
 
 
-def test_a_promise_of_two_gigabytes_is_refused_and_said(cluster):
+def test_a_response_that_announces_two_gigabytes_is_refused_with_an_error(cluster):
     broker = cluster.broker(0, T0)
     broker.misbehave(lambda frame: b"\x7f\xff\xff\xff" + frame[4:])
     fetcher = cluster.fetcher()
@@ -406,7 +406,7 @@ def test_nothing_comes_from_before_a_position_that_was_set_while_a_response_was_
     assert fetch(fetcher, 50, until=lambda f: len(f.messages[T0]) >= 50).offsets(T0) == list(range(150, COUNT))
 
 
-def test_what_is_received_stays_within_the_backlog(cluster):
+def test_received_messages_stay_within_the_backlog(cluster):
     broker = cluster.broker(0, T0)
     broker.logs[T0] = [b"x" * 1000] * 2000
     fetchers = cluster.fetchers(fetch_message_max_bytes=100_000)
@@ -424,7 +424,7 @@ def test_what_is_received_stays_within_the_backlog(cluster):
 # Records
 
 
-def test_what_lies_before_a_corrupt_message_comes_and_it_is_an_error_until_it_is_sound(cluster):
+def test_messages_before_a_corrupt_one_come_and_the_corrupt_one_is_an_error_until_it_is_sound(cluster):
     broker = cluster.broker(0, T0)
 
     def spoil(frame):
@@ -467,7 +467,7 @@ def test_a_position_outside_the_log_is_reset_or_an_error(cluster, monkeypatch):
     lookup.close()
 
 
-def test_what_was_received_comes_before_a_reset(cluster, monkeypatch):
+def test_received_messages_come_before_a_reset(cluster, monkeypatch):
     """The log lost its end while the user still had most of a response to take."""
     monkeypatch.setattr("legacy_consumer.fetching.positions.LOG_END_WAIT_S", 0.05)
     broker = cluster.broker(0, T0)
@@ -484,7 +484,7 @@ def test_what_was_received_comes_before_a_reset(cluster, monkeypatch):
     assert got.moves == [{T0: 0}]
 
 
-def test_ends_are_told_before_messages(cluster):
+def test_log_ends_are_reported_before_messages(cluster):
     cluster.broker(0, T0, T1)
     fetcher = cluster.fetcher()
     fetcher.assign({T0: EARLIEST, T1: LATEST})
@@ -493,7 +493,7 @@ def test_ends_are_told_before_messages(cluster):
     assert_whole(got, T0)
 
 
-def test_log_offsets_of_what_nobody_leads_are_missing_and_without_brokers_an_error(cluster):
+def test_log_offsets_of_leaderless_partitions_are_missing_and_without_brokers_an_error(cluster):
     lookup = cluster.fetchers().log_offsets()
     with pytest.raises(BrokersUnavailableError, match="no answer from the brokers: no broker is registered"):
         lookup.latest([T0])
@@ -507,7 +507,7 @@ def test_log_offsets_of_what_nobody_leads_are_missing_and_without_brokers_an_err
 # Threads
 
 
-def test_closing_leaves_no_thread_and_ends_what_is_looked_for(cluster):
+def test_closing_leaves_no_thread_while_a_position_is_looked_for(cluster):
     before = threading.active_count()
     fetchers = ColumnarFetchers(cluster.config(), cluster.store)
     fetcher = fetchers.fetcher()

@@ -1,4 +1,4 @@
-"""What only looks makes no broker create a topic, though brokers do so when asked, as Kafka's own default is."""
+"""A command that only reads makes no broker create a topic, although Kafka's default creates it on request."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_member_does_not_bring_a_deleted_topic_back(cluster, fetcher):
 
 
 @on_every_broker
-def test_no_command_that_looks_creates_a_topic(fresh_cluster, tmp_path):
+def test_no_command_that_only_reads_creates_a_topic(fresh_cluster, tmp_path):
     """The group has offsets of a topic, of a partition that the topic does not have, and of a deleted topic."""
     cluster, store = fresh_cluster, fresh_cluster.store
     topic = cluster.new_topic(2)

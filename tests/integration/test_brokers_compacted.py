@@ -74,7 +74,7 @@ def is_latest(offset, written):
 
 
 @on_every_format
-def test_what_the_cleaner_left_arrives_with_its_own_offsets_and_positions_go_over_the_gaps(cluster, compacted):
+def test_messages_of_a_compacted_log_keep_their_offsets_and_positions_skip_the_gaps(cluster, compacted):
     topic, written = compacted
     with cluster.consuming(topic, "gaps") as (connector, stream):
         messages, committed = [], []
@@ -98,7 +98,7 @@ def test_what_the_cleaner_left_arrives_with_its_own_offsets_and_positions_go_ove
 
 
 @on_every_format
-def test_a_group_goes_on_from_an_offset_that_the_cleaner_took(cluster, compacted):
+def test_a_group_continues_from_an_offset_that_the_cleaner_removed(cluster, compacted):
     topic, written = compacted
     with cluster.consuming(topic, "all") as (connector, stream):
         survivors = []

@@ -1,4 +1,4 @@
-"""Both fetchers on every broker version: what they deliver of the same logs, in every format and codec, and from where.
+"""Both fetchers on every broker version: they deliver the same messages of the same logs, in every format and codec.
 
 What either of them promises, in detail and on one version, is in test_fetcher.py.
 """
@@ -89,7 +89,7 @@ def test_both_fetchers_deliver_the_same_of_every_format_and_codec(cluster, store
 
 
 @on_every_broker
-def test_both_fetchers_deliver_what_kafka_s_own_producer_of_that_version_wrote(cluster, store):
+def test_both_fetchers_deliver_the_messages_of_kafkas_own_producer_of_that_version(cluster, store):
     topics = {cluster.new_topic(): codec for codec in ("none", *CODECS[cluster.version])}
     pairs = [word for pair in topics.items() for word in pair]
     brief = ("-XX:TieredStopAtLevel=1",)  # it lives for a second

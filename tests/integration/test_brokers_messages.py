@@ -1,4 +1,4 @@
-"""What a consumer gets of messages in every format and compression, from every broker version."""
+"""A consumer gets messages of every format and compression from every broker version."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Who cannot take part is told why, within a bound, and leaves no half-joined member behind."""
+"""A member that cannot take part gets an error within a bound, and leaves nothing half-joined."""
 
 import json
 import time
@@ -85,7 +85,7 @@ def group():
 
 
 @pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
-def test_a_topic_that_nobody_lets_us_read_ends_the_stream_with_an_error_that_names_it(cluster, group, fetcher):
+def test_a_topic_that_no_broker_allows_to_read_ends_the_stream_with_an_error_that_names_it(cluster, group, fetcher):
     """Its position is asked for first, and that question is refused."""
     begun = time.monotonic()
     with cluster.connector(group, auto_offset_reset="smallest", fetcher=fetcher) as connector:
@@ -107,7 +107,7 @@ def test_a_topic_that_nobody_lets_us_read_ends_the_stream_with_an_error_that_nam
     ],
     ids=["static", "filter"],
 )
-def test_with_a_coordinator_that_never_comes_nobody_joins(cluster, group, dual, subscribe):
+def test_no_member_joins_while_no_coordinator_answers(cluster, group, dual, subscribe):
     begun = time.monotonic()
     storage = {"offsets_storage": "kafka", "dual_commit_enabled": dual, "offsets_channel_socket_timeout_ms": 500}
     connector = cluster.connector(group, **storage)
@@ -119,7 +119,7 @@ def test_with_a_coordinator_that_never_comes_nobody_joins(cluster, group, dual, 
     assert not cluster.has_group(group)
 
 
-def test_a_regex_that_cannot_be_said_here_is_refused_before_anybody_is_asked(cluster, group):
+def test_an_unsupported_regex_is_refused_before_any_request(cluster, group):
     connector = cluster.connector(group)
     with pytest.raises(UnsupportedRegexError, match="a negated class that holds a class or &&, which Java 9 changed"):
         connector.create_message_streams_by_filter(Whitelist("[^a&&b]"))
@@ -153,21 +153,21 @@ def fetchers_over(store, protocol):
 
 
 @pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_PLAINTEXT"])
-def test_brokers_that_are_down_are_no_reason_not_to_join(protocol):
+def test_a_member_joins_while_all_brokers_are_down(protocol):
     begun = time.monotonic()
     with fetchers_over(unreachable(protocol), protocol) as fetchers:
         fetchers.check_access()
     assert time.monotonic() - begun < 8
 
 
-def test_that_no_broker_is_registered_is_no_reason_not_to_join():
+def test_a_member_joins_while_no_broker_is_registered():
     store = MemoryStore(MemoryZooKeeper())
     store.start()
     with fetchers_over(store, "SASL_PLAINTEXT") as fetchers:
         fetchers.check_access()
 
 
-def test_a_listener_that_is_missing_is_told_without_reaching_anybody():
+def test_a_missing_listener_is_an_error_without_a_connection_to_a_broker():
     with (
         fetchers_over(unreachable("PLAINTEXT"), "SASL_PLAINTEXT") as fetchers,
         pytest.raises(MissingListenerError, match="only PLAINTEXT"),

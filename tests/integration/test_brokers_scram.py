@@ -1,4 +1,4 @@
-"""SCRAM against real brokers: of 0.10.2, which takes its messages bare, and of a later one, which wraps them."""
+"""SCRAM against real brokers: of 0.10.2, which expects bare SCRAM messages, and of a later one, which wraps them."""
 
 import base64
 import hashlib

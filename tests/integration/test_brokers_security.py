@@ -1,4 +1,4 @@
-"""TLS, SASL and ZooKeeper's ACLs: who is let in, and what the others are told, and when."""
+"""TLS, SASL and ZooKeeper's ACLs: which clients may take part, and the errors of all others."""
 
 import subprocess
 import time
@@ -107,7 +107,7 @@ def refused(cluster, topic, group, **properties):
 # What a refusal looks like changed twice: 0.10 hangs up, 1.0 says why, and since 2.0 it lets one wait for it.
 @by_both_fetchers
 @pytest.mark.parametrize("broker_version", ["0.10.2.2", "1.1.1", "3.9.1"])
-def test_a_wrong_password_is_told_before_anything_is_registered(cluster, topic, group, fetcher):
+def test_a_wrong_password_is_an_error_before_anything_is_registered(cluster, topic, group, fetcher):
     message = refused(cluster, topic, group, fetcher=fetcher, **{**SASL, "sasl_password": "wrong"})
     assert message.endswith("check security.protocol, sasl.* and ssl.*")
     assert "redentials" in message or "Invalid username or password" in message
@@ -124,7 +124,7 @@ def test_a_sasl_mechanism_that_the_broker_lacks_is_named_with_those_that_it_has(
 
 @by_both_fetchers
 @pytest.mark.parametrize("broker_version", ["1.1.1"])
-def test_a_broker_whose_certificate_nobody_we_trust_signed_is_not_spoken_to(cluster, topic, group, foreign_ca, fetcher):
+def test_a_broker_with_an_untrusted_certificate_is_refused(cluster, topic, group, foreign_ca, fetcher):
     message = refused(cluster, topic, group, security_protocol="SSL", ssl_ca_location=foreign_ca, fetcher=fetcher)
     assert "certificate verify failed" in message
 
@@ -208,7 +208,9 @@ def told(table, column):
 
 @pytest.mark.parametrize("broker_version", ["2.8.2"])
 @pytest.mark.parametrize("column", [1, 2], ids=["open", "secured"])
-def test_a_stranger_may_change_of_a_group_what_the_page_on_security_says(cluster, topic, group, foreigner, column):
+def test_a_stranger_may_change_only_those_znodes_of_a_group_that_docs_security_lists(
+    cluster, topic, group, foreigner, column
+):
     properties = PROTECTED if column == 2 else {}
     reset = Request("r", RequestState.PREPARE, frozenset({tp(topic)}))
     with cluster.consuming(topic, group, **properties) as (connector, stream):
@@ -227,7 +229,9 @@ def test_a_stranger_may_change_of_a_group_what_the_page_on_security_says(cluster
 
 @pytest.mark.parametrize("broker_version", ["2.8.2"])
 @pytest.mark.parametrize("column", [1, 2], ids=["open", "secured"])
-def test_a_stranger_may_change_of_a_led_group_what_the_page_on_security_says(cluster, topic, group, foreigner, column):
+def test_a_stranger_may_change_only_those_znodes_of_a_led_group_that_docs_security_lists(
+    cluster, topic, group, foreigner, column
+):
     properties = PROTECTED if column == 2 else {}
     with cluster.consuming(topic, group, group_coordination="leader", **properties) as (connector, stream):
         take(stream, 5)
@@ -237,7 +241,7 @@ def test_a_stranger_may_change_of_a_led_group_what_the_page_on_security_says(clu
 
 @on_every_broker
 @pytest.mark.parametrize("digest", ["member:wrong", "somebody:else", None])
-def test_a_member_with_other_credentials_is_told_so_and_leaves_nothing(cluster, topic, group, digest):
+def test_a_member_with_other_credentials_gets_an_error_and_leaves_nothing(cluster, topic, group, digest):
     consume(cluster, topic, group, **PROTECTED)
     properties = {"zookeeper_auth_digest": digest} if digest else {}
     begun = time.monotonic()

@@ -139,7 +139,7 @@ def test_messages_are_printed_as_the_bytes_they_are(kafka, topic, options, print
     assert done.stderr == b"Processed a total of 4 messages\n"
 
 
-def test_json_says_all_of_a_message_on_one_line(kafka, topic):
+def test_json_has_each_message_on_one_line(kafka, topic):
     produce(kafka, topic, ODD)
     done = consume(kafka, "--topic", topic, "--from-beginning", "--max-messages", "4", "--format", "json", *DEFAULT)
     documents = [json.loads(line) for line in done.stdout.decode().splitlines()]
@@ -155,7 +155,7 @@ def test_json_says_all_of_a_message_on_one_line(kafka, topic):
 
 
 @pytest.mark.parametrize(("streams", "fetcher"), [("1", ()), ("3", DEFAULT)], ids=["1", "3"])
-def test_the_next_run_goes_on_where_max_messages_ended(kafka, store, topic, group, streams, fetcher):
+def test_the_next_run_continues_where_max_messages_ended(kafka, store, topic, group, streams, fetcher):
     produce(kafka, topic, numbered(4000))
     options = ("--topic", topic, "--group", group, "--streams", streams, *fetcher)
     first = consume(kafka, *options, "--max-messages", "1501", "--from-beginning")
@@ -178,7 +178,7 @@ def test_the_next_run_goes_on_where_max_messages_ended(kafka, store, topic, grou
         pytest.param(signal.SIGTERM, 0, "1", "1", id="unbuffered output"),
     ],
 )
-def test_a_signal_commits_exactly_what_was_printed(
+def test_a_signal_commits_exactly_the_printed_messages(
     kafka, store, topic, group, signal_number, exit_code, streams, unbuffered
 ):
     produce(kafka, topic, numbered(200_000))
@@ -200,7 +200,7 @@ def test_a_signal_commits_exactly_what_was_printed(
 
 
 @pytest.mark.parametrize("count", [8, 100_000], ids=["fewer than fill a buffer", "more than fit into the pipe"])
-def test_no_commit_runs_ahead_of_what_was_written(kafka, store, topic, group, count):
+def test_no_commit_passes_a_message_that_was_not_written(kafka, store, topic, group, count):
     produce(kafka, topic, numbered(count))
     options = ("--topic", topic, "--group", group, "--from-beginning", "--property", "auto.commit.interval.ms=50")
     with consuming(kafka, *options) as process:
@@ -267,7 +267,7 @@ def test_a_whitelist_takes_the_topics_that_match_whole_and_a_blacklist_the_other
     assert black.stdout == b"colour-blue\n"
 
 
-def test_a_whitelist_that_nothing_passes_yet_says_so_and_waits(kafka):
+def test_a_whitelist_without_a_matching_topic_warns_and_waits(kafka):
     done = consume(kafka, "--whitelist", "nothing-.*", "--timeout-ms", "200")
     assert done.returncode == 0
     warning, total = done.stderr.decode().splitlines()
@@ -305,7 +305,7 @@ def test_from_beginning_refuses_a_group_with_offsets_until_they_may_be_deleted(k
     assert committed(store, group, topic) == {0: 2, 1: 2, 2: 2, 3: 2}
 
 
-def test_what_a_living_group_has_written_is_not_deleted(kafka, store, topic, group):
+def test_offsets_of_a_group_with_members_are_not_deleted(kafka, store, topic, group):
     with consuming(kafka, "--topic", topic, "--group", group):
         wait_for(
             lambda: store.exists(f"/consumers/{group}/owners/{topic}/0") is not None,
@@ -335,7 +335,7 @@ def test_a_garbage_registration_of_another_member_is_named_and_passed_over(kafka
 
 
 @pytest.mark.parametrize("name", ["no-such-topic", "a,b", "..", ""])
-def test_a_topic_that_does_not_exist_is_one_line_and_nobody_joins(kafka, store, group, name):
+def test_a_missing_topic_is_an_error_of_one_line_and_no_member_joins(kafka, store, group, name):
     done = consume(kafka, "--topic", name, "--group", group)
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(f"Error: topic {name!r} does not exist: ".encode())
@@ -343,7 +343,7 @@ def test_a_topic_that_does_not_exist_is_one_line_and_nobody_joins(kafka, store, 
     assert store.exists(f"/consumers/{group}") is None
 
 
-def test_a_chroot_that_does_not_exist_is_one_line(kafka):
+def test_a_missing_chroot_is_an_error_of_one_line(kafka):
     elsewhere = kafka.zookeeper_connect.replace("/kafka", "/nowhere")
     done = consume(kafka, "--zookeeper", elsewhere, "--topic", "t")
     assert (done.returncode, done.stdout) == (1, b"")
@@ -351,7 +351,7 @@ def test_a_chroot_that_does_not_exist_is_one_line(kafka):
     assert done.stderr.count(b"\n") == 1
 
 
-def test_a_cluster_without_brokers_is_one_line():
+def test_a_cluster_without_brokers_is_an_error_of_one_line():
     with EmbeddedZooKeeper() as zookeeper:
         args = ["consume", "--zookeeper", zookeeper.connect, "--topic", "t"]
         done = subprocess.run(
@@ -363,7 +363,7 @@ def test_a_cluster_without_brokers_is_one_line():
     )
 
 
-def test_a_full_disk_is_one_line_and_what_was_not_written_is_not_committed(kafka, store, topic, group):
+def test_a_full_disk_is_an_error_of_one_line_and_no_unwritten_message_is_committed(kafka, store, topic, group):
     produce(kafka, topic, numbered(8))
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(

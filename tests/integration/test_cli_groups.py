@@ -207,7 +207,7 @@ def test_a_lag_below_zero_is_shown_and_explained(kafka, store):
     assert "! the committed offset lies beyond the end of the log" in done.stdout
 
 
-def test_a_group_that_does_not_exist_is_one_line(kafka, store):
+def test_a_missing_group_is_an_error_of_one_line(kafka, store):
     done = groups(kafka, "describe", "no-such-group")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (

@@ -129,7 +129,7 @@ def sorted_lines(lines):
 
 
 @pytest.mark.parametrize(("version", "ours"), [("0.10.2.2", "0.10.2"), ("1.1.1", "1.1")])
-def test_describe_prints_what_kafka_consumer_groups_prints(kafka, cluster, mixed, tools, version, ours):
+def test_describe_prints_the_same_as_kafka_consumer_groups(kafka, cluster, mixed, tools, version, ours):
     theirs = tools(version).run(GROUPS_TOOL, "--zookeeper", kafka.zookeeper_connect, "--describe", "--group", "mixed")
     done = run_program("groups", "describe", "mixed", "--kafka-format", ours, *cluster)
     assert (done.code, done.err) == (0, "")
@@ -137,7 +137,7 @@ def test_describe_prints_what_kafka_consumer_groups_prints(kafka, cluster, mixed
     assert sorted_lines(done.out.splitlines()) == sorted_lines(theirs)
 
 
-def test_describe_prints_what_consumer_offset_checker_prints(kafka, cluster, mixed, tools):
+def test_describe_prints_the_same_as_consumer_offset_checker(kafka, cluster, mixed, tools):
     theirs = tools("0.10.2.2").run(
         "kafka.tools.ConsumerOffsetChecker", "--zookeeper", kafka.zookeeper_connect, "--group", "mixed"
     )
@@ -167,7 +167,7 @@ def test_offsets_in_kafka_are_shown_as_kafkas_tool_does_and_a_reset_says_that_th
 
 
 @pytest.mark.parametrize("version", TOOLS)
-def test_list_names_what_kafka_consumer_groups_names(kafka, cluster, mixed, stopped, tools, version):
+def test_list_names_the_same_groups_as_kafka_consumer_groups(kafka, cluster, mixed, stopped, tools, version):
     theirs = tools(version).run(GROUPS_TOOL, "--zookeeper", kafka.zookeeper_connect, "--list")
     done = run_program("groups", "list", *cluster)
     assert done.out.splitlines() == sorted(theirs)
@@ -175,7 +175,7 @@ def test_list_names_what_kafka_consumer_groups_names(kafka, cluster, mixed, stop
 
 
 @pytest.mark.parametrize("version", TOOLS)
-def test_verify_says_what_verify_consumer_rebalance_says(kafka, cluster, mixed, store, tools, version):
+def test_verify_prints_the_same_as_verify_consumer_rebalance(kafka, cluster, mixed, store, tools, version):
     def verdicts():
         theirs = tools(version).run(
             "kafka.tools.VerifyConsumerRebalance", "--zookeeper.connect", kafka.zookeeper_connect, "--group", "mixed"
@@ -201,9 +201,7 @@ def test_verify_says_what_verify_consumer_rebalance_says(kafka, cluster, mixed, 
 
 
 @pytest.mark.parametrize("version", TOOLS)
-def test_kafka_imports_what_we_export_and_we_import_what_kafka_exports(
-    kafka, cluster, store, stopped, tools, version, tmp_path
-):
+def test_kafkas_tools_import_our_exports_and_we_import_theirs(kafka, cluster, store, stopped, tools, version, tmp_path):
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     assert run_program("offsets", "export", stopped, "--output", ours, *cluster).code == 0
     tools(version).run(
@@ -310,7 +308,7 @@ def test_reset_moves_a_group(cluster, store, stopped, tmp_path, target, orders, 
     }  # fmt: skip
 
 
-def test_a_backup_is_said_and_puts_everything_back(cluster, store, stopped, tmp_path):
+def test_the_command_names_its_backup_which_restores_everything(cluster, store, stopped, tmp_path):
     store.delete(f"/consumers/{stopped}/offsets/orders/1")
     before = offsets_of(store, stopped)
     done = run_program("offsets", "reset", stopped, "--to-latest", "--execute", "--backup-dir", tmp_path, *cluster)
@@ -343,7 +341,7 @@ def test_copy_gives_another_group_the_same_offsets(cluster, store, stopped, tmp_
     assert offsets_of(store, target) == offsets_of(store, stopped)
 
 
-def test_prune_removes_what_is_old_and_nothing_else(cluster, store, stopped, mixed, tmp_path):
+def test_prune_removes_old_groups_and_nothing_else(cluster, store, stopped, mixed, tmp_path):
     assert run_program("groups", "prune", "--older-than", "1d", *cluster).err.startswith("No group of ")
     only = ["--older-than", "1s", "--name", f"{stopped}*"]
     eventually(lambda: stopped in run_program("groups", "prune", *only, *cluster).out)
@@ -385,7 +383,9 @@ def test_a_topic_of_a_group_is_deleted_alone(cluster, store, stopped, tmp_path):
         (["offsets", "reset", "STOPPED", "--to-latest", "--execute", "--backup-dir", "/nowhere"], "no backup can be"),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_changes_nothing(cluster, store, stopped, tmp_path, args, message):
+def test_an_impossible_command_is_an_error_of_one_line_and_changes_nothing(
+    cluster, store, stopped, tmp_path, args, message
+):
     bad = tmp_path / "bad.txt"
     bad.write_text(f"/consumers/{stopped}/offsets/orders/0:7\n/consumers/{stopped}/offsets/orders/1:-1\n")
     before = offsets_of(store, stopped), offsets_of(store, "mixed")
@@ -470,7 +470,7 @@ def test_a_live_reset_writes_nothing_while_a_jvm_member_owns_a_partition(cluster
 # The doctor.
 
 
-def test_the_doctor_finds_what_is_wrong_and_says_what_to_do(cluster, store, mixed, stopped):
+def test_the_doctor_finds_faults_and_gives_remedies(cluster, store, mixed, stopped):
     sound = json.loads(run_program("doctor", "--json", *cluster).out)
     assert {finding["code"] for finding in sound} <= {"stopped"}, sound
     znodes = {
@@ -583,7 +583,7 @@ def test_nothing_in_this_file_has_created_a_topic(store):
 # Without a permission, and without a broker.
 
 
-def test_what_an_acl_forbids_changes_nothing(kafka, cluster, store, stopped, tmp_path):
+def test_a_command_that_an_acl_forbids_changes_nothing(kafka, cluster, store, stopped, tmp_path):
     client = KazooClient(kafka.zookeeper_connect)
     client.start()
     try:
@@ -613,7 +613,7 @@ SECRET = ["--property", "zookeeper.auth.digest=alice:secret"]
 MEMBER_OF_OTHERS = b'{"version":1,"subscription":{"nothing":1},"pattern":"static","timestamp":"1"}'
 
 
-def test_what_an_operator_with_credentials_leaves_is_as_secured_as_the_group_was(kafka, cluster, tmp_path):
+def test_znodes_that_an_operator_creates_have_the_acls_of_the_group(kafka, cluster, tmp_path):
     """Every command that creates znodes, without zookeeper.set.acl."""
     alice = KazooClient(kafka.zookeeper_connect, auth_data=[("digest", "alice:secret")])
     alice.start()

@@ -102,7 +102,7 @@ def take(stream, count):
     return [int(message.value()) for _, message in zip(range(count), stream, strict=False)]
 
 
-def test_every_message_arrives_once_and_the_next_consumer_goes_on_behind_it(topic):
+def test_every_message_arrives_once_and_the_next_consumer_continues_after_it(topic):
     topic.produce(1000)
     connector, stream = topic.stream()
     assert sorted(take(stream, 1000)) == list(range(1000))
@@ -210,7 +210,7 @@ def test_owner_and_registration_znodes_look_as_the_jvm_writes_them(topic):
     assert stat.ephemeralOwner != 0
 
 
-def test_auto_commit_writes_what_was_consumed(topic):
+def test_auto_commit_writes_the_consumed_offsets(topic):
     topic.produce(100)
     _, stream = topic.stream(auto_commit_interval_ms=50)
     take(stream, 100)
@@ -223,7 +223,7 @@ def is_silent(stream):
     return list(next(stream.batches(timeout=0.2))) == []
 
 
-def test_largest_reads_only_what_comes_after_joining(topic):
+def test_largest_reads_only_messages_produced_after_joining(topic):
     topic.produce(100)
     _, stream = topic.stream(auto_offset_reset="largest")
     topic.produce(20)
@@ -231,7 +231,7 @@ def test_largest_reads_only_what_comes_after_joining(topic):
 
 
 @pytest.mark.usefixtures("_lone_broker")
-def test_an_offset_outside_the_log_is_reset_and_said(topic, caplog):
+def test_an_offset_outside_the_log_is_reset_and_logged(topic, caplog):
     topic.produce(40)
     topic.zookeeper.create(f"/consumers/{topic.group}/offsets/{topic.name}/0", b"5000", makepath=True)
     with caplog.at_level(logging.WARNING):
@@ -276,7 +276,7 @@ def test_a_session_that_the_server_ends_is_replaced_and_nothing_is_lost(topic):
     assert sorted(topic.owners()) == [0, 1, 2, 3]
 
 
-def test_a_garbage_registration_is_named_and_stops_nobody(topic, caplog):
+def test_a_garbage_registration_is_named_and_stops_no_member(topic, caplog):
     topic.produce(8)
     topic.zookeeper.create(f"/consumers/{topic.group}/ids/odd", b"garbage", ephemeral=True, makepath=True)
     _, stream = topic.stream()

@@ -42,7 +42,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_up_says_in_json_what_to_connect_to_and_leaves_nothing(run, tmp_path, end):
+def test_up_prints_its_addresses_as_json_and_leaves_nothing(run, tmp_path, end):
     taken = set()
     zookeeper_port, kafka_port = free_port(taken), free_port(taken)
     process = run(
@@ -66,7 +66,7 @@ def test_up_says_in_json_what_to_connect_to_and_leaves_nothing(run, tmp_path, en
     assert list(tmp_path.iterdir()) == []
 
 
-def test_up_tells_people_what_to_connect_to(run):
+def test_up_prints_its_addresses_for_people(run):
     process = run("up", "--kafka", "none", "--ensemble")
     assert process.stdout.readline().startswith("ZooKeeper 3.9")
     assert process.stdout.readline() == "Ctrl-C ends all and removes the data\n"

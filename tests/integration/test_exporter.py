@@ -177,7 +177,7 @@ def run(*arguments):
     )
 
 
-def test_what_cannot_work_is_said_in_a_line(kafka):
+def test_a_setting_that_cannot_work_is_an_error_of_one_line(kafka):
     done = run("exporter", "--zookeeper", f"{kafka.zookeeper_connect}/nowhere", "--port", "0")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("Error: /kafka/nowhere does not exist: it is the chroot given in")

@@ -1,4 +1,4 @@
-"""The fetcher seam: what both fetchers promise, in detail and on one broker version.
+"""The promises of the fetcher seam, for both fetchers, in detail and on one broker version.
 
 On all versions: test_brokers_fetchers.py.
 """
@@ -184,7 +184,7 @@ def test_gaps_of_compaction_leave_exact_positions(own, fetching, kafka, store):
 # Assigning
 
 
-def test_what_is_unassigned_comes_no_more(fetching, kafka, store, topic):
+def test_no_message_of_an_unassigned_partition_comes(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         fetcher.assign({topic[0]: 0, topic[1]: 0})
         fetch(fetcher, 10, max_messages=10)
@@ -194,14 +194,14 @@ def test_what_is_unassigned_comes_no_more(fetching, kafka, store, topic):
         assert is_silent(fetcher)
 
 
-def test_a_partition_goes_on_where_it_is_assigned_again(fetching, kafka, store, topic):
+def test_a_partition_continues_at_the_position_of_its_new_assignment(fetching, kafka, store, topic):
     with fetching(kafka, store) as fetcher:
         for start in (0, 1500, 1500, 3):
             fetcher.assign({topic[0]: start})
             assert fetch(fetcher, 10, max_messages=10).offsets(topic[0]) == list(range(start, start + 10))
 
 
-def test_a_position_that_comes_round_again_is_told(fetching, kafka, store, topic):
+def test_a_position_that_is_reached_again_is_reported_again(fetching, kafka, store, topic):
     """Five messages before, five after a step back: the position is the same number twice."""
     with fetching(kafka, store) as fetcher:
         for _ in range(3):
@@ -410,7 +410,7 @@ def test_closing_ends_a_poll_in_another_thread(fetching, kafka, store, topic):
 # Producing
 
 
-def test_what_is_not_acknowledged_is_counted(kafka):
+def test_unacknowledged_messages_are_counted(kafka):
     # a name that no topic can have: a broker creates any other one
     with pytest.raises(ProduceError) as caught:
         produce_all("no such topic", [(None, b"x")] * 7, {"bootstrap.servers": kafka.bootstrap_servers}, timeout_s=3)

@@ -1,4 +1,4 @@
-"""What one of two brokers cannot answer, and brokers that come back elsewhere."""
+"""One of two brokers is gone, or comes back at another address."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -112,7 +112,7 @@ def test_two_topics_are_joined_in_one_loop_though_members_come_go_and_are_killed
     assert waiting == set(range(ORDERS)) - set(paid)
 
 
-def test_topics_that_cannot_be_joined_so_are_refused_in_one_line(cluster, tmp_path, monkeypatch, capsys):
+def test_topics_that_one_loop_cannot_join_are_refused_in_one_line(cluster, tmp_path, monkeypatch, capsys):
     two, three = cluster.new_topic(2), cluster.new_topic(3)
 
     def refused(orders, payments, *more):

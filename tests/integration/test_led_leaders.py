@@ -1,4 +1,4 @@
-"""The leader of a led group is lost while its assignor works, and the members are processes of their own."""
+"""The leader of a led group is killed while its assignor works; each member is a process of its own."""
 
 import signal
 import tempfile
@@ -144,7 +144,7 @@ def test_two_leaders_killed_while_they_assign_are_followed_by_one_that_ends_the_
     assert pods.repeated() == 0
 
 
-def test_members_go_on_with_what_they_have_while_the_leader_is_dead(led):
+def test_members_keep_consuming_their_partitions_while_the_leader_is_dead(led):
     pods = led("Cooperative")
     shares = pods.owners()
     leader = pods.start_one_more()

@@ -169,7 +169,7 @@ def group(cluster, programs, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("broker_version", VERSIONS)
-def test_a_stopped_group_goes_on_in_kafka_and_back_in_zookeeper_and_nothing_is_lost_or_read_twice(group):
+def test_a_stopped_group_moves_to_kafka_and_back_and_no_message_is_lost_or_read_twice(group):
     group.produce(60)
     member = group.jvm_member()
     member.wait_until(lambda: len(member.consumed) == 60, "60 messages")

@@ -1,4 +1,4 @@
-"""A migration that ZooKeeper or the brokers do not allow: one line says who forbids what, and nothing is half done."""
+"""A migration that ZooKeeper or the brokers do not allow: one line names the refusal, and nothing is half done."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def guarded(request):
     made.close()
 
 
-def test_brokers_that_let_nobody_into_the_group_are_said_and_nothing_is_written(guarded, tmp_path):
+def test_brokers_that_refuse_the_group_are_an_error_and_nothing_is_written(guarded, tmp_path):
     backup = tmp_path / "b.json"
     guarded.commit("closed", "orders")
     guarded.commit("open", "orders")
@@ -91,7 +91,7 @@ def test_brokers_that_let_nobody_into_the_group_are_said_and_nothing_is_written(
     is_refused("verify", "closed")
 
 
-def test_a_topic_whose_offsets_may_not_be_committed_is_named_with_what_stands(guarded, tmp_path):
+def test_a_topic_whose_offsets_may_not_be_committed_is_named_with_the_count_of_written_partitions(guarded, tmp_path):
     guarded.commit("half", "orders", "secret")
     done = guarded.migrate("apply", "half", "--execute", "--backup", tmp_path / "b.json")
     assert done.code == 1, done

@@ -124,7 +124,7 @@ def is_silent(stream):
 
 
 @on_every_broker
-def test_offsets_are_kept_in_kafka_alone_and_the_next_consumer_goes_on_there(topic):
+def test_offsets_are_kept_in_kafka_alone_and_the_next_consumer_continues_there(topic):
     first = topic.produce(100)
     connector, stream = topic.stream(**IN_KAFKA)
     assert take(stream, 100) == first
@@ -243,7 +243,7 @@ IMPATIENT = {"offsets_channel_socket_timeout_ms": 500, "rebalance_max_retries": 
 
 
 @on("1.1.1")
-def test_without_a_coordinator_nobody_joins(topic):
+def test_without_a_coordinator_no_member_joins(topic):
     (broker,) = topic.cluster.kafka.brokers
     broker.stop()
     try:
@@ -255,7 +255,7 @@ def test_without_a_coordinator_nobody_joins(topic):
 
 
 @on("1.1.1")
-def test_a_member_that_takes_over_without_a_coordinator_says_so_and_begins_when_there_is_one(topic):
+def test_a_member_that_takes_over_without_a_coordinator_is_degraded_until_one_answers(topic):
     numbers = topic.produce(10)
     staying, stream = topic.stream(**IN_KAFKA, **IMPATIENT)
     leaving, _ = topic.stream(**IN_KAFKA, **IMPATIENT)
@@ -273,7 +273,7 @@ def test_a_member_that_takes_over_without_a_coordinator_says_so_and_begins_when_
 
 
 @on("1.1.1")
-def test_an_offset_that_somebody_else_set_in_kafka_is_told_and_adopted_if_wanted(topic, caplog):
+def test_an_offset_that_another_client_set_in_kafka_is_reported_and_adopted_if_configured(topic, caplog):
     topic.produce(100)
     connector, stream = topic.stream(**IN_KAFKA, commit_conflict="adopt")
     take(stream, 100)
@@ -290,7 +290,7 @@ def test_an_offset_that_somebody_else_set_in_kafka_is_told_and_adopted_if_wanted
 @pytest.mark.parametrize(
     ("broker_version", "member"), [("0.8.2.2", "0.8.2.2"), ("1.1.1", "0.8.2.2"), ("1.1.1", "1.1.1")]
 )
-def test_a_jvm_member_goes_on_where_ours_stopped_and_ours_where_it_stopped(topic, programs, member):
+def test_a_jvm_member_continues_where_ours_stopped_and_ours_where_it_stopped(topic, programs, member):
     properties = {
         "zookeeper.connect": topic.cluster.kafka.zookeeper_connect,
         "group.id": topic.group,

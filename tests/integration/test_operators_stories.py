@@ -34,7 +34,7 @@ def told(monkeypatch, tmp_path, cluster):
 
 @pytest.mark.parametrize("broker_version", ["2.8.2"])
 @pytest.mark.parametrize("seed", range(2))
-def test_on_real_servers_no_command_moves_loses_or_forgets_what_it_did_not_name(told, seed):
+def test_on_real_servers_no_command_changes_an_offset_that_it_did_not_name(told, seed):
     def steps(operators):
         for _ in range(STEPS):
             operators.step()

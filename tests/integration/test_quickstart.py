@@ -1,4 +1,4 @@
-"""The main job as a person runs it: it proves what it claims, and leaves nothing whenever and however it is ended."""
+"""`make quickstart` as a person runs it: it proves its claims, and leaves nothing behind however it ends."""
 
 import json
 import os
@@ -184,7 +184,7 @@ def test_kill_9_leaves_nothing_at_later_moments(quickstart):
     assert ended == dict.fromkeys(moments, True)
 
 
-def test_without_java_one_line_says_so(quickstart, tmp_path):
+def test_without_java_the_error_is_one_line(quickstart, tmp_path):
     nowhere = tmp_path / "nowhere"
     nowhere.mkdir()
     running = quickstart(JAVA_HOME=str(nowhere))

@@ -131,7 +131,7 @@ def moved_since(before, pods):
     return {number: [name for name, _ in lives[len(before[number]) :]] for number, lives in pods.lives().items()}
 
 
-def test_what_a_killed_member_owned_flows_in_others_once_its_session_is_over(impatient):
+def test_partitions_of_a_killed_member_flow_in_others_once_its_session_is_over(impatient):
     before = impatient.lives()
     impatient.end("c-1", signal.SIGKILL)
     impatient.produce(600)

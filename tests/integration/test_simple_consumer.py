@@ -97,7 +97,7 @@ def test_an_offset_outside_the_log_is_an_error_with_the_logs_range(consumer, log
 
 
 @on_every_broker
-def test_the_ends_of_a_log_are_told(cluster, consumer, log):
+def test_the_ends_of_a_log_are_reported(cluster, consumer, log):
     assert consumer.offsets_before(log, EARLIEST) == [0]
     assert consumer.offsets_before(log, LATEST) == [300]
     empty = tp(cluster.new_topic())
@@ -161,7 +161,7 @@ def test_all_before_the_offset_of_a_time_is_older(cluster, consumer, log):
 
 
 @pytest.mark.parametrize("broker_version", ["0.10.2.2", "1.1.1", "2.8.2"])
-def test_a_time_in_a_log_without_timestamps_is_an_error_that_says_so(cluster, consumer):
+def test_a_time_in_a_log_without_timestamps_is_an_error_with_the_reason(cluster, consumer):
     old = tp(cluster.new_topic(message_format_version=FORMAT_VERSIONS[0]))
     cluster.produce(old.topic, [Record(None, b"0", 0)])
     with pytest.raises(FetchError, match="no timestamps"):

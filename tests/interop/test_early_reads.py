@@ -1,4 +1,4 @@
-"""The proof that a JVM member read an offset before its claim: what it is made of, and what it does not let pass."""
+"""The checks that excuse a repeated message only if a JVM member read an offset before its claim."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def why_not(changes, began, offset=7, at=6.0):
 
 
 @pytest.mark.parametrize("began", [5, NO_OFFSET])
-def test_a_start_at_what_stood_before_the_last_commit_is_an_early_read(began):
+def test_a_start_at_the_offset_before_the_last_commit_is_an_early_read(began):
     assert why_not(HANDED_OVER, began) == ""
 
 

@@ -1,4 +1,4 @@
-"""A group goes over from the JVM to Python, one member after another, and back."""
+"""A group moves from JVM members to Python members, one after another, and back."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_group_goes_over_to_python_and_back_without_a_gap_or_a_repeat(new_group,
     assert {tp: group.committed(tp) for tp in group.partitions} == dict.fromkeys(group.partitions, 120)
 
 
-def test_group_whose_jvm_member_was_killed_goes_on_from_what_it_committed(new_group):
+def test_group_whose_jvm_member_was_killed_continues_from_its_last_commit(new_group):
     group = new_group("inherit", {"inherit": 3})
     subscription = Subscription("static", "inherit:1")
     group.join("1.1.1", "j1", subscription)

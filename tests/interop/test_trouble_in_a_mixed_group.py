@@ -1,4 +1,4 @@
-"""What goes wrong in a group of Python and JVM members, and who gets over it."""
+"""Faults in a group of Python and JVM members, and how each kind of member recovers."""
 
 import logging
 import threading
@@ -155,7 +155,7 @@ def test_member_that_the_dialect_refuses_leaves_nothing_behind(new_group):
     group.verdict()
 
 
-def test_owner_znode_that_somebody_deletes_is_claimed_again(new_group, cluster):
+def test_owner_znode_that_another_client_deletes_is_claimed_again(new_group, cluster):
     """A JVM member that lost its session deletes owner znodes by path alone; the audit finds it."""
     group = new_group("deleted", {"deleted": 4})
     subscription = Subscription("static", "deleted:1")
@@ -229,7 +229,7 @@ def test_slow_handler_holds_the_hand_over_no_longer_than_its_drain_timeout(new_g
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_jvm_member_is_due_is_not_kept_from_it_while_ours_wait_for_one_that_left(new_group, version):
+def test_a_jvm_member_gets_its_share_while_ours_wait_for_a_member_that_left(new_group, version):
     """It knows of no waiting, and would use up its tries, and then own nothing until the next change of the group."""
     name = f"patient{version.replace('.', '')}"
     group = new_group(name, {name: 6}, properties={"rebalance.max.retries": 4})

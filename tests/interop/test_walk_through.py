@@ -1,4 +1,4 @@
-"""What the design documents of this consumer walk through: who gets which partition, and which message."""
+"""The walk-through of Kafka's design documents: each member's partitions and messages."""
 
 from collections import Counter
 

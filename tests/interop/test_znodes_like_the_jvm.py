@@ -1,4 +1,4 @@
-"""What a Python member leaves in ZooKeeper is, byte for byte, what a JVM member leaves there."""
+"""A Python member writes the same znodes as a JVM member, byte for byte."""
 
 import re
 

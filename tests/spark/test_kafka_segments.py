@@ -84,7 +84,7 @@ def test_damage_fails_the_job_or_ends_the_file(spark, copied, tmp_path):
     assert 0 < read < whole
 
 
-def test_what_cannot_be_is_refused_in_one_line(spark, copied, tmp_path):
+def test_impossible_options_are_refused_in_one_line(spark, copied, tmp_path):
     with pytest.raises(AnalysisException) as caught:
         spark.read.format("kafka_segments").load()
     assert reason_of(caught.value).startswith("path: is required")

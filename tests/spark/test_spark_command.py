@@ -48,7 +48,7 @@ def test_a_table_for_people_names_broken_znodes_below_it(spark, tree, capsys):
     assert printed.splitlines()[-1].startswith("g flights/0: /consumers/g/offsets/flights/0 holds b'five'")
 
 
-def test_what_is_wrong_is_one_line(tree, tmp_path):
+def test_each_error_of_the_command_is_one_line(tree, tmp_path):
     done, left = run(tmp_path, "--zookeeper", tree.connect, "--group", "nobody")
     assert (done.returncode, done.stdout, left) == (1, "", [])
     assert done.stderr.startswith("error: no such group under /consumers: nobody; ")

@@ -105,7 +105,7 @@ def test_a_history_is_drawn_as_blocks_of_the_highest_lag(lag_history):
 
 
 @pytest.mark.parametrize("name", ["takeover", "lag_history", "load_with_offsets", "join_streams"])
-def test_an_example_says_what_it_does(name, tmp_path):
+def test_the_help_of_an_example_shows_how_to_run_it(name, tmp_path):
     done = run(tmp_path, str(ROOT / "examples" / f"{name}.py"), "--help")
     assert done.returncode == 0
     assert "Example: python examples/" in done.stdout

@@ -122,7 +122,7 @@ def test_a_worker_for_each_task_reads_the_same(spark, told):
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_no_setting_of_sql_changes_what_is_read(spark, told, kind):
+def test_no_setting_of_sql_changes_the_rows(spark, told, kind):
     asked = Asked()
     with changed(spark, SETTINGS[kind]):
         for form, options in told.options.items():
@@ -161,7 +161,7 @@ def test_a_view_takes_options_in_each_way_of_writing_them_and_a_table_is_refused
     )
 
 
-def test_a_table_that_was_created_with_columns_says_what_to_use_instead(spark, told):
+def test_a_table_with_columns_is_refused_with_the_alternative(spark, told):
     connect = told.options["zk_offsets"]["zookeeper.connect"]
     spark.sql(f"CREATE TABLE useless (partition int) USING zk_offsets OPTIONS ('zookeeper.connect' '{connect}')")
     try:

@@ -111,7 +111,7 @@ def standalone(shared_cluster):
     return shared_cluster
 
 
-def test_what_py_files_brings_reads_streams_and_writes_and_no_secret_is_logged(cluster, tmp_path, standalone):
+def test_a_package_of_py_files_reads_streams_and_writes_and_logs_no_secret(cluster, tmp_path, standalone):
     topic = cluster.new_topic(len(COUNTS))
     group, malformed = f"g-{topic}", f"malformed-{topic}"
     cluster.produce(topic, [Record(None, b"x", partition) for partition, n in enumerate(COUNTS) for _ in range(n)])
@@ -238,7 +238,7 @@ class Rounds:
         self.end()
 
 
-def test_whatever_becomes_of_topics_workers_and_drivers_each_row_comes_once_and_none_is_committed_before(
+def test_each_row_comes_once_and_before_its_commit_although_topics_workers_and_drivers_fail(
     cluster, tmp_path, standalone
 ):
     stories = [Story(cluster, tmp_path, seed) for seed in SEEDS]

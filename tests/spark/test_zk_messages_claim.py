@@ -1,4 +1,4 @@
-"""A query that claims its group, and members of Kafka's Scala consumer that want the same."""
+"""A query that claims its group's partitions, and JVM members of the same group."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is read, and what is said to be lost, when logs have gaps, are cut, vanish or are made again."""
+"""The rows that are read and the losses that are reported when logs have gaps, are cut, vanish or are made again."""
 
 import logging
 
@@ -108,7 +108,7 @@ def test_tasks_go_over_the_gaps_that_compaction_leaves(cluster, ask_all):
 # --- logs that are cut
 
 
-def test_what_was_deleted_before_the_plan_is_said_exactly_or_read_around(cluster, topic, ask_all):
+def test_messages_deleted_before_the_plan_are_named_exactly_or_skipped(cluster, topic, ask_all):
     with store_of(cluster.kafka.zookeeper_connect) as store:
         store.create(f"/consumers/g-{topic}/offsets/{topic}/0", b"5", make_parents=True)
     cut(cluster, topic, 12)
@@ -123,7 +123,7 @@ def test_what_was_deleted_before_the_plan_is_said_exactly_or_read_around(cluster
 
 
 @by_both_fetchers
-def test_what_is_deleted_between_plan_and_task_is_said_exactly_or_read_around(cluster, topic, fetcher, caplog):
+def test_messages_deleted_between_plan_and_task_are_named_exactly_or_skipped(cluster, topic, fetcher, caplog):
     # the broker says so at once: whoever waited for messages would wait longer than a test may last
     given = {"fetcher": fetcher, "maxRecordsPerPartition": "10", "fetchTimeoutMs": "900000"}
     strict, lenient = (batch_of(cluster, topic, failOnDataLoss=fail, **given) for fail in ("true", "false"))

@@ -214,7 +214,7 @@ def test_times_that_python_has_no_room_for_are_read_as_numbers(spark, new_topic,
     ids=["all", "json", "ms", "iso", "after-all"],
 )
 @pytest.mark.parametrize("fetcher", ["columnar", "librdkafka"])
-def test_it_reads_from_where_to_where_it_is_told(flights, starting, ending, expected, fetcher):
+def test_a_read_begins_and_ends_at_the_given_offsets(flights, starting, ending, expected, fetcher):
     starting, ending = (text if isinstance(text, str) else flights.at(*text) for text in (starting, ending))
     found = flights.offsets(startingOffsets=starting, endingOffsets=ending, fetcher=fetcher)
     assert found == {partition: list(numbers) for partition, numbers in expected.items()}
@@ -226,7 +226,7 @@ def test_a_group_is_read_from_where_it_stands(flights):
     assert flights.offsets(**group, **{"auto.offset.reset": "largest"}) == {0: list(range(12, 30))}
 
 
-def test_what_a_group_has_read_is_what_lies_before_its_offsets(flights):
+def test_a_read_up_to_a_group_ends_at_its_offsets(flights):
     read = {"group.id": flights.group, "startingOffsets": "earliest", "endingOffsets": "committed"}
     assert flights.offsets(**read) == {0: list(range(12))}
 
@@ -344,7 +344,7 @@ def test_nothing_to_read_is_an_empty_frame(spark, flights):
 
 
 @pytest.mark.parametrize("starting", ["latest", str(START_MS + 3_600_000)])
-def test_a_plan_that_finds_nothing_to_read_says_so(flights, caplog, starting):
+def test_a_plan_without_messages_warns(flights, caplog, starting):
     with caplog.at_level(logging.WARNING):
         flights.reader("value", startingOffsets=starting).partitions()
     assert "nothing is to be read now, in none of 3 partitions" in caplog.text
@@ -353,7 +353,7 @@ def test_a_plan_that_finds_nothing_to_read_says_so(flights, caplog, starting):
 # --- what is refused, and how it reads
 
 
-def test_what_planning_refuses_is_an_analysis_exception_of_one_line(spark, flights):
+def test_an_error_of_planning_is_an_analysis_exception_of_one_line(spark, flights):
     with pytest.raises(AnalysisException) as caught:
         flights.collected(spark, startingOffset="earliest")
     # Spark hands names of options over in small letters
@@ -363,7 +363,7 @@ def test_what_planning_refuses_is_an_analysis_exception_of_one_line(spark, fligh
     assert reason_of(caught.value).startswith("topic 'flihgts' does not exist")
 
 
-def test_a_filter_that_chooses_nothing_is_told(flights):
+def test_a_filter_without_a_matching_topic_is_an_error(flights):
     assert flights.reason(whitelist="no.*").startswith("whitelist no.* chooses none of the cluster's ")
 
 
@@ -375,7 +375,7 @@ def test_json_must_name_all_partitions_and_no_other(flights):
     )
 
 
-def test_offsets_outside_the_log_are_said_exactly(flights):
+def test_offsets_outside_the_log_are_named_exactly(flights):
     name = flights.name
     outside = {"startingOffsets": flights.at(40, 2, 0), "endingOffsets": flights.at(45, 14, 0)}
     assert flights.reason(fetchTimeoutMs="500", **outside) == (
@@ -384,7 +384,7 @@ def test_offsets_outside_the_log_are_said_exactly(flights):
     )
 
 
-def test_brokers_that_are_gone_are_one_line(tree):
+def test_brokers_that_are_down_are_an_error_of_one_line(tree):
     options = parse_message_options({"zookeeper.connect": tree.connect, "topics": "t"})
     with pytest.raises(LegacyConsumerError, match="no broker is registered in ZooKeeper"):
         ZkMessagesReader(options, ()).partitions()
@@ -410,7 +410,7 @@ def test_a_task_without_brokers_ends_within_its_timeout(flights, unused_port):
     assert watch.seconds < 10
 
 
-def test_a_task_says_what_became_of_its_range_since_the_plan(flights):
+def test_a_task_names_the_changes_of_its_range_since_the_plan(flights):
     [task, *_] = flights.reader("value").partitions()
     with pytest.raises(RangeReadError, match=r"/0: got no further than 30 of 35"):
         list(task_of(flights, (30, 35), task.znodes, fetchTimeoutMs="1000"))

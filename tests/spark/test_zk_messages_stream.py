@@ -1,4 +1,4 @@
-"""Streams of zk_messages in a real Spark: where they begin, what they commit, and who may read beside them."""
+"""Streams of zk_messages in a real Spark: their start, their commits, and the other consumers of their group."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from tests.spark.stream_scene import WAIT_S, failed, numbers
 pytestmark = [pytest.mark.kafka]
 
 
-def test_a_stream_goes_on_where_the_group_stands_and_the_group_where_the_stream_stopped(scene):
+def test_a_stream_continues_at_the_groups_offsets_and_the_group_where_the_stream_stopped(scene):
     scene.produce(0, 20)
     scene.produce(1, 10)
     scene.commit(0, 12)
@@ -54,7 +54,7 @@ def test_progress_is_committed_while_the_stream_runs_unless_opted_out(scene):
     assert scene.committed() == {"0": 5, "1": 3}
 
 
-def test_what_a_stream_refuses_reaches_the_user_and_so_does_trigger_once(scene):
+def test_an_error_of_a_stream_reaches_the_user_and_so_does_trigger_once(scene):
     scene.produce(0, 1)
     assert failed(scene.start(endingOffsets="5")).startswith("endingOffsets: is for batch reads")
     writer = scene.reading().writeStream.format("noop").option("checkpointLocation", str(scene.folder / "once"))

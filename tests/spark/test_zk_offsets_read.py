@@ -85,7 +85,7 @@ def groups_with_one_locked(tree):
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
-def test_what_real_groups_left_is_read_as_it_was_recorded(read, tree, version):
+def test_recorded_znodes_of_real_groups_are_read_as_recorded(read, tree, version):
     recorded = {}
     for znode in tree.load_golden(version):
         match znode["path"].split("/"):
@@ -101,7 +101,7 @@ def test_what_real_groups_left_is_read_as_it_was_recorded(read, tree, version):
     } == {key: (found.get("offset"), found.get("owner"), None) for key, found in recorded.items()}
 
 
-def test_an_owner_is_shown_as_whoever_wrote_it(read, tree):
+def test_an_owner_is_shown_as_its_client_wrote_it(read, tree):
     tree.own("g", "t", 0, "g_host-1416392398000-1a2b3c4d-0")
     tree.own("g", "t", 1, "host:9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
     tree.own("g", "t", 2, b"\xff")
@@ -318,7 +318,7 @@ def test_without_brokers_the_plan_says_why_log_columns_are_null(tree, caplog):
     assert "log_start, log_end and lag will be null: no broker is registered in ZooKeeper" in caplog.text
 
 
-def test_what_a_setting_cannot_do_is_said_when_planning(tree, caplog):
+def test_a_setting_without_effect_is_reported_when_planning(tree, caplog):
     with caplog.at_level(logging.WARNING):
         reader_of(tree, "group", **{"ssl.ca.location": "ca.pem"}).partitions()
     assert "ssl.ca.location has no effect while security.protocol is PLAINTEXT" in caplog.text

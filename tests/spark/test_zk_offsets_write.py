@@ -74,7 +74,7 @@ def test_a_frame_becomes_offsets_unless_one_of_its_tasks_fails(spark, tree):
     assert committed(tree, "new") == [1, None, None, None]
 
 
-def test_a_session_that_was_not_registered_is_told_to(spark, tree):
+def test_a_session_without_the_source_gets_an_error_that_says_how_to_register_it(spark, tree):
     with pytest.raises(Py4JJavaError) as caught:
         spark.newSession().read.format("zk_offsets").option("zookeeper.connect", tree.connect).load()
     assert reason_of(caught.value) == (
@@ -82,7 +82,7 @@ def test_a_session_that_was_not_registered_is_told_to(spark, tree):
     )
 
 
-def test_a_thread_that_registers_writes_as_the_main_one_does_and_another_is_told_to(spark, tree):
+def test_a_thread_that_registers_the_source_can_write_and_another_gets_an_error(spark, tree):
     def work():
         save(spark, tree.connect, [("g", "t", 0, 7)], backupFolder="none", outsideLog="allow")
 
@@ -94,7 +94,7 @@ def test_a_thread_that_registers_writes_as_the_main_one_does_and_another_is_told
     assert committed(tree, "g")[0] == 7
 
 
-def test_the_backup_puts_back_what_was_there(tree, tmp_path):
+def test_the_backup_restores_the_former_offsets(tree, tmp_path):
     tree.commit("old", "t", 0, 5)
     tree.commit("old", "t", 1, 6)
     rows = [("old", "t", 0, 50), ("old", "t", 2, 70)]
@@ -150,7 +150,7 @@ def test_offsets_must_lie_in_their_logs(kafka):
         assert committed(Tree(connect, store), "bounds", "short")[0] == 8
 
 
-def test_what_cannot_be_written_is_refused_when_planned(spark, tree):
+def test_rows_that_cannot_be_written_are_refused_when_planned(spark, tree):
     with pytest.raises(AnalysisException) as caught:
         save(spark, tree.connect, [("g", "t", 0, 1)], mode="overwrite", backupFolder="none")
     assert "mode=overwrite: would mean all groups" in reason_of(caught.value)
@@ -199,9 +199,7 @@ def test_two_offsets_for_one_partition_are_refused():
 # --- the stream of snapshots
 
 
-def test_a_stream_takes_a_snapshot_for_each_run_or_only_what_changed_and_each_batch_can_be_written(
-    spark, tree, tmp_path
-):
+def test_a_stream_yields_snapshots_or_only_changes_and_each_batch_can_be_written(spark, tree, tmp_path):
     tree.commit("g", "t", 0, 5)
     tree.commit("g", "t", 1, 6)
     taken = []
