@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
@@ -22,10 +21,10 @@ from legacy_consumer.config.properties import (
     Property,
 )
 from zk_layout.errors import ConfigError
+from zk_layout.typed_texts import true_or_false, whole_number
 
 Value: TypeAlias = str | int | bool
 
-_INTEGER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 
@@ -156,8 +155,8 @@ def _integer(known: Property, value: object) -> int:
     number: int | None = None
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
-    elif isinstance(value, str) and _INTEGER.fullmatch(value):
-        number = int(value)
+    elif isinstance(value, str):
+        number = whole_number(value)
     if number is None:
         raise ConfigError(known.name, value, "must be a whole number")
     if not known.minimum <= number <= known.maximum:
@@ -168,10 +167,9 @@ def _integer(known: Property, value: object) -> int:
 def _boolean(known: Property, value: object) -> bool:
     if isinstance(value, bool):
         return value
-    word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in {"true", "false"}:
-        raise ConfigError(known.name, value, "must be true or false")
-    return word == "true"
+    if isinstance(value, str) and (found := true_or_false(value)) is not None:
+        return found
+    raise ConfigError(known.name, value, "must be true or false")
 
 
 def _word(known: Property, value: object, notes: list[str]) -> str:

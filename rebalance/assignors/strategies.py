@@ -13,6 +13,7 @@ from rebalance.assignors.seam import Assignor, AssignorProperty, PropertyValue, 
 from rebalance.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from rebalance.errors import UnknownAssignorError
 from zk_layout.shown import in_one_line
+from zk_layout.typed_texts import true_or_false, whole_number
 
 
 class Strategy(NamedTuple):
@@ -116,15 +117,12 @@ def _value_of(name: str, known: AssignorProperty, properties: Mapping[str, str])
     if text is None:
         return known.default
     if isinstance(known.default, bool):
-        if text.lower() not in {"true", "false"}:
+        if (flag := true_or_false(text)) is None:
             raise UnknownAssignorError(name, f"{known.name} must be true or false, not {text!r}")
-        return text.lower() == "true"
+        return flag
     if isinstance(known.default, int):
-        try:
-            number = int(text)
-        except ValueError:
-            number = known.minimum - 1
-        if not known.minimum <= number <= known.maximum:
+        number = whole_number(text)
+        if number is None or not known.minimum <= number <= known.maximum:
             raise UnknownAssignorError(
                 name, f"{known.name} must be an integer from {known.minimum} to {known.maximum}, not {text!r}"
             )

@@ -264,7 +264,7 @@ def importable(monkeypatch):
 
 
 def test_declared_properties_arrive_with_their_types(importable):
-    made = make_assignor(importable, {"my.number": "9", "my.flag": "True", "another": "1"})
+    made = make_assignor(importable, {"my.number": " 9", "my.flag": "True ", "another": "1"})
     assert made.seen == {"my.text": "x", "my.number": 9, "my.flag": True}
 
 
@@ -273,6 +273,9 @@ def test_declared_properties_arrive_with_their_types(importable):
     [
         ({"my.number": "ten"}, "my.number must be an integer from 1 to 9, not 'ten'"),
         ({"my.number": "10"}, "my.number must be an integer from 1 to 9, not '10'"),
+        # as in a consumer's properties
+        ({"my.number": "0_5"}, "my.number must be an integer from 1 to 9, not '0_5'"),
+        ({"my.number": "\u0665"}, "my.number must be an integer from 1 to 9, not '\u0665'"),
         ({"my.flag": "yes"}, "my.flag must be true or false, not 'yes'"),
     ],
 )
