@@ -114,7 +114,7 @@ def test_a_member_joins_and_syncs_in_every_version_without_a_broker(version):
     with_server(play)
 
 
-def test_clients_are_told_the_versions_and_one_that_asks_in_a_newer_version_is_told_to_ask_again():
+def test_clients_get_the_versions_and_a_client_with_a_newer_version_gets_an_error_to_ask_again():
     async def play(_, client):
         offered = read_versions(await client.ask(Api.API_VERSIONS, 0, b""))
         assert VersionRange(Api.JOIN_GROUP, 0, 5) in offered
@@ -149,7 +149,7 @@ def test_a_client_that_cannot_be_answered_is_hung_up_on_and_the_next_one_is_serv
     assert "the answer to" not in caplog.text, "it is the client's request that is wrong"
 
 
-def test_what_a_broker_offers_is_offered_as_far_as_its_bytes_are_understood_here():
+def test_the_proxy_offers_the_versions_of_the_broker_that_it_can_decode():
     behind = [VersionRange(0, 3, 13), VersionRange(1, 4, 18), VersionRange(3, 0, 13), VersionRange(11, 2, 9)]
     offered = {one.key: one for one in offered_versions(behind)}
     assert offered[0] == (0, 3, 8)
@@ -175,7 +175,7 @@ def test_brokers_in_metadata_get_other_addresses_and_nothing_else_changes(versio
     assert changed == response(b"127.0.0.1", 1234)
 
 
-def test_a_port_in_use_and_a_broker_that_does_not_answer_are_errors_of_one_line():
+def test_a_port_in_use_and_a_silent_broker_are_errors_of_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = CliRunner().invoke(embedded, ["coordinator", "--port", str(port)])

@@ -58,7 +58,7 @@ def test_the_folder_follows_the_environment(monkeypatch):
     assert jar_root() == Path("/opt/jars")
 
 
-def test_java_is_told_of_the_proxy():
+def test_java_gets_the_settings_of_the_proxy():
     assert _proxy_flags({}) == []
     assert _proxy_flags({"https_proxy": "http://proxy.example:3128"}) == [
         "-Dhttps.proxyHost=proxy.example",

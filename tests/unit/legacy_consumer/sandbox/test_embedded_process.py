@@ -48,7 +48,7 @@ def test_a_process_that_never_gets_ready_is_given_up_after_the_bound(start):
         process.wait_until(lambda: False, 0.05, "it was not ready")
 
 
-def test_what_an_earlier_start_wrote_is_not_quoted(start):
+def test_the_log_of_an_earlier_start_is_not_quoted(start):
     assert start("echo Address already in use").wait(60) == 0
     second = start("echo fine")
     assert second.wait(60) == 0
@@ -71,7 +71,7 @@ def test_the_process_is_the_program_itself_in_a_session_of_its_own(workspace):
     assert process.log_text() == f"{process.pid} {process.pid} True\n"
 
 
-def test_closing_the_workspace_ends_what_runs_in_it_and_removes_the_folder(tmp_path):
+def test_closing_the_workspace_ends_its_processes_and_removes_the_folder(tmp_path):
     workspace = Workspace("test", tmp_path)
     workspace.open()
     process = ServerProcess("server", ["/bin/sh", "-c", "exec sleep 60"], workspace, workspace.folder / "log")
@@ -81,7 +81,7 @@ def test_closing_the_workspace_ends_what_runs_in_it_and_removes_the_folder(tmp_p
     workspace.close()
 
 
-def test_the_folder_goes_even_if_somebody_killed_the_keeper(tmp_path):
+def test_the_folder_is_removed_even_if_the_keeper_was_killed(tmp_path):
     workspace = Workspace("test", tmp_path)
     workspace.open()
     assert workspace._keeper is not None

@@ -11,7 +11,7 @@ def test_leaders_and_followers_go_round_the_brokers():
     assert spread_replicas(range(4), range(3), 2) == {0: (0, 1), 1: (1, 2), 2: (2, 0), 3: (0, 1)}
 
 
-def test_partitions_that_are_added_go_on_where_the_others_ended():
+def test_added_partitions_continue_the_spread_of_the_replicas():
     assert spread_replicas(range(2, 4), range(3), 1) == {2: (2,), 3: (0,)}
 
 
@@ -40,7 +40,7 @@ def test_properties_are_escaped_as_java_reads_them(tmp_path):
 
 
 @pytest.mark.parametrize("server", [EmbeddedZooKeeper, EmbeddedEnsemble, EmbeddedKafka])
-def test_closing_what_was_never_started_is_harmless(server):
+def test_closing_a_server_that_was_never_started_is_harmless(server):
     made = server()
     made.close()
     made.close()

@@ -83,7 +83,7 @@ def test_rebalances_that_moved_nothing_do_not_flatter_the_median():
     assert REPORT.median_settle_ms == 30.0
 
 
-def test_the_json_is_plain_and_says_what_the_table_says():
+def test_the_json_has_the_values_of_the_table():
     told = json.loads(json.dumps(REPORT.as_json()))
     assert (told["flights"], told["delivered"], told["lost"], told["duplicated"]) == (10, 10, 0, 2)
     assert told["timeline"][0]["owners"] == {"0": "member-1", "1": "member-1"}

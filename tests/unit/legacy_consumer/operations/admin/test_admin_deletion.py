@@ -141,7 +141,7 @@ def test_a_deletion_without_an_answer_is_done_if_nothing_is_left(store, monkeypa
     assert store.get_children("/consumers") == ()
 
 
-def test_a_deletion_that_was_never_carried_out_says_so(store, monkeypatch):
+def test_a_deletion_that_was_never_carried_out_is_an_error(store, monkeypatch):
     def multi(ops, **options):
         raise ConnectionLostError("no answer")
 
@@ -152,7 +152,7 @@ def test_a_deletion_that_was_never_carried_out_says_so(store, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_whatever_a_member_does_meanwhile_nothing_of_it_is_deleted(store, connect, monkeypatch, seed):
+def test_no_znode_of_a_member_that_acts_during_a_deletion_is_deleted(store, connect, monkeypatch, seed):
     """Any order of a look, the requests of a deletion, and a member that joins, claims, commits and leaves."""
     rng = random.Random(seed)
     if seed % 3 == 0:
@@ -214,7 +214,7 @@ def test_an_open_migration_is_neither_pruned_nor_deleted(store):
     assert find_unused([use], now_ms=use.last_seen_ms + 1000, older_than_ms=5) == [use]
 
 
-def test_a_record_of_a_migration_that_nobody_can_read_keeps_the_group(store):
+def test_an_unreadable_record_of_a_migration_keeps_the_group(store):
     store.create("/consumers/g/migration", b'{"version":1e999}')
     with pytest.raises(DamagedRecordError, match="/consumers/g/migration holds"):
         refuse_removal(read_use(store, ["g"]), None)
@@ -226,7 +226,7 @@ def test_a_topic_of_which_no_group_keeps_anything_is_named(store):
         refuse_removal(read_use(store, ["g"]), "ordres")
 
 
-def test_what_cannot_be_read_is_told_from_what_is_not_there(store):
+def test_an_unreadable_znode_is_distinguished_from_a_missing_one(store):
     store.set_data("/consumers/g/offsets/t/0", b" 12345\n")
     store.set_data("/consumers/g/offsets/t/1", b"-1")
     [use] = read_use(store, ["g"])

@@ -32,7 +32,7 @@ def secured(store, group, *partitions):
         store.create(f"/consumers/{group}/offsets/t/{number}", b"5", acl=acl)
 
 
-def test_a_backup_tells_who_may_write_the_group():
+def test_a_backup_contains_the_acls_of_the_group():
     text = write_offsets({"g": {T0: 5}, "open": {T0: 1}}, OffsetFormat.JSON, acls={"g": SECURED, "other": SECURED})
     assert read_offsets(text, "f").acls == {"g": SECURED}
 
@@ -70,7 +70,7 @@ def test_a_group_that_a_plan_makes_has_the_acls_of_the_plan(store):
     assert read_group_acls(store, ["copy"]) == {"copy": SECURED}
 
 
-def test_the_doctor_names_groups_of_which_anybody_may_write_a_part(store):
+def test_the_doctor_names_groups_with_znodes_that_every_client_may_write(store):
     secured(store, "mixed", ALICE, EVERYBODY)
     secured(store, "sound", ALICE, ALICE)
     store.create("/consumers/open/offsets/t/0", b"5", make_parents=True)
@@ -101,6 +101,6 @@ def test_single_offsets_of_open_groups_are_not_asked_for(store, monkeypatch):
         ("/a", ["/"]),
     ],
 )
-def test_what_is_created_is_like_what_is_beside_it(path, first):
+def test_a_created_znode_has_the_acl_of_the_znodes_beside_it(path, first):
     assert list(acl_models(path))[: len(first)] == first
     assert acl_models(path)[-1] == "/"

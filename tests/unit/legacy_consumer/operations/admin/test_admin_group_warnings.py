@@ -64,7 +64,7 @@ def test_a_settled_group_shows_its_strategy_and_nothing_to_worry_about(store):
     assert found.warnings == ()
 
 
-def test_foreign_members_are_named_and_what_cannot_work_is_said(store):
+def test_foreign_members_and_settings_that_cannot_work_are_named(store):
     register(store, "g_a", static("topic-1", "gone"))
     register(store, f"host:{UUID}", b"topic-1")
     white = rb'{"version":1,"subscription":{"topic\\\\-1":1},"pattern":"white_list","timestamp":"1416392398000"}'

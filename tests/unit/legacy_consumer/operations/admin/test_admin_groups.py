@@ -93,7 +93,7 @@ def test_lag_is_the_end_less_the_committed_offset_if_both_are_known(store):
 
 @pytest.mark.parametrize("data", [b"7", b"seven", b""])
 @pytest.mark.parametrize("topic", ["left", "gone"])
-def test_a_topic_that_is_gone_or_that_all_members_left_counts_nowhere_whatever_stands_in_its_znodes(store, topic, data):
+def test_a_deleted_topic_or_one_that_all_members_left_counts_nowhere_with_any_znodes(store, topic, data):
     make_topic(store, "t", 1)
     make_topic(store, "left", 1)
     register(store, "a", '{"t":1}')
@@ -133,7 +133,7 @@ def test_brokers_that_cannot_be_asked_leave_the_lag_open_and_say_why(store):
     assert [(row.committed, row.log_end, row.lag) for row in found.partitions] == [(5, None, None)]
 
 
-def test_members_are_described_by_subscription_threads_and_what_they_own(store):
+def test_members_are_described_by_subscription_threads_and_partitions(store):
     make_topic(store, "t", 3)
     register(store, "g_a", '{"t":2,"u":1}')
     register(store, "g_b", '{"t|x":4,"ignored":9}', "white_list")
@@ -194,7 +194,7 @@ def test_a_group_with_members_is_not_deleted(store):
     assert store.exists("/consumers/g/offsets/t/0") is not None
 
 
-def test_what_another_client_deletes_meanwhile_is_no_error(store, monkeypatch):
+def test_a_znode_that_another_client_deletes_meanwhile_is_no_error(store, monkeypatch):
     put(store, "/consumers/g/offsets/t/0", b"1")
     put(store, "/consumers/g/offsets/t/1", b"1")
     real, rivals = store.multi, [lambda: store.delete("/consumers/g/offsets/t/0")]

@@ -26,11 +26,11 @@ def kind_of(*looks, **options):
     return judge(window_of(*looks, **options), has_owner=True, judging=QUICK).kind
 
 
-def test_who_is_caught_up_is_well_whatever_happened_before():
+def test_a_group_that_has_caught_up_is_ok_after_any_history():
     assert kind_of((50, 3), (10, 40), (50, 0)) is Kind.OK
 
 
-def test_who_moves_and_comes_nearer_is_well():
+def test_a_group_that_moves_and_whose_lag_falls_is_ok():
     assert kind_of((10, 90), (20, 80), (30, 70), (40, 60)) is Kind.OK
 
 
@@ -69,16 +69,16 @@ def test_an_offset_that_stands_still_is_stopped_where_no_owner_is_known():
     assert judge(window_of((10, 5), (10, 6), (10, 7), (10, 8)), judging=QUICK).kind is Kind.STOP
 
 
-def test_messages_that_wait_for_nobody_are_a_stop_at_the_first_look():
+def test_waiting_messages_without_an_owner_are_a_stop_at_the_first_measurement():
     verdict = judge(window_of((10, 5)), has_owner=False, judging=QUICK)
     assert verdict == Verdict(Kind.STOP, "5 messages wait and no member owns the partition", 0.0)
 
 
-def test_who_waits_less_than_the_patience_is_not_stalled_yet():
+def test_a_group_that_waits_for_less_than_the_patience_is_not_stalled_yet():
     assert kind_of((10, 5), (10, 6), (10, 7)) is Kind.OK
 
 
-def test_who_commits_slowly_is_given_the_time_that_it_takes():
+def test_a_group_with_slow_commits_gets_the_time_between_its_commits():
     looks = [(10, 5, 0), (10, 5, 0), (10, 5, 0), (10, 5, 0), (20, 5, 4), (20, 5, 4), (20, 5, 4), (20, 5, 4)]
     assert kind_of(*looks) is Kind.OK
     assert kind_of(*looks, (20, 5, 4), (20, 5, 4)) is Kind.STALL
@@ -89,11 +89,11 @@ def test_an_offset_that_went_back_is_a_rewind():
     assert (verdict.kind, verdict.reason) == (Kind.REWIND, "the committed offset went back from 50 to 10")
 
 
-def test_who_was_caught_up_a_moment_ago_is_well():
+def test_a_group_that_had_caught_up_a_moment_ago_is_ok():
     assert kind_of((10, 0), (10, 5), (10, 6)) is Kind.OK
 
 
-def test_who_was_caught_up_long_ago_is_stalled_all_the_same():
+def test_a_group_that_had_caught_up_long_ago_is_stalled_all_the_same():
     assert kind_of((10, 0), (10, 5), (10, 5), (10, 5), (10, 5)) is Kind.STALL
 
 
@@ -101,7 +101,7 @@ def test_an_offset_beyond_the_log_is_an_error():
     assert kind_of((10, -2)) is Kind.ERROR
 
 
-def test_what_cannot_be_read_is_an_error_with_its_reason():
+def test_an_unreadable_offset_is_an_error_with_its_reason():
     assert judge((), problem="holds b'x'") == Verdict(Kind.ERROR, "holds b'x'")
 
 
@@ -182,7 +182,7 @@ def test_every_window_has_a_verdict_that_its_newest_look_allows(looks, has_owner
 
 
 @given(st.integers(1, 1000), st.integers(2, 400), st.booleans())
-def test_whoever_stands_still_long_enough_is_never_well(lag, looks, has_owner):
+def test_a_group_that_stands_still_long_enough_is_never_ok(lag, looks, has_owner):
     window = windows(Sample(n * 10_000, 5, lag, 0) for n in range(looks))
     verdict = judge(window, has_owner=has_owner, judging=QUICK)
     is_long = (looks - 1) * 10_000 > QUICK.patience_ms
@@ -190,7 +190,7 @@ def test_whoever_stands_still_long_enough_is_never_well(lag, looks, has_owner):
 
 
 @given(st.integers(1, 60), st.integers(0, 9))
-def test_how_often_somebody_looks_does_not_change_whether_a_partition_is_well(every_s, steps_back):
+def test_the_interval_of_measurements_does_not_change_the_verdict(every_s, steps_back):
     """A consumer that commits every minute and comes nearer is well, looked at once a second or once a minute."""
     window, minutes = (), 12
     for second in range(0, minutes * 60, every_s):

@@ -141,7 +141,7 @@ def test_a_time_is_asked_of_all_partitions_at_once():
     assert logs.questions == [2]
 
 
-def test_a_plan_names_every_partition_of_the_group_and_what_moves(store):
+def test_a_plan_names_every_partition_of_the_group_and_its_change(store):
     put(store, "/consumers/g/offsets/t/1", b"-1")
     plan = plan_of(store, {T0: 10, T1: 100})
     assert [(c.partition, c.before.offset, c.after, c.moves_by) for c in plan.changes] == [
@@ -203,7 +203,7 @@ def test_a_commit_in_between_is_noticed_and_nothing_is_written(store):
     assert store.exists("/consumers/g/offsets/t/1") is None
 
 
-def test_a_commit_in_between_of_what_the_plan_leaves_as_it_is_is_noticed(store):
+def test_a_commit_in_between_to_an_unchanged_partition_of_the_plan_is_noticed(store):
     plan = plan_of(store, {T0: 15, T1: 7})
     store.set_data("/consumers/g/offsets/t/0", b"16")
     with pytest.raises(OffsetsChangedError, match="another client wrote the offset of t/0"):
@@ -256,7 +256,7 @@ def test_a_group_with_members_is_refused_unless_forced(store):
     assert offset_of(store, 0) == b"10"
 
 
-def test_who_joins_while_it_is_written_is_named(store, monkeypatch):
+def test_a_member_that_joins_during_the_write_is_named(store, monkeypatch):
     multi = store.multi
 
     def joined_meanwhile(ops, **options):
@@ -292,7 +292,7 @@ def test_a_write_leaves_the_folder_of_the_members_as_it_was(store):
     assert store.exists("/consumers/g/ids") is not None
 
 
-def test_a_plan_too_large_for_a_request_says_what_was_written_before_it_failed(store, monkeypatch):
+def test_a_plan_too_large_for_a_request_names_the_written_offsets_when_it_fails(store, monkeypatch):
     monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 800))
     for number in range(2, 9):
         put(store, f"/consumers/g/offsets/t/{number}", b"1")
@@ -308,7 +308,7 @@ def test_a_plan_too_large_for_a_request_says_what_was_written_before_it_failed(s
     assert all(offset_of(store, n) == b"2" for n in range(2, 9))
 
 
-def test_a_plan_of_several_requests_leaves_no_folder_of_what_it_did_not_write(store, monkeypatch):
+def test_a_plan_of_several_requests_leaves_no_folder_without_a_written_offset(store, monkeypatch):
     monkeypatch.setattr(type(store), "max_multi_bytes", property(lambda _: 800))
     for number in range(9):
         put(store, f"/brokers/topics/many{number}", b'{"version":1,"partitions":{"0":[0]}}')
@@ -322,7 +322,7 @@ def test_a_plan_of_several_requests_leaves_no_folder_of_what_it_did_not_write(st
     assert set(store.get_children("/consumers/g/offsets")) == {"t", "many4"} | written
 
 
-def test_a_backup_gives_back_what_stood_there(store, tmp_path):
+def test_a_backup_restores_the_former_offsets(store, tmp_path):
     plan = plan_of(store, {T0: 10, T1: 7})
     file = write_backup(tmp_path, "g", plan.backup, now_s=0)
     assert file.name == "g-offsets-19700101T000000Z.json"
@@ -344,7 +344,7 @@ def test_a_group_of_any_name_has_a_backup_in_the_folder(tmp_path):
     assert file.parent == tmp_path
 
 
-def test_without_a_place_for_the_backup_nothing_goes_on(tmp_path):
+def test_without_a_writable_backup_nothing_is_changed(tmp_path):
     with pytest.raises(BackupError, match=r"nothing was changed, no backup can be written to .*No such file"):
         write_backup(tmp_path / "missing", "g", {T0: 1})
 
@@ -382,7 +382,7 @@ def test_an_offset_that_came_to_stand_in_a_topic_made_in_that_moment_goes_again(
     assert store.exists("/consumers/g/offsets/t/1") is None
 
 
-def test_what_a_group_keeps_of_partitions_that_are_gone_is_no_part_of_a_reset_of_all(store):
+def test_a_reset_of_all_partitions_leaves_out_deleted_ones(store):
     put(store, "/consumers/g/offsets/t/1", b"15")
     make_anew(store, partitions=1)
     assert list(choose_partitions(TopicsOnce(store), read_standings(store, "g"), {})) == [T0]

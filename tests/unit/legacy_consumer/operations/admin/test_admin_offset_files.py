@@ -31,13 +31,13 @@ offsets = st.integers(0, 2**63 - 1)
 
 @settings(max_examples=30)
 @given(st.dictionaries(any_names, st.dictionaries(partitions, offsets | st.none(), min_size=1), max_size=3))
-def test_json_gives_back_what_was_written(groups):
+def test_offsets_survive_json(groups):
     assert read_offsets(write_offsets(groups, OffsetFormat.JSON), "f").groups == groups
 
 
 @settings(max_examples=30)
 @given(st.dictionaries(any_names, st.dictionaries(partitions, offsets, min_size=1), max_size=3))
-def test_lines_give_back_what_was_written(groups):
+def test_offsets_survive_kafkas_lines(groups):
     assert read_offsets(write_offsets(groups, OffsetFormat.ZK), "f").groups == groups
 
 
@@ -79,7 +79,7 @@ def test_csv_of_kafka_2_quotes_long_names_and_names_several_groups(text, groups)
     assert read_offsets(text, "f").groups == groups
 
 
-def test_what_cannot_be_read_stands_in_json_and_is_no_offset():
+def test_an_unreadable_offset_is_in_the_json_and_is_no_offset():
     unreadable = {"g": {TopicPartition("t", 1): b" 12345\n", TopicPartition("t", 2): b"\xff"}}
     text = write_offsets({"g": {TopicPartition("t", 0): 5}}, OffsetFormat.JSON, unreadable)
     found = read_offsets(text, "f")

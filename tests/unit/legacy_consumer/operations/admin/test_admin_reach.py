@@ -10,7 +10,7 @@ import pytest
 from legacy_consumer.operations.admin.reach import tell_zookeeper, try_addresses, try_servers
 
 
-def test_each_server_is_tried_and_what_is_wrong_with_it_said():
+def test_each_server_is_tried_and_its_fault_is_named():
     with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # and nobody listens
         there, away = (f"127.0.0.1:{one.getsockname()[1]}" for one in (listening, closed))
@@ -22,7 +22,7 @@ def test_each_server_is_tried_and_what_is_wrong_with_it_said():
 
 @pytest.mark.parametrize("host", ["a\u202eb", "x" * 300, "a..b", "\ud800", "h\x00", ""])
 @pytest.mark.parametrize("port", [1, -1, 2**40])
-def test_an_address_that_no_host_can_have_is_one_where_nobody_listens(host, port):
+def test_an_address_that_no_host_can_have_is_unreachable(host, port):
     """A stranger may register a broker at any."""
     assert try_addresses([(host, port)], 5)[host, port]
 
@@ -36,7 +36,7 @@ def test_an_address_that_no_host_can_have_is_one_where_nobody_listens(host, port
         (b"", "does not answer as ZooKeeper does"),
     ],
 )
-def test_a_zookeeper_that_has_lost_its_quorum_is_told_from_another_server(answer, said):
+def test_a_zookeeper_without_its_quorum_is_distinguished_from_another_server(answer, said):
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve():

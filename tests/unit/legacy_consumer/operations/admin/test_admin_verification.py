@@ -65,7 +65,7 @@ def codes(store, **options):
     return sorted((p.code, p.partition) for p in verify_group(store, "g", **options).problems)
 
 
-def test_a_group_in_which_everybody_owns_what_it_should_is_sound(store, new_store):
+def test_a_group_in_which_each_member_owns_its_share_is_sound(store, new_store):
     join(new_store(), "a", 0)
     join(new_store(), "b", 1)
     found = verify_group(store, "g")
@@ -95,7 +95,7 @@ def test_an_owner_that_is_no_member_is_found(store, new_store):
 
 @pytest.mark.parametrize("topic", ["t", "u"])
 @pytest.mark.parametrize("owner", ["dead-0", "a-0", "a-7"])
-def test_an_owner_that_no_session_holds_is_called_so_whoever_it_names(store, new_store, owner, topic):
+def test_an_owner_znode_without_a_session_is_permanent_with_any_name_in_it(store, new_store, owner, topic):
     join(new_store(), "a", 0)
     put(store, f"/consumers/g/owners/{topic}/1", owner.encode())
     assert ("permanent_owner", 1) in codes(store)
@@ -115,7 +115,7 @@ def test_a_claim_of_another_session_of_the_member_is_found(store, new_store):
     assert codes(store) == [("wrong_session", 1)]
 
 
-def test_what_nobody_subscribes_to_is_not_to_be_owned(store, new_store):
+def test_a_partition_without_a_subscriber_must_not_be_owned(store, new_store):
     join(new_store(), "a", 0, 1)
     put(store, "/consumers/g/owners/t/2", b"a-0", ephemeral=True)
     put(store, "/consumers/g/owners/u/0", b"a-0", ephemeral=True)
@@ -142,7 +142,7 @@ def test_a_group_that_divides_otherwise_than_asked_is_found(store, new_store):
     assert codes(store, strategy=Strategy("range")) == [("other_owner", 0), ("other_owner", 1)]
 
 
-def test_what_holds_an_owner_is_told_by_its_session(store, new_store):
+def test_the_session_of_an_owner_znode_decides_what_holds_it(store, new_store):
     put(store, "/brokers/topics/v", b'{"version":1,"partitions":{"0":[0]}}')
     join(new_store(), "a", 0)
     other = new_store()
@@ -185,7 +185,7 @@ def test_the_doctor_tells_errors_from_notes(store, new_store, clock):
     assert all(f.advice for f in found)
 
 
-def test_topics_are_told_apart_by_what_is_wrong_with_them(store):
+def test_faults_of_topics_are_distinguished(store):
     put(
         store,
         "/brokers/topics/t/partitions/0/state",

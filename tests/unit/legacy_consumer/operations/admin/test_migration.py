@@ -95,7 +95,7 @@ def test_consumers_on_the_brokers_side_refuse_any_step(world):
             step()
 
 
-def test_rolling_writes_only_what_nobody_owns(world):
+def test_rolling_writes_only_partitions_without_an_owner(world):
     world.join(owns=(0, 1))
     assert [action for action, _ in world.actions(rolling=True)] == [Action.WAIT, Action.WAIT, Action.WRITE]
     outcome = world.apply(rolling=True)
@@ -106,7 +106,7 @@ def test_rolling_writes_only_what_nobody_owns(world):
     assert not found.is_sound
 
 
-def test_a_member_that_commits_to_both_is_told_from_one_that_does_not(world):
+def test_a_member_that_commits_to_both_stores_is_distinguished_from_others(world):
     world.join("g_both", owns=(0, 1))
     world.join("g_old", owns=(2,))
     world.apply(rolling=True)
@@ -131,7 +131,7 @@ def test_kafka_is_never_moved_backwards(world):
     assert world.in_kafka() == [50, 20, 31]
 
 
-def test_an_offset_that_kafka_had_before_the_migration_is_not_trusted_unless_somebody_says_so(world):
+def test_an_offset_in_kafka_from_before_the_migration_counts_only_on_request(world):
     world.put_in_kafka(50)
     with pytest.raises(MigrationRefusedError, match="Kafka is 40 ahead though no migration was begun"):
         world.apply()
@@ -139,7 +139,7 @@ def test_an_offset_that_kafka_had_before_the_migration_is_not_trusted_unless_som
     assert world.in_kafka() == [50, 20, 30]
 
 
-def test_rollback_takes_what_the_newer_consumers_committed_back(world):
+def test_rollback_copies_the_commits_of_the_newer_consumers(world):
     world.apply()
     world.put_in_kafka(50, 20, 60)
     outcome = world.roll_back()
@@ -182,7 +182,7 @@ def test_a_rewind_in_zookeeper_after_a_rollback_is_not_undone_by_the_next_apply(
         world.apply()
 
 
-def test_finish_is_refused_while_an_offset_is_missing_or_somebody_lives(world):
+def test_finish_is_refused_while_an_offset_is_missing_or_a_member_lives(world):
     world.apply()
     world.set(1, 25)
     with pytest.raises(MigrationRefusedError, match="1 partition is behind in Kafka, t/1 at 20 instead of 25"):
@@ -227,7 +227,7 @@ def test_a_topic_that_is_gone_is_skipped(world):
         (lambda world: world.logs.without.add(TPS[0]), "no broker reports the ends of its log"),
     ],
 )
-def test_what_somebody_must_decide_blocks_the_step_unless_it_is_left_out(world, break_it, reason):
+def test_an_undecided_partition_blocks_the_step_unless_it_is_left_out(world, break_it, reason):
     break_it(world)
     assert reason in world.plan().moves[0].reason
     with pytest.raises(MigrationRefusedError, match=r"1 partition is blocked, t/0"):
@@ -235,7 +235,7 @@ def test_what_somebody_must_decide_blocks_the_step_unless_it_is_left_out(world, 
     assert world.apply(skip_blocked=True).written == {TPS[1]: 20, TPS[2]: 30}
 
 
-def test_no_coordinator_in_the_middle_says_how_far_it_came_and_the_same_command_goes_on(world, monkeypatch):
+def test_a_step_that_loses_its_coordinator_reports_its_progress_and_can_be_repeated(world, monkeypatch):
     monkeypatch.setattr("legacy_consumer.operations.admin.migration.apply._CHUNK", 1)
     plan = world.plan()
 
@@ -273,7 +273,7 @@ def test_a_member_that_joins_after_the_plan_stops_the_step(world):
         apply_migration(world.sides, plan, world.backup())
 
 
-def test_an_offset_that_somebody_writes_during_a_rollback_stands(world):
+def test_an_offset_that_another_client_writes_during_a_rollback_stays(world):
     world.apply()
     world.put_in_kafka(50, 60)
     plan = world.plan(Direction.TO_ZOOKEEPER)
@@ -282,7 +282,7 @@ def test_an_offset_that_somebody_writes_during_a_rollback_stands(world):
     assert (outcome.passed, world.in_zookeeper()) == ([TPS[0]], [12, 60, 30])
 
 
-def test_an_offset_that_somebody_deletes_and_writes_again_before_a_rollback_stands(world):
+def test_an_offset_that_another_client_deletes_and_writes_again_before_a_rollback_stays(world):
     world.apply()
     world.put_in_kafka(50, 60)
     plan = world.plan(Direction.TO_ZOOKEEPER)
@@ -296,7 +296,7 @@ def test_an_offset_that_somebody_deletes_and_writes_again_before_a_rollback_stan
     assert (outcome.passed, world.in_zookeeper()) == ([TPS[0]], [12, 60, 30])
 
 
-def test_of_two_operators_at_once_the_second_is_told(world):
+def test_of_two_operators_at_once_the_second_gets_an_error(world):
     plan = world.plan()
     write_record(world.store, "g", None, Phase.APPLYING, at_ms=1)
     with pytest.raises(MigrationRefusedError, match="another operator works on its migration"):
@@ -334,12 +334,12 @@ def test_records_of_all_groups_are_found_and_a_broken_one_is_named(world):
         read_record(world.store, "g")
 
 
-def test_a_group_that_does_not_exist_is_said_so(world):
+def test_a_missing_group_is_an_error(world):
     with pytest.raises(NoSuchGroupError):
         look_at(Sides("nobody", world.store, world.kafka, world.logs, tuple))
 
 
-def test_what_nobody_can_read_of_a_topic_that_is_gone_stands_in_no_way(world):
+def test_an_unreadable_offset_of_a_deleted_topic_blocks_nothing(world):
     path = "/consumers/g/offsets/gone/0"
     world.store.create(path, b"5\n", make_parents=True)
     plan = make_plan(look_at(world.sides), Direction.TO_KAFKA)

@@ -70,7 +70,7 @@ def test_an_offset_that_only_kafka_had_before_the_migration_is_asked_about(world
 # What was left out
 
 
-def test_what_was_left_out_is_named_with_the_reason_until_it_is_decided(world):
+def test_a_partition_that_was_left_out_is_named_with_its_reason_until_it_is_decided(world):
     world.put_in_kafka(None, 45)
     world.apply(skip_blocked=True)
     assert list(left_out(world)) == ["t/1"]
@@ -88,7 +88,7 @@ def test_what_was_left_out_is_named_with_the_reason_until_it_is_decided(world):
     ],
     ids=["topic gone", "reset to Kafka's"],
 )
-def test_what_was_left_out_is_named_also_when_nothing_has_to_be_decided_any_more(world, change, reason):
+def test_a_partition_that_was_left_out_is_named_also_without_an_open_decision(world, change, reason):
     world.put_in_kafka(None, 45)
     world.apply(skip_blocked=True)
     change(world)
@@ -97,7 +97,7 @@ def test_what_was_left_out_is_named_also_when_nothing_has_to_be_decided_any_more
     assert said.text.endswith(f"nothing has to be decided any more: {reason}")
 
 
-def test_what_was_left_out_of_a_topic_made_anew_says_so(world):
+def test_a_partition_that_was_left_out_of_a_topic_made_anew_has_that_reason(world):
     world.put_in_kafka(None, 45)
     world.apply(skip_blocked=True)
     world.make_topic_anew()
@@ -106,7 +106,7 @@ def test_what_was_left_out_of_a_topic_made_anew_says_so(world):
     assert said.text.endswith("(the topic was deleted and created again since: begins anew)")
 
 
-def test_a_rollback_leaves_alone_what_was_left_out(world):
+def test_a_rollback_leaves_partitions_that_were_left_out_unchanged(world):
     world.put_in_kafka(None, 45)
     world.apply(skip_blocked=True)
     [move] = [move for move in world.plan(Direction.TO_ZOOKEEPER).moves if move.tp == TPS[1]]
@@ -115,7 +115,7 @@ def test_a_rollback_leaves_alone_what_was_left_out(world):
     assert world.in_zookeeper() == [10, 20, 30]
 
 
-def test_what_was_left_out_blocks_the_next_apply_and_the_finish_as_it_did_the_first(world):
+def test_a_partition_that_was_left_out_blocks_the_next_apply_and_the_finish(world):
     world.put_in_kafka(None, 45)
     world.apply(skip_blocked=True)
     with pytest.raises(MigrationRefusedError, match="t/1: Kafka is 25 ahead since before the migration"):
@@ -141,7 +141,7 @@ def test_a_decision_ends_it(world, decide):
     assert world.verify().is_sound
 
 
-def test_a_rollback_adds_what_it_left_out(world):
+def test_a_rollback_records_the_partitions_that_it_left_out(world):
     world.apply()
     world.put_in_kafka(50, 101)
     world.roll_back(skip_blocked=True)
@@ -179,7 +179,7 @@ def test_a_rollback_given_again_at_once_does_nothing(world):
     assert (world.phase(), world.in_zookeeper()) == (Phase.ROLLED_BACK, [95, 20, 30])
 
 
-def test_after_a_rollback_nobody_is_told_that_the_way_back_is_open(world):
+def test_after_a_rollback_verify_names_no_open_way_back(world):
     def is_open():
         return any("the way back is open" in finding.text for finding in world.verify().findings)
 
@@ -214,7 +214,7 @@ def delete(world):
 @pytest.mark.parametrize(
     "decide", [rewind, rewind_while_newer_consumers_go_on, rewind_between_the_look_and_the_end_of_an_apply, delete]
 )
-def test_a_rollback_undoes_no_rewind_in_zookeeper_unless_somebody_says_so(world, decide):
+def test_a_rollback_undoes_no_rewind_in_zookeeper_unless_the_operator_asks_for_it(world, decide):
     world.apply()
     decide(world)
     with pytest.raises(MigrationRefusedError, match="ZooKeeper's offset was moved after the migration"):
@@ -359,7 +359,7 @@ def test_a_commit_between_the_look_and_the_deletion_keeps_the_group(world):
         b"\xff\xfe",
     ],
 )
-def test_one_record_that_nobody_can_read_hides_no_other(world, data):
+def test_one_unreadable_record_hides_no_other(world, data):
     world.apply()
     world.store.create(record_path("h"), data, make_parents=True)
     found = read_records(world.store, ["g", "h"])

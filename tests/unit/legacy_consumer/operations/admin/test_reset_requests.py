@@ -103,7 +103,7 @@ def consume(stream, count):
     return seen
 
 
-def test_a_running_member_goes_on_from_the_new_offsets(cluster):
+def test_a_running_member_continues_from_the_new_offsets(cluster):
     member, stream = cluster.member()
     assert sum(map(len, consume(stream, 40).values())) == 40
     member.commit_offsets()
@@ -126,7 +126,7 @@ def test_a_member_that_has_read_on_since_its_commit_goes_back_to_it(cluster):
     assert consume(stream, 27) == {0: list(range(20, 25)), 1: list(range(3, 25))}
 
 
-def test_what_is_left_in_zookeeper_is_nothing(cluster):
+def test_a_live_reset_leaves_no_znode(cluster):
     _, stream = cluster.member()
     consume(stream, 40)
     cluster.reset({T0: 15})
@@ -287,7 +287,7 @@ def test_a_reset_names_a_request_that_no_session_stands_for_and_how_to_delete_it
     assert cluster.committed(T0) == 5
 
 
-def test_a_reset_of_unowned_partitions_asks_nobody(cluster):
+def test_a_reset_of_unowned_partitions_asks_no_member(cluster):
     cluster.admin.ensure_path("/consumers/g")
     cluster.reset({T0: 5}, timeout_s=0.1)
     assert cluster.committed(T0) == 5
@@ -313,7 +313,7 @@ def test_an_answer_is_read_as_it_was_written(request_id, state, tps, reason):
 @pytest.mark.parametrize(
     "data", [None, b"", b"x", b"[]", b"{}", b'{"version":2}', b'{"version":1,"id":"a","state":"x"}']
 )
-def test_what_is_no_request_is_refused(data):
+def test_an_invalid_request_is_refused(data):
     with pytest.raises(MalformedZnodeError):
         decode_request("/p", data)
     with pytest.raises(MalformedZnodeError):
@@ -373,7 +373,7 @@ def test_nothing_is_written_for_a_topic_that_is_made_anew_while_its_members_hold
     assert cluster.committed(T0) == 20
 
 
-def test_a_commit_in_between_to_a_partition_that_nobody_owns_stands(cluster):
+def test_a_commit_in_between_to_a_partition_without_an_owner_stays(cluster):
     cluster.admin.create("/consumers/g/offsets/t/0", b"9", make_parents=True)
     plan = make_plan(cluster.admin, "g", read_standings(cluster.admin, "g"), {T0: 5})
     cluster.admin.set_data("/consumers/g/offsets/t/0", b"12")

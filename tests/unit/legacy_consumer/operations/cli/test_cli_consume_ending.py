@@ -51,7 +51,7 @@ def test_before_anything_has_begun_a_signal_ends_it_where_it_stands():
     assert handlers() == before
 
 
-def test_a_signal_that_comes_when_all_is_done_is_none_that_anybody_hears_of(monkeypatch):
+def test_a_signal_after_the_end_of_the_work_has_no_effect(monkeypatch):
     before, put_back, late = handlers(), signal.signal, [signal.SIGINT]
 
     def interrupted(number, handler):
@@ -67,7 +67,7 @@ def test_a_signal_that_comes_when_all_is_done_is_none_that_anybody_hears_of(monk
     assert handlers() == before
 
 
-def test_whoever_goes_on_pressing_does_not_disturb_the_way_out():
+def test_more_ctrl_c_presses_do_not_disturb_the_end():
     before, reached = handlers(), []
     with Ending() as ending:
         ending.wait_for_end()

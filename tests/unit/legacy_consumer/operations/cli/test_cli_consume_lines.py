@@ -59,7 +59,7 @@ def test_key_and_value_stand_with_the_separator_between():
     assert lines_in("key-value", b" => ")(messages[:1]) == b"k => v\n"
 
 
-def test_a_json_line_is_what_the_documentation_shows():
+def test_a_json_line_is_as_documented():
     [line] = lines_in("json")([Message(b"k", b"v")]).splitlines()
     assert line == (b'{"topic":"orders","partition":3,"offset":7,"timestamp":1416392398000,"key":"k","value":"v"}')
 

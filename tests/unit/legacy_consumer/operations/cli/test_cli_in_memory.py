@@ -49,7 +49,7 @@ def test_looking_creates_no_topic(cluster):
 # The doctor: silent about nothing, and its advice can be typed.
 
 
-def test_the_doctor_says_what_it_looked_at(cluster):
+def test_the_doctor_counts_what_it_examined(cluster):
     cluster.topic("t", (0, 10), (0, 10))
     cluster.commit("g", "t", 10, 10)
     cluster.join("g", "a", '{"t":1}', ("t", 0), ("t", 1))
@@ -132,7 +132,7 @@ SICK = {
 
 @pytest.mark.parametrize("group", ["g", "it's $(odd) `g`", "-g"])
 @pytest.mark.parametrize("sickness", SICK)
-def test_what_the_doctor_advises_changes_what_it_names_and_nothing_else(cluster, tmp_path, group, sickness):
+def test_a_command_that_the_doctor_proposes_changes_only_what_the_finding_names(cluster, tmp_path, group, sickness):
     cluster.put(f"/consumers/{group}/offsets/again/0", "3") if "again/0" in SICK[sickness] else None
     cluster.topic("t", (0, 50), (0, 50))
     cluster.topic("cut", (60, 100))
@@ -173,7 +173,9 @@ def test_a_topic_is_left_only_if_none_of_its_partitions_counts(cluster):
 
 
 @pytest.mark.parametrize("offset", ["3", " 7", "70"], ids=["in the log", "unreadable", "beyond the log"])
-def test_what_all_members_have_left_counts_nowhere_and_the_advice_removes_just_that(cluster, tmp_path, offset):
+def test_topics_that_all_members_have_left_count_nowhere_and_the_proposed_command_removes_them(
+    cluster, tmp_path, offset
+):
     cluster.topic("t", (0, 50), (0, 50))
     cluster.topic("left", (0, 20))
     cluster.commit("g", "t", 50, 50)
@@ -205,7 +207,9 @@ def test_what_all_members_have_left_counts_nowhere_and_the_advice_removes_just_t
 
 @pytest.mark.parametrize("data", ["3", " 7", "70", "seven"])
 @pytest.mark.parametrize(("place", "code"), [("left/0", "left_topic"), ("gone/0", "deleted_topic")])
-def test_whatever_stands_where_nobody_reads_is_a_note_and_the_advice_removes_it(cluster, tmp_path, place, code, data):
+def test_znodes_of_a_topic_that_no_member_reads_are_a_note_and_the_proposed_command_removes_them(
+    cluster, tmp_path, place, code, data
+):
     cluster.topic("t", (0, 50))
     cluster.topic("left", (0, 20))
     cluster.commit("g", "t", 50)
@@ -442,7 +446,7 @@ ABOUT_ALL = (
 
 @pytest.mark.parametrize("args", ABOUT_ALL, ids=" ".join)
 @pytest.mark.parametrize("bad", BAD)
-def test_a_command_about_all_groups_shows_the_others_whatever_is_wrong_with_one(cluster, args, bad):
+def test_a_command_about_all_groups_shows_the_others_if_one_is_faulty(cluster, args, bad):
     cluster.topic("t", (0, 10))
     for group in ("a-good", "c-good"):
         cluster.commit(group, "t", 10)
@@ -630,7 +634,7 @@ def test_a_time_after_all_clusters_is_refused_in_a_line(cluster, time):
 
 
 @pytest.mark.parametrize("file", [".", "", "nowhere/offsets.json"])
-def test_an_export_that_cannot_be_written_is_said_in_a_line(cluster, file):
+def test_an_export_that_cannot_be_written_is_an_error_of_one_line(cluster, file):
     cluster.topic("t", (0, 50))
     cluster.commit("g", "t", 5)
     done = cluster.run("offsets", "export", "g", "--output", file)

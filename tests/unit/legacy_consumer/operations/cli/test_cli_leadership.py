@@ -44,7 +44,7 @@ def test_the_controller_is_shown_with_its_epoch(cluster):
     assert cluster.run("brokers").code == 0
 
 
-def test_a_topic_is_shown_with_who_leads_and_who_would_lead_next(cluster):
+def test_a_topic_is_shown_with_its_leaders_and_the_next_leaders(cluster):
     topic(
         cluster,
         "t",
@@ -67,7 +67,7 @@ def test_a_topic_is_shown_with_who_leads_and_who_would_lead_next(cluster):
     assert lines[2] == ["t", "2", "-", "1", "3,1,0", "3", "-"]
 
 
-def test_what_the_controller_was_asked_for_is_shown(cluster):
+def test_requests_to_the_controller_are_shown(cluster):
     topic(cluster, "t", ([0, 1], 0, 0, [0, 1]), ([1, 0], 0, 0, [0, 1]))
     asked = '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}'
     cluster.put("/admin/reassign_partitions", asked)
@@ -85,7 +85,7 @@ def test_what_the_controller_was_asked_for_is_shown(cluster):
     assert shown(cluster, "t")["t", 0]["reassigned_to"] is None
 
 
-def test_a_topic_that_does_not_exist_is_an_error_in_one_line(cluster):
+def test_a_missing_topic_is_an_error_of_one_line(cluster):
     done = cluster.run("topics", "nope")
     assert done.code == 1
     assert done.err.startswith("Error: topic 'nope' does not exist")

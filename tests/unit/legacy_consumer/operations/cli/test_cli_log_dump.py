@@ -175,7 +175,7 @@ def at_offset(data, at):
     return at < begin + 8
 
 
-def test_what_is_sound_outside_and_damaged_inside_is_found_deep(tmp_path):
+def test_a_batch_that_is_damaged_inside_is_found_with_deep(tmp_path):
     body = struct.pack(">bbi", 0, 1, -1) + struct.pack(">i", 4) + b"junk"
     message = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
     path = written(tmp_path, "t-0", message)

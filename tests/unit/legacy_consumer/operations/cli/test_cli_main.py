@@ -160,7 +160,7 @@ def test_misuse_ends_with_2(args, complaint, capsys):
         ("consume --zookeeper h:1 --topic t --property zookeper.connect=x:1", "did you mean zookeeper.connect?"),
     ],
 )
-def test_what_cannot_work_is_one_line_and_1_before_anything_is_connected_to(args, complaint, capsys):
+def test_invalid_settings_are_an_error_of_one_line_before_any_connection(args, complaint, capsys):
     assert main(args.split()) == 1
     captured = capsys.readouterr()
     assert captured.out == ""

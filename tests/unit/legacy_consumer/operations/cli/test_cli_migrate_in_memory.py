@@ -19,7 +19,7 @@ def migrate(world, verb, *words):
     return world.run("migrate", verb, "g", *words, "--execute", "--backup", str(world.folder / f"{world.files}.json"))
 
 
-def test_finish_counts_what_is_in_kafka_and_given_again_says_that_it_is_done(world):
+def test_finish_counts_the_offsets_in_kafka_and_a_second_finish_reports_that_it_is_done(world):
     world.put("/consumers/g/owners/t")
     for path in ("/consumers/g/offsets/t/1", "/consumers/g/offsets/u/0"):
         world.store.delete(path)
@@ -38,7 +38,7 @@ def test_a_group_that_is_in_neither_is_no_group_that_was_deleted(world):
     assert migrate(world, "finish", "--delete").code == 1
 
 
-def test_status_names_what_was_left_out_and_what_it_cannot_read_and_goes_on(world):
+def test_status_counts_partitions_that_were_left_out_and_names_unreadable_records(world):
     world.commit_in_kafka("g", PARTITIONS[1], 45, is_own=False)
     assert migrate(world, "apply", "--skip-blocked").code == 0
     world.put("/consumers/h/migration", "1e999")
@@ -51,7 +51,7 @@ def test_status_names_what_was_left_out_and_what_it_cannot_read_and_goes_on(worl
 
 
 @pytest.mark.parametrize("data", ["1e999", "", '{"version":2}', b"\xff"])
-def test_a_record_that_nobody_can_read_says_what_to_do_and_a_command_does_it(world, data):
+def test_an_unreadable_record_is_an_error_that_names_the_command_which_deletes_it(world, data):
     world.put("/consumers/g/migration", data)
     for words in (["migrate", "plan", "g"], ["migrate", "verify", "g"], ["groups", "delete", "g"]):
         done = world.run(*words)

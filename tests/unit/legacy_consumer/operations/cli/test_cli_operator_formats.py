@@ -101,7 +101,7 @@ def test_topics_are_named_with_or_without_partitions(given, topics):
 
 
 @pytest.mark.parametrize("text", ["", "t:", "t:x", "t:1,", "t:-1", "t:1-", "t:0-9999999", ":1", "t:2-1", "t:,", "t: "])
-def test_what_is_no_topic_is_misuse(text):
+def test_an_invalid_topic_is_misuse(text):
     with pytest.raises(click.UsageError):
         parse_topics((text,))
 
@@ -134,7 +134,7 @@ def test_a_time_is_iso_or_milliseconds(text, ms):
         ("1969-12-31T23:59:59.999Z", "before 1970"),
     ],
 )
-def test_a_number_that_is_no_time_of_kafka_is_refused_with_what_was_meant(text, meant):
+def test_a_number_that_is_no_timestamp_of_kafka_is_refused_with_a_suggestion(text, meant):
     with pytest.raises(click.BadParameter, match=re.escape(meant)):
         parse_time_ms(text)
 
@@ -144,7 +144,7 @@ def test_a_time_is_shown_with_its_zone():
 
 
 @pytest.mark.parametrize("text", ["", "now", "21.11.2026", "-5", "٣"])
-def test_what_is_no_time_is_misuse(text):
+def test_an_invalid_time_is_misuse(text):
     with pytest.raises(click.BadParameter):
         parse_time_ms(text)
 
@@ -158,6 +158,6 @@ def test_a_duration_is_in_words_or_iso(text, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "0d", "5", "P", "PT", "5 minutes", "-1d", "٣d", "9999999999d", "9" * 5000 + "s"])
-def test_what_is_no_duration_is_misuse(text):
+def test_an_invalid_duration_is_misuse(text):
     with pytest.raises(click.BadParameter):
         parse_duration_s(text)

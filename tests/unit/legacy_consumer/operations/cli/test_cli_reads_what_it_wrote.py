@@ -64,7 +64,7 @@ def test_every_name_that_a_group_can_have_is_exported_and_imported(cluster, tmp_
     assert {name: offsets(cluster, name) for name in ODD_NAMES} == before
 
 
-def test_what_is_printed_is_what_a_file_holds(cluster, tmp_path, monkeypatch):
+def test_the_printed_export_is_the_same_as_the_file(cluster, tmp_path, monkeypatch):
     cluster.commit("bill\u200bing", "t", 1, 2)
     cluster.run("offsets", "export", "--all-groups", "--output", str(tmp_path / "f"))
     monkeypatch.chdir(tmp_path)
@@ -73,7 +73,7 @@ def test_what_is_printed_is_what_a_file_holds(cluster, tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["f"], "- is no file"
 
 
-def test_a_backup_with_offsets_of_a_topic_that_is_gone_is_put_back_and_it_is_said(cluster, tmp_path):
+def test_a_backup_with_offsets_of_a_deleted_topic_is_restored_with_a_warning(cluster, tmp_path):
     cluster.commit("g", "t", 5)
     cluster.commit("g", "nowhere", 7)
     before = offsets(cluster, "g")
@@ -142,7 +142,7 @@ def test_the_command_beside_a_backup_puts_it_back_as_it_is_pasted(cluster, tmp_p
 
 
 @pytest.mark.parametrize("group", ["g", "-g"])
-def test_what_a_migration_advises_can_be_pasted_and_shows_what_it_would_do(cluster, tmp_path, monkeypatch, group):
+def test_commands_that_a_migration_proposes_can_be_pasted_and_show_a_plan(cluster, tmp_path, monkeypatch, group):
     monkeypatch.chdir(tmp_path)
     cluster.store.set_data("/brokers/ids/0", OF_0_9.encode())
     kafka = FakeGroupOffsets()
@@ -229,7 +229,7 @@ def test_one_offset_that_cannot_be_read_ends_no_export(cluster):
 
 
 @pytest.mark.parametrize("topic", ["ordres", "", "orders/0", ".."])
-def test_a_topic_that_is_misspelt_deletes_nothing_and_says_so(cluster, topic):
+def test_a_misspelt_topic_is_an_error_and_deletes_nothing(cluster, topic):
     cluster.commit("g", "orders", 5)
     cluster.put("/consumers/g/owners")
     before = cluster.tree()
@@ -239,7 +239,7 @@ def test_a_topic_that_is_misspelt_deletes_nothing_and_says_so(cluster, topic):
     assert cluster.tree() == before
 
 
-def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster, tmp_path, monkeypatch):
+def test_prune_and_its_backup_leave_out_groups_that_are_used_meanwhile(cluster, tmp_path, monkeypatch):
     cluster.ago_ms = 86_400_000
     cluster.commit("old", "t", 1)
     cluster.commit("job", "t", 5)
@@ -259,7 +259,7 @@ def test_prune_leaves_out_what_is_used_meanwhile_and_its_backup_does_too(cluster
     assert list(json.loads(Path(only_file(tmp_path)).read_text(encoding="utf-8"))["offsets"]) == ["old"]
 
 
-def test_prune_goes_on_behind_a_group_that_an_acl_protects(cluster, tmp_path, monkeypatch):
+def test_prune_continues_after_a_group_that_an_acl_protects(cluster, tmp_path, monkeypatch):
     cluster.ago_ms = 86_400_000
     for group in ("a", "b", "c"):
         cluster.commit(group, "t", 1)
@@ -308,7 +308,7 @@ def test_a_removal_says_that_it_does_not_ask_the_brokers_for_the_offsets_of_a_mi
     assert "`legacy-consumer migrate finish --delete -- g` deletes a group only if they do" in done.err
 
 
-def test_a_full_disk_leaves_no_part_of_a_backup_and_what_stood_there_stays(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_part_of_a_backup_and_no_change(tmp_path, monkeypatch):
     there = tmp_path / "there"
     there.write_text("before")
 

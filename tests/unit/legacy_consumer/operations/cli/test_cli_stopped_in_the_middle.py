@@ -143,7 +143,7 @@ def test_offsets_are_not_imported_where_there_is_no_cluster(cluster, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["offsets", "reset", "a", "--to-earliest"], ["offsets", "import", "FILE"]])
-def test_a_group_that_somebody_deletes_before_the_write_is_not_made_again_and_the_command_says_so(
+def test_a_group_that_is_deleted_before_the_write_is_not_made_again_and_is_an_error(
     cluster, tmp_path, monkeypatch, command
 ):
     file = tmp_path / "given.json"

@@ -30,7 +30,7 @@ def test_a_duration_stands_in_the_largest_unit_of_which_there_are_two(ms, text):
     assert duration(ms) == text
 
 
-def test_what_is_not_known_is_a_dash_and_zero_is_not():
+def test_an_unknown_value_is_a_dash_and_zero_is_not():
     assert (number(None), number(0), number(-3)) == ("-", "0", "-3")
 
 
@@ -80,7 +80,7 @@ def test_an_owner_whose_end_tells_nothing_is_folded_and_whole():
     assert ["".join(row[-1] for row in part) for part in (rows[:2], rows[2:])] == owners
 
 
-def test_names_are_told_apart_by_as_much_of_their_ends_as_differs():
+def test_shortened_names_keep_enough_of_their_ends_to_differ():
     assert telling_length([]) == 0
     assert telling_length(["a-0"]) == 3
     assert telling_length(["host-12345678-0", "host-12345678-0"]) == 8

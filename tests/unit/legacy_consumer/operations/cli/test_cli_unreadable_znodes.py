@@ -165,7 +165,7 @@ def test_a_topic_that_cannot_be_read_is_named_and_the_exit_code_tells(monkeypatc
 
 
 @pytest.mark.parametrize("path", ["/controller", "/brokers/ids", "/brokers/ids/0", "/brokers/topics", "/consumers"])
-def test_the_doctor_says_what_it_may_not_read_and_examines_all_else(monkeypatch, path):
+def test_the_doctor_names_znodes_that_an_acl_hides_and_examines_everything_else(monkeypatch, path):
     cluster = SpoiledCluster(monkeypatch)
     cluster.spoiled, cluster.how = path, "closed"
     done = cluster.run("doctor", "--json")

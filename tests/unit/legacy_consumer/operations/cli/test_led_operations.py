@@ -87,7 +87,7 @@ def test_describe_shows_that_a_group_goes_by_the_classic_rule_and_why(cluster):
     assert "coordination" not in cluster.run("groups", "describe", "plain").out
 
 
-def test_describe_shows_a_group_that_rebalances_one_without_a_leader_and_what_cannot_be_read(cluster):
+def test_describe_shows_a_led_group_that_rebalances_one_without_a_leader_and_unreadable_znodes(cluster):
     first, _ = cluster.join(consumer_id="m0")
     cluster.await_shares([6], first)
     store = cluster.commands.new_store()

@@ -183,7 +183,7 @@ def test_a_partition_that_is_owned_now_and_then_and_does_not_move_is_never_ok(wo
     assert set(seen[4:]) == {"stall", "stop"}
 
 
-def test_what_was_seen_of_a_partition_without_an_owner_is_forgotten_after_a_while(world):
+def test_samples_of_a_partition_without_an_owner_are_forgotten_after_a_while(world):
     world.join("g", owns=(0,))
     world.commit("g", 0, 90)
     world.ends.known = {("t", 0): 100}
@@ -249,7 +249,7 @@ def test_groups_without_members_are_read_in_turns_and_served_always():
     assert {world.store.paths[f"/consumers/idle-{n}/offsets/t/0"] for n in range(8)} == {1}
 
 
-def test_a_group_that_somebody_joins_is_read_at_the_next_refresh():
+def test_a_group_with_a_new_member_is_read_at_the_next_refresh():
     world = World(idle_every=1000)
     world.commit("g", 0, 5)
     world.refresh()
@@ -320,7 +320,7 @@ def test_before_the_first_refresh_it_is_alive_and_not_ready(world):
     assert world.scrape()["legacy_consumer_exporter_up", "zookeeper"] == 0
 
 
-def test_offsets_of_a_topic_that_is_gone_trouble_nobody_and_brokers_are_not_asked(world):
+def test_offsets_of_a_deleted_topic_raise_no_alert_and_no_broker_is_asked(world):
     asked = []
     world.ends.latest = lambda partitions: asked.extend(partitions) or {}
     world.commit("g", 0, 5, topic="gone")
@@ -341,7 +341,7 @@ def test_a_group_that_has_never_committed_is_neither_ok_nor_without_lag(world):
     assert found["legacy_consumer_group_verdict", "g", "unknown"] == 1
 
 
-def test_an_offset_of_an_earlier_topic_has_the_lag_of_what_a_member_would_read(world):
+def test_an_offset_of_an_earlier_topic_has_the_whole_log_as_its_lag(world):
     world.commit("g", 0, 5000)
     world.admin.delete("/brokers/topics/t")
     world.put("/brokers/topics/t", encode_topic(TopicAssignment({0: (0,)})))
@@ -352,7 +352,7 @@ def test_an_offset_of_an_earlier_topic_has_the_lag_of_what_a_member_would_read(w
     assert verdicts(found) == {"0": "error"}
 
 
-def test_a_lag_has_no_messages_that_the_log_has_no_more_and_none_is_told_of_an_offset_beyond_its_end(world):
+def test_a_lag_counts_no_deleted_messages_and_is_absent_for_an_offset_beyond_the_log(world):
     world.commit("g", 0, 10)
     world.commit("g", 1, 500)
     world.ends.known = {("t", 0): 100, ("t", 1): 100}
@@ -384,7 +384,7 @@ def test_a_topic_that_all_members_left_is_no_business_of_the_group(world):
     assert world.scrape()["legacy_consumer_group_lag", "g"] == 10
 
 
-def test_a_sum_over_what_one_broker_did_not_tell_is_absent(world):
+def test_a_sum_with_a_partition_of_unknown_lag_is_absent(world):
     world.join("g")
     for partition in (0, 1):
         world.commit("g", partition, 0)
@@ -430,7 +430,7 @@ def test_a_group_that_may_not_be_read_is_an_error_and_ends_nothing(world):
         assert found["legacy_consumer_group_partition_committed_offset", "g", "0", "t"] == 5
 
 
-def test_what_goes_wrong_again_and_again_is_said_once(world, caplog):
+def test_a_repeated_error_is_logged_once(world, caplog):
     world.store.down = True
     stops = iter([False, False, False, True])
     world.exporter._ended.is_set = lambda: next(stops)

@@ -103,7 +103,7 @@ def test_every_metric_of_the_catalogue_is_collected_with_its_labels(world):
             assert (sample.labels["group"], sample.labels["consumer_id"]) == ("g", member.consumer_id)
 
 
-def test_what_was_consumed_and_committed_is_counted_and_goes_on_after_a_partition_has_gone(world):
+def test_counters_of_consumed_and_committed_messages_keep_their_values_when_a_partition_leaves(world):
     world.kafka.produce(TPS[0], 5)
     world.kafka.produce(TPS[1], 5)
     member = world.member()
@@ -128,7 +128,7 @@ def test_what_was_consumed_and_committed_is_counted_and_goes_on_after_a_partitio
     assert scraped(member)["legacy_consumer_member_rebalance_duration_seconds_count",] >= 2
 
 
-def test_two_members_of_a_process_are_told_apart(world):
+def test_two_members_of_a_process_have_metrics_of_their_own(world):
     first, second = world.member(), world.member()
     collector = metrics.MemberCollector([first, second])
     alive = next(family for family in collector.collect() if family.name == "legacy_consumer_member_alive")
@@ -273,7 +273,7 @@ def test_an_end_that_was_asked_for_earlier_is_never_held_against_a_later_positio
     ],
     ids=["a position became known", "the user sought, or the partition went and came back", "it came back alone"],
 )
-def test_brokers_are_asked_at_once_for_what_the_last_sample_does_not_tell(change, lags):
+def test_brokers_are_asked_at_once_for_partitions_that_the_last_sample_lacks(change, lags):
     log, clock = Log(), ScrapeClock()
     sampler = log.sampler(clock, answer_s=60)
     sampler.read()
@@ -342,7 +342,7 @@ def test_brokers_are_asked_once_at_a_time_and_a_scrape_waits_only_so_long():
 
 
 @pytest.mark.parametrize("way", ["iterate", "batches", "arrow"])
-def test_how_long_the_users_code_has_had_the_messages_is_told_until_it_comes_back(world, way):
+def test_the_time_for_which_the_users_code_has_messages_in_hand_grows_until_it_asks_again(world, way):
     world.kafka.produce(TPS[0], 6)
     member = world.member(clock=(clock := FakeClock()))
     (stream,) = member.create_message_streams({"t": 1})["t"]
@@ -361,7 +361,7 @@ def test_how_long_the_users_code_has_had_the_messages_is_told_until_it_comes_bac
     assert member.vitals.in_hand_s == 0
 
 
-def test_how_long_nobody_has_asked_is_told_whether_messages_are_in_hand_or_not(world):
+def test_the_time_without_a_request_for_messages_grows_with_messages_in_hand_or_without(world):
     member = world.member(clock=(clock := FakeClock()), auto_commit_enable=False)
     (stream,) = member.create_message_streams({"t": 1})["t"]
     clock.now += 100
@@ -380,7 +380,7 @@ def test_how_long_nobody_has_asked_is_told_whether_messages_are_in_hand_or_not(w
 
 
 @pytest.mark.parametrize("way", ["iterate", "next"])
-def test_a_slow_loop_over_what_one_fetch_brought_asks_with_each_message(world, way):
+def test_a_slow_loop_over_the_messages_of_one_fetch_asks_with_each_message(world, way):
     world.kafka.produce(TPS[0], 5)
     member = world.member(clock=(clock := FakeClock()))
     (stream,) = member.create_message_streams({"t": 1})["t"]
@@ -417,7 +417,7 @@ def test_a_member_without_partitions_is_not_waited_for(world):
     assert idle.vitals.unasked_s == 0
 
 
-def test_how_long_a_stream_has_lost_its_thread_is_told_until_another_one_asks(world):
+def test_the_time_since_a_stream_lost_its_thread_grows_until_another_thread_asks(world):
     world.kafka.produce(TPS[0], 3)
     member = world.member(clock=(clock := FakeClock()))
     (stream,) = member.create_message_streams({"t": 1})["t"]
@@ -553,7 +553,7 @@ def test_the_table_of_states_has_every_phase():
 
 
 @pytest.mark.parametrize(("state", "phase", "healthz", "readyz"), ROWS)
-def test_health_in_each_state_is_what_the_documents_say(state, phase, healthz, readyz):
+def test_health_in_each_state_is_as_documented(state, phase, healthz, readyz):
     status, vitals = Status(Phase(phase), **FACTS.get(state, {})), STATES.get(state, ALIVE)
     assert (judge_liveness(status, vitals).holds, judge_readiness(status, vitals).holds) == (
         healthz == "200",

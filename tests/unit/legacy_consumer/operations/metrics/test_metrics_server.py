@@ -23,7 +23,7 @@ def server():
         yield server
 
 
-def test_what_a_stranger_wrote_into_a_reason_moves_no_cursor_and_forges_no_line():
+def test_a_strangers_text_in_a_reason_moves_no_cursor_and_forges_no_line():
     def reason():
         return Judgement(False, "group a\x1b[2Jb\u202ec\u2028d\ne: \ud800")
 

@@ -48,7 +48,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize(("where", "expression"), EXPRESSIONS)
-def test_an_expression_is_sound_and_asks_for_what_there_is(where, expression):
+def test_an_expression_is_valid_and_names_existing_metrics(where, expression):
     known = series()
     named = names_in(expression)
     assert named, f"{where} shows nothing"
@@ -105,7 +105,7 @@ def test_every_metric_of_groups_and_members_is_looked_at_by_a_panel_or_a_rule():
     }
 
 
-def test_every_alert_says_how_bad_it_is_and_what_it_means():
+def test_every_alert_has_a_severity_and_a_summary():
     names = [rule["alert"] for rule in rules()]
     assert len(names) == len(set(names)) >= 10
     for rule in rules():
@@ -224,7 +224,7 @@ def test_an_alert_fires_for_the_sick_and_not_for_the_well(alert, tmp_path):
 
 
 @needs_promtool
-def test_one_of_several_exporters_that_does_not_answer_is_told(tmp_path):
+def test_one_silent_exporter_of_several_raises_an_alert(tmp_path):
     scene = ({"up": {"job": "consumer-groups"}, E + "info": {}}, "1x50", "1x20 0x29")
     [(who, says)] = firing("ConsumerGroupExporterGone", tmp_path, scene)
     assert (who, "answers at sick" in says) == ("sick", True)
