@@ -29,6 +29,8 @@ class DualOffsetStore:
     def __init__(self, zookeeper: ZooKeeperOffsetStore, kafka: KafkaOffsetStore) -> None:
         self._zookeeper = zookeeper
         self._kafka = kafka
+        self._behind: set[TopicPartition] = set()
+        """Partitions whose greater offset only Kafka has: the next commit writes it to ZooKeeper, as the JVM does."""
 
     def wants_unchanged(self, _tp: TopicPartition, _seen: Committed) -> bool:
         """True for Kafka, where offsets would expire; unchanged znodes are not written."""
@@ -38,7 +40,10 @@ class DualOffsetStore:
         """The greater of both offsets, with the znode's version. Raises: GroupOffsetsUnavailableError."""
         in_kafka = self._kafka.fetch(partitions)
         in_zookeeper = self._zookeeper.read(partitions)
-        return {tp: greater(in_zookeeper[tp], in_kafka.get(tp, UNTOLD)) for tp in partitions}
+        found = {tp: greater(in_zookeeper[tp], in_kafka.get(tp, UNTOLD)) for tp in partitions}
+        self._behind.difference_update(partitions)
+        self._behind.update(tp for tp, seen in found.items() if seen.offset != in_zookeeper[tp].offset)
+        return found
 
     def commit(
         self,
@@ -53,10 +58,13 @@ class DualOffsetStore:
         changed = {
             tp: commit
             for tp, commit in commits.items()
-            if commit.offset != commit.seen.offset or self._zookeeper.wants_unchanged(tp, commit.seen)
+            if commit.offset != commit.seen.offset
+            or tp in self._behind
+            or self._zookeeper.wants_unchanged(tp, commit.seen)
         }
         same = commits.keys() - changed.keys()
         result = self._zookeeper.commit(changed, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)
+        self._behind.difference_update(result.committed)
         if same and consumer_id is not None and result.failure is None:
             try:
                 result.unowned |= self._zookeeper.find_unowned(same, consumer_id=consumer_id, session_id=session_id)
@@ -65,6 +73,7 @@ class DualOffsetStore:
         passed = result.committed.keys() | (same - result.unowned if result.failure is None else set())
         in_kafka = CommitResult()
         self._kafka.put({tp: commits[tp] for tp in sorted(passed)}, timeout_s, in_kafka)
+        result.refused.update(in_kafka.refused)
         result.failure = result.failure or in_kafka.failure
         return result
 

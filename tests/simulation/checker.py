@@ -126,7 +126,14 @@ class Checker:
         self.unheard = {}
         """{member: partitions whose owner znodes somebody deleted since ZooKeeper last answered the member}."""
         self.is_in_kafka = False
-        """Whether offsets are the group coordinator's: znodes count for nothing then."""
+        """Whether offsets are the group coordinator's alone: znodes count for nothing then."""
+        self.is_dual = False
+        """Whether they are in ZooKeeper and in Kafka: offsets is what ZooKeeper has then."""
+        self.in_kafka = {}
+        """{partition: offset}, while there are two."""
+        self.wrote = {}
+        """{(member, partition): all that it ever wrote to ZooKeeper, or to Kafka if that is all there is}."""
+        self.wrote_to_kafka = {}
         self.checked_at = {}
         """{member: how many events there were when ZooKeeper last carried a transaction of it out}."""
         self.answered_at = {}
@@ -150,6 +157,7 @@ class Checker:
             "offset": self.on_offset,
             "offset-": self.on_offset_deleted,
             "kept": self.on_kept,
+            "committed": self.on_committed,
             "forgotten": self.on_forgotten,
             "no answer": self.on_interrupted,
             "garbled": self.on_garbled,
@@ -271,9 +279,9 @@ class Checker:
 
     def on_owner_created(self, now, session, tp, text):
         name = self.owner_of_session[session]
-        offset = self.offsets.get(tp, (0, ""))[0]
-        is_unsaid = self._is_by_hand(tp) or (self.placing.waits_for_users and tp not in self.offsets)
-        life = Life(name, session, now, set() if is_unsaid else {max(offset, 0)})
+        has_none = tp not in self.offsets and tp not in self.in_kafka
+        is_unsaid = self._is_by_hand(tp) or (self.placing.waits_for_users and has_none)
+        life = Life(name, session, now, set() if is_unsaid else {self._standing(tp)})
         self.paused.discard((name, tp))
         if tp in self.owners:
             raise Violation("two owners", f"{tp} by {name} and {self.owners[tp].actor}")
@@ -497,6 +505,7 @@ class Checker:
     def _note_offset(self, name, tp, offset, *, is_owners, may_go_back=False):
         """is_owners: the writer owns the partition. may_go_back: the write may come long after its member asked."""
         before, by = self.offsets.get(tp, (0, ""))
+        self.wrote.setdefault((name, tp), set()).add(offset)
         life = self.owners.get(tp)
         if name.startswith("operator") and offset > before:
             self._ack(tp, range(offset))
@@ -532,9 +541,20 @@ class Checker:
             ):
                 zombie.foreign.add(offset)
         self.offsets[tp] = (offset, name)
+        self._note_standing(tp)
+
+    def _note_standing(self, tp):
+        """An offset was written."""
+        standing = self._standing(tp)
         for (who, owned), known in self.lives.items():
             if owned == tp and known.blips != self.actors[who].blips:
-                known.restarts.add(self._standing(tp))
+                known.restarts.add(standing)
+        life = self.owners.get(tp)
+        if self.is_dual and life is not None and life.next_offset is None:
+            # read when it begins, the greater of both
+            life.starts.add(standing)
+            if standing > self.offsets.get(tp, (0, ""))[0]:
+                life.unadopted = None
 
     # Offsets in Kafka.
 
@@ -542,7 +562,8 @@ class Checker:
         """ZooKeeper has answered this actor."""
         self.unheard.pop(name, None)
         self.answered_at[name] = len(self._history.events)
-        if kind == "multi":
+        # of two stores: an offset that stands already needs no write, and the owners are read
+        if kind == "multi" or (self.is_dual and kind in ("multi_read", "exists")):
             self.checked_at[name] = len(self._history.events)
 
     def note_told(self, name, told):
@@ -573,6 +594,9 @@ class Checker:
 
         So may one of a member that lost the partition, or whose offset was overwritten, since it last heard anything.
         """
+        if self.is_dual:
+            self._note_in_kafka(name, tp, offset, late)
+            return
         life = self.owners.get(tp)
         is_owners = life is not None and life.actor == name
         heard = self.answered_at.get(name, 0)
@@ -585,8 +609,35 @@ class Checker:
             self.offsets[tp] = (offset, f"{name}, late")
         self.kept_at[tp] = len(self._history.events)
 
+    def _note_in_kafka(self, name, tp, offset, late):
+        """Of two stores: Kafka gets what ZooKeeper took from the same member, or told it. A late one may go back."""
+        if name in self.actors:
+            if offset > self.acked_up_to.get(tp, 0):
+                raise Violation(
+                    "committed ahead", f"{name} commits {offset} of {tp} to Kafka, which nobody is done with"
+                )
+            life = self.lives[name, tp]
+            known = self.wrote.get((name, tp), set()) | life.starts | life.foreign | life.restarts
+            if not late and offset not in known:
+                raise Violation("two stores", f"{name} commits {offset} of {tp} to Kafka, and not to ZooKeeper")
+        elif offset > self._standing(tp):
+            self._ack(tp, range(offset))
+        self.wrote_to_kafka.setdefault((name, tp), set()).add(offset)
+        self.in_kafka[tp] = offset
+        self._note_standing(tp)
+
+    def on_committed(self, now, name, tp, offset):
+        """A user's commit has returned, and says that this stands."""
+        stores = [self.wrote, self.wrote_to_kafka] if self.is_dual else [self.wrote]
+        if any(offset not in store.get((name, tp), ()) for store in stores):
+            raise Violation("not committed", f"{name} tells its user that {offset} of {tp} is committed")
+
     def on_forgotten(self, now, tp):
         """The coordinator keeps no offset any more: the next owner begins at the beginning."""
+        if self.is_dual:
+            self.in_kafka[tp] = 0
+            self._note_standing(tp)
+            return
         self._note_offset("nobody", tp, 0, is_owners=False)
         life = self.owners.get(tp)
         if life is not None:
@@ -612,7 +663,7 @@ class Checker:
     def _standing(self, tp):
         if self._is_by_hand(tp):
             return self.placing.results.get(tp, 0)
-        return max(self.offsets.get(tp, (0, ""))[0], 0)
+        return max(self.offsets.get(tp, (0, ""))[0], self.in_kafka.get(tp, 0), 0)
 
     def _check_owner(self, now, name, session, tp, offset):
         life = self.owners.get(tp)
@@ -656,3 +707,5 @@ class Checker:
             committed, by = self.offsets.get(tp, (0, ""))
             if committed != end and not self._is_by_hand(tp) and (by in self.actors or by == ""):
                 raise Violation("last commit", f"{tp}: committed {committed}, all {end} were consumed")
+            if self.is_dual and not self._is_by_hand(tp) and by in self.actors and self.in_kafka.get(tp, 0) != end:
+                raise Violation("last commit", f"{tp}: {end} in ZooKeeper, {self.in_kafka.get(tp, 0)} in Kafka")

@@ -8,6 +8,7 @@ from legacy_consumer.fetching.fetcher import EARLIEST
 from legacy_consumer.member.resets import ResetFollower
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
+from legacy_consumer.offsets.dual import DualOffsetStore
 from legacy_consumer.offsets.kafka import KafkaOffsetStore
 from legacy_consumer.offsets.progress import Progress
 from legacy_consumer.offsets.retries import RetrySettings
@@ -183,7 +184,8 @@ class OurMember:
         if not kept.is_used:
             return in_zookeeper
         channel = Channel(kept, self)
-        return KafkaOffsetStore(self.store, GROUP, channel, in_zookeeper, timeout_s=1.0, asking=ask_once)
+        in_kafka = KafkaOffsetStore(self.store, GROUP, channel, in_zookeeper, timeout_s=1.0, asking=ask_once)
+        return DualOffsetStore(in_zookeeper, in_kafka) if kept.is_dual else in_kafka
 
     def _holder(self, number, clock):
         clock.strike()

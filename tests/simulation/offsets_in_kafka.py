@@ -1,5 +1,7 @@
 """The group coordinator of a simulated world whose group keeps its offsets in Kafka: offsets.storage=kafka.
 
+Alone, or in ZooKeeper too: dual.commit.enabled. The group may have read before: then offsets stand, in both or in one.
+
 Any question may find no coordinator, or not be told one partition's offset. Any commit may be refused for one
 partition, not arrive, be carried out and not answered, or be carried out late: after its client gave it up, left the
 group or died. A client begins no other commit while one of its own may still be carried out.
@@ -15,6 +17,7 @@ from tenacity import Retrying, stop_after_attempt
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.offsets.kafka import KafkaOffset
 from tests.simulation.zookeeper import InjectedError
+from zk_layout.model import TopicPartition
 
 _LATE_S = (0.0, 0.5, 2.0, 8.0)
 
@@ -28,22 +31,39 @@ def use_kafka(seed, settings):
     """Return the settings of this world if its group keeps its offsets in Kafka, None if it does not."""
     # drawn by itself, so that worlds without it are what they were
     rng = random.Random(f"kafka {seed}")
-    if rng.random() >= 0.2 or settings.jvm_members:
+    if rng.random() >= 0.3 or settings.jvm_members:
         return None
     return replace(settings, adopt=rng.random() < 0.6, commit_ms=rng.choice((200, 500, 2000)))
 
 
 class GroupCoordinator:
-    """is_used: whether the group keeps its offsets here."""
+    """is_used: whether the group keeps its offsets here, alone or in ZooKeeper too."""
 
     def __init__(self, world, *, is_used):
         self.world = world
+        self.is_dual = is_used and random.Random(f"dual {world.seed}").random() < 0.5
+        self.is_alone = is_used and not self.is_dual
         self.is_used = is_used
+        self.user_commits = 0.3 if is_used else 0.1
+        """How often users commit by themselves: what befalls a commit in Kafka is told to them alone."""
         self.rng = random.Random(f"coordinator {world.seed}")
-        self.fails = self.rng.choice((0.0, 0.1, 0.3, 0.5))
+        self.fails = self.rng.choice((0.0, 0.2, 0.3, 0.5))
         self.kept = {}
         self._late = []
         """[(when it is carried out, channel, offsets)], of commits without an answer."""
+
+    def have_read_before(self):
+        """The group has offsets before its first member joins."""
+        if not self.is_used or self.rng.random() < 0.3:
+            return
+        for tp in [TopicPartition(topic, n) for topic, count in self.world.partitions.items() for n in range(count)]:
+            end = self.world.kafka.ends[tp] = self.rng.randint(0, 6)
+            self.world.record("produced", tp, end)
+            where = self.rng.choice(("both", "in Kafka", "in Kafka", "in ZooKeeper")) if self.is_dual else "in Kafka"
+            if where != "in ZooKeeper":
+                self.reset(tp, self.rng.choice((end, self.rng.randint(0, end))))
+            if where != "in Kafka":
+                self.world.write_offset(tp, self.rng.randint(0, end))
 
     def reset(self, tp, offset):
         """An operator writes an offset."""
@@ -58,6 +78,8 @@ class GroupCoordinator:
 
     def carry_out_late(self, *, all_of_them=False):
         """The commits that are due; all when the faults are over."""
+        if all_of_them:
+            self.fails = 0.0
         due = [one for one in self._late if all_of_them or one[0] <= self.world.clock.now]
         self._late = [one for one in self._late if one not in due]
         for _, channel, offsets in due:
@@ -105,7 +127,7 @@ class Channel:
     def write(self, offsets, timeout_s):
         """As the protocol says."""
         coordinator = self._coordinator
-        fate = self._begin(("down", "unforeseen", "refused", "unanswered", "unforeseen, done", "late"))
+        fate = self._begin(("down", "unforeseen", "refused", "refused", "unanswered", "unforeseen, done", "late"))
         coordinator.world.checker.check_asked(self.name, offsets)
         if coordinator.is_waiting(self):
             self._fail("an earlier commit may still be carried out")
@@ -129,7 +151,7 @@ class Channel:
     def _begin(self, fates):
         coordinator = self._coordinator
         coordinator.world.before_request(self._member.store)
-        if coordinator.world.faults and coordinator.rng.random() < coordinator.fails:
+        if coordinator.rng.random() < coordinator.fails:
             return coordinator.rng.choice(fates)
         return ""
 

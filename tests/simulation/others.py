@@ -146,7 +146,8 @@ class Others:
         if tp is None:
             return
         kept = self.world.group_offsets
-        if kept.forget(tp) if kept.is_used else self._delete(f"{OFFSETS}/{tp.topic}/{tp.partition}"):
+        in_kafka = kept.is_alone or (kept.is_dual and self.rng.random() < 0.5)
+        if kept.forget(tp) if in_kafka else self._delete(f"{OFFSETS}/{tp.topic}/{tp.partition}"):
             self.world.record("operator", "deletes the offset of", tp)
 
     def delete_group(self):

@@ -239,7 +239,9 @@ class User:
         member.using = member.committing = True
         try:
             with member.world.trouble.at_a_line(member):
-                member.delivery.committer.commit_consumed(ident)
+                result = member.delivery.committer.commit_consumed(ident)
+            for tp, stored in sorted(result.committed.items()):
+                member.world.record("committed", member.name, tp, stored.offset)
         except (LegacyConsumerError, InjectedError):
             pass
         except Interrupted:

@@ -86,9 +86,10 @@ class World:
         self.checker = Checker(self.history, settings)
         # of its own, so that worlds without it are what they were
         self.group_offsets = GroupCoordinator(self, is_used=in_kafka is not None)
-        self.checker.is_in_kafka = self.group_offsets.is_used
+        self.checker.is_in_kafka = self.group_offsets.is_alone
+        self.checker.is_dual = self.group_offsets.is_dual
         self._forbidding = random.Random(f"offsets {seed}")
-        may_forbid = not (settings.jvm_members or self.group_offsets.is_used)
+        may_forbid = not (settings.jvm_members or self.group_offsets.is_alone)
         self._forbids = may_forbid and self._forbidding.random() < 0.4
         self.server = SimulatedZooKeeper(
             clock=self.clock,
@@ -146,6 +147,7 @@ class World:
             self.server.max_multi_bytes = 800
         for topic in self.partitions:
             self._write_topic(topic)
+        self.group_offsets.have_read_before()
         self._actions = [
             *self.others.actions(),
             (22, self._turn),
@@ -410,9 +412,10 @@ class World:
         try:
             if self.faults:
                 self.trouble.befall(user)
-            if chance < 0.1 and not member.turning and not member.closing:
+            commits = self.group_offsets.user_commits
+            if chance < commits and not member.turning and not member.closing:
                 user.commit()
-            elif chance < 0.1 + self.settings.slow_users * 0.3:
+            elif chance < commits + self.settings.slow_users * 0.3:
                 user.away_until = self.clock.now + self.rng.choice((0.5, 2.0, 5.0, 60.0))
             elif not member.closing or user.hand:
                 user.take(self.rng.randint(1, 4))
@@ -498,7 +501,11 @@ class World:
         self.record("operator", "skips to" if offset > before else "goes back to", tp, offset)
         if self.group_offsets.is_used:
             self.group_offsets.reset(tp, offset)
-            return
+        if not self.group_offsets.is_alone:
+            self.write_offset(tp, offset)
+
+    def write_offset(self, tp, offset):
+        """An operator writes an offset to ZooKeeper."""
         path = f"{OFFSETS}/{tp.topic}/{tp.partition}"
         if self.admin.exists(path) is None:
             self.admin.create(path, encode_offset(offset), make_parents=True)

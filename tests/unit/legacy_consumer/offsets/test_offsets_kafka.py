@@ -288,6 +288,26 @@ def test_a_commit_to_both_writes_what_changed_to_zookeeper_and_all_to_kafka(rig)
     assert rig.zk.get_data("/consumers/g/offsets/t/1").stat.version == 0, "not written again"
 
 
+def test_the_first_commit_to_both_tells_zookeeper_the_greater_offset_that_only_kafka_has(rig):
+    rig.commit(rig.kafka, {P0: 7})
+    seen = rig.dual.read([P0])
+    assert seen[P0].offset == 7
+    assert rig.zookeeper.read([P0])[P0].offset is None
+    rig.commit(rig.dual, {P0: 7}, seen)
+    assert rig.zookeeper.read([P0])[P0].offset == 7
+    version = rig.zookeeper.read([P0])[P0].version
+    rig.commit(rig.dual, {P0: 7}, rig.dual.read([P0]))
+    assert rig.zookeeper.read([P0])[P0].version == version
+
+
+def test_what_kafka_refuses_of_a_commit_to_both_is_told(rig):
+    seen = rig.dual.read([P0, P1])
+    rig.channel.untold = {P1}
+    result = rig.commit(rig.dual, {P0: 7, P1: 5}, seen)
+    assert result.refused.keys() == {P1}
+    assert rig.in_kafka() == {P0: 7}
+
+
 def test_what_zookeeper_refuses_kafka_does_not_get(rig):
     seen = rig.commit(rig.dual, {P0: 7, P1: 5}).committed
     rig.zk.set_data("/consumers/g/offsets/t/0", b"3")
