@@ -22,12 +22,12 @@ def look(absence, last, now, at=0.0, delay=30.0):
     return note_members(absence, last and members(last), members(now), now_s=at, delay_s=delay)
 
 
-def test_who_looks_for_the_first_time_waits_for_nobody():
+def test_a_member_that_reads_the_group_for_the_first_time_does_not_wait():
     assert look(None, None, "ab") is None
 
 
 @pytest.mark.parametrize("now", ["abc", "abcd", "abd"])
-def test_a_group_as_big_as_before_waits_for_nobody(now):
+def test_a_group_as_big_as_before_does_not_wait(now):
     assert look(None, "abc", now) is None
 
 
@@ -35,11 +35,11 @@ def test_a_group_that_shrinks_waits_from_then_on_for_as_many_as_it_had():
     assert look(None, "abc", "ac", at=100.0) == Absence(members("abc"), 130.0)
 
 
-def test_nobody_waits_with_the_setting_at_its_default():
+def test_no_member_waits_with_the_default_setting():
     assert look(None, "abc", "ac", delay=0.0) is None
 
 
-def test_others_who_leave_meanwhile_do_not_prolong_the_wait_and_are_waited_for_as_well():
+def test_members_that_leave_meanwhile_do_not_prolong_the_wait_and_are_waited_for_too():
     absence = look(None, "abc", "ac", at=100.0)
     assert look(absence, "ac", "c", at=129.0) == absence
     assert look(absence, "c", "ac", at=129.5) == absence
@@ -47,7 +47,7 @@ def test_others_who_leave_meanwhile_do_not_prolong_the_wait_and_are_waited_for_a
 
 
 @pytest.mark.parametrize("now", ["abc", "acd", "cde", "abcd"])
-def test_the_wait_is_over_at_once_when_as_many_are_there_as_before_whoever_they_are(now):
+def test_the_wait_ends_at_once_when_the_group_has_as_many_members_as_before(now):
     assert look(look(None, "abc", "ac"), "ac", now, at=1.0) is None
 
 
@@ -55,7 +55,7 @@ def test_a_departure_after_the_group_was_whole_again_has_a_wait_of_its_own():
     assert look(None, "abc", "ab", at=200.0).until_s == 230.0
 
 
-def test_who_came_back_under_the_same_id_is_no_companion_of_those_who_stayed():
+def test_a_member_that_came_back_under_the_same_id_is_not_one_that_waited():
     absence = look(None, "abc", "a")
     assert absence.companions(members("a") | members("b", born=7)) == {"a"}
 
@@ -78,7 +78,7 @@ def test_standing(before, now, patient, companions, stands):
 
 
 @given(before=st.text("abcd.", min_size=8, max_size=8), now=st.text("acde", min_size=8, max_size=8))
-def test_while_all_who_stay_wait_nothing_moves_between_them_and_nothing_left_behind_is_taken(before, now):
+def test_while_all_remaining_members_wait_no_partition_moves(before, now):
     """b is away, e has come."""
     stayed = {"a", "c", "d"}
     stands = standing(assignment(before), assignment(now), stayed, stayed)

@@ -40,7 +40,7 @@ ABSURD = {
 
 @pytest.mark.parametrize("data", ABSURD.values(), ids=ABSURD)
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
-def test_an_absurd_registration_is_an_unreadable_one_and_the_group_goes_on_without_it(data, strategy, caplog):
+def test_an_absurd_registration_counts_as_unreadable_and_the_group_continues_without_it(data, strategy, caplog):
     with pytest.raises(MalformedZnodeError) as caught:
         decode_registration("/p", data)
     assert len(str(caught.value)) < 400
@@ -59,7 +59,7 @@ def test_an_absurd_registration_is_an_unreadable_one_and_the_group_goes_on_witho
     assert sum(map(len, caplog.messages)) < 1000
 
 
-def test_as_many_streams_and_topics_as_anybody_has_are_read():
+def test_a_registration_with_the_most_streams_and_topics_allowed_is_read():
     assert decode_registration("/p", registration({"t": MOST_STREAMS})).subscription == (("t", MOST_STREAMS),)
     many = decode_registration("/p", registration({f"t{n}": 10 for n in range(MOST_STREAMS_IN_ALL // 10)}))
     assert len(many.subscription) == 10_000

@@ -77,7 +77,7 @@ ALL = {"m1": MemberAssignment(tps("t/0", "t/2")), "m2": MemberAssignment(tps("t/
     ],
 )
 @pytest.mark.parametrize("protocol", list(Protocol))
-def test_an_assignor_that_fails_is_told_of_in_one_line(answer, reason, protocol):
+def test_an_assignor_that_fails_is_an_error_of_one_line(answer, reason, protocol):
     with pytest.raises(AssignorFailedError) as caught:
         divide_group(Says(answer), protocol, CLUSTER, TWO)
     assert str(caught.value).startswith("assignor says failed: ")
@@ -108,7 +108,7 @@ def test_an_answer_of_iterators_and_of_numbers_that_only_equal_is_returned_as_it
         lambda cluster, members: object.__setattr__(members["m2"], "topics", ()),
     ],
 )
-def test_an_assignor_that_changes_what_it_is_given_changes_nothing_for_the_group(change):
+def test_an_assignor_that_changes_its_input_changes_nothing_for_the_group(change):
     class Changes(Says):
         def assign(self, cluster, subscriptions):
             change(cluster, subscriptions)
@@ -128,7 +128,7 @@ def test_a_member_that_is_not_named_is_given_nothing():
     }
 
 
-def test_any_assignor_may_be_cooperative_for_what_moves_is_held_back_around_it():
+def test_any_assignor_may_be_cooperative_because_moving_partitions_are_held_back():
     having = {"m1": Subscription(("t",), owned=tps("t/0", "t/1", "t/2"), generation=1), "m2": Subscription(("t",))}
     assert holders(divide_group(Says(ALL), Protocol.COOPERATIVE, CLUSTER, having)) == {"t/0": "m1", "t/2": "m1"}
     assert holders(divide_group(Says(ALL), Protocol.EAGER, CLUSTER, having)) == {"t/0": "m1", "t/1": "m2", "t/2": "m1"}
@@ -159,7 +159,7 @@ def test_an_assignor_is_given_sorted_inputs():
     ]
 
 
-def test_nobody_loses_a_share_where_an_assignor_fails():
+def test_no_member_loses_its_share_when_an_assignor_fails():
     cluster = Cluster.of_counts({"t": 5})
     previous = {"m1": tps("t/0", "t/3"), "m2": tps("t/1"), "gone": tps("t/2")}
     assert holders(keep_shares(Protocol.EAGER, cluster, TWO, previous)) == {
@@ -167,7 +167,7 @@ def test_nobody_loses_a_share_where_an_assignor_fails():
     }  # fmt: skip
 
 
-def test_what_two_members_had_or_what_is_gone_is_kept_once_or_not_at_all():
+def test_a_partition_that_two_members_claim_to_have_had_is_kept_once_and_a_deleted_one_never():
     previous = {"m1": tps("t/0", "t/9", "u/0"), "m2": tps("t/0", "t/1")}
     assert holders(keep_shares(Protocol.EAGER, CLUSTER, TWO, previous)) == {"t/0": "m1", "t/1": "m2", "t/2": "m1"}
 
@@ -209,7 +209,7 @@ def test_a_sticky_member_that_cannot_be_read_keeps_nothing_and_the_others_keep_t
 
 
 @given(st.binary(max_size=60))
-def test_sticky_user_data_are_read_or_refused_whatever_they_are(data):
+def test_any_bytes_of_sticky_user_data_are_read_or_refused(data):
     try:
         owned, generation = decode_sticky(data)
     except UnreadableUserDataError:

@@ -121,7 +121,7 @@ def test_a_group_that_does_not_change_moves_nothing(strategy, group):
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
 @SOME
 @given(group=groups(members=("a", "b", "c", "d", "e")))
-def test_members_that_stay_keep_what_they_had_when_another_one_leaves(strategy, group):
+def test_members_that_stay_keep_their_partitions_when_another_one_leaves(strategy, group):
     cluster, told = group
     subscriptions = {name: Subscription(TOPICS) for name in (*told, "leaver")}
     first = divide_group(make_assignor(strategy, {}), RebalanceProtocol.EAGER, cluster, subscriptions)
@@ -149,7 +149,7 @@ def test_a_cooperative_group_gives_nothing_to_two_and_settles_after_the_second_g
     assert divide_group(assignor, RebalanceProtocol.COOPERATIVE, cluster, after(joined_again, second)) == second
 
 
-def test_a_chain_of_members_evens_out_what_no_single_move_can(monkeypatch):
+def test_a_chain_of_moves_balances_members_that_no_single_move_can_balance(monkeypatch):
     """b gives u/0 to a, and a gives s/0 to c. A search that is cut short leaves it, with every partition given."""
     had = {
         "a": (("s", "u"), ["s/0"]),

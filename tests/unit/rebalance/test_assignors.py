@@ -195,13 +195,13 @@ def groups(draw) -> GroupSnapshot:
 
 @settings(max_examples=150)
 @given(groups())
-def test_range_is_what_section_8_says(group):
+def test_range_is_as_section_8_describes(group):
     assert as_text(range_assign(group)) == plain_range(group)
 
 
 @settings(max_examples=150)
 @given(groups(), st.sampled_from(DIALECTS))
-def test_roundrobin_is_what_section_8_says(group, dialect):
+def test_roundrobin_is_as_section_8_describes(group, dialect):
     expected = plain_roundrobin(group, dialect)
     if expected is None:
         with pytest.raises(AssignmentRefusedError):

@@ -35,13 +35,13 @@ BLOW_UPS = [
 
 
 @pytest.mark.parametrize(("regex", "name", "expected"), BLOW_UPS)
-def test_what_blows_up_is_judged_rightly_in_a_bounded_number_of_steps(regex, name, expected, caplog):
+def test_an_exponential_regex_is_judged_correctly_in_a_bounded_number_of_steps(regex, name, expected, caplog):
     with caplog.at_level(logging.WARNING):
         assert compile_java_regex(regex).match(name) is expected
     assert caplog.messages == []
 
 
-def test_a_name_that_takes_too_many_steps_does_not_match_and_that_is_said(caplog, monkeypatch):
+def test_a_name_that_takes_too_many_steps_does_not_match_and_is_logged(caplog, monkeypatch):
     monkeypatch.setattr(bounded_regex, "MOST_STEPS", 1000)
     with caplog.at_level(logging.WARNING):
         assert compile_java_regex(r"(x+x+)+z").match("x" * LONGEST) is False
@@ -76,7 +76,7 @@ def test_a_name_that_no_broker_takes_is_judged_in_a_bounded_number_of_steps(rege
     assert time.thread_time() - began < 5
 
 
-def test_a_filter_that_nobody_writes_is_refused_and_compiled_once(monkeypatch):
+def test_a_refused_filter_is_compiled_once(monkeypatch):
     with pytest.raises(UnsupportedRegexError, match=f"longer than {LONGEST_FILTER} characters") as refused:
         compile_java_regex("a" * (LONGEST_FILTER + 1))
     assert len(str(refused.value)) < 400
@@ -86,7 +86,7 @@ def test_a_filter_that_nobody_writes_is_refused_and_compiled_once(monkeypatch):
         monkeypatch.setattr(java_regex, "translate_java_regex", None)
 
 
-def test_a_member_whose_filter_would_never_end_holds_up_nobody():
+def test_a_member_whose_filter_would_never_end_delays_no_member():
     group = Group({"t": 2, "x" * 200: 1})
     member = group.join("a", {"t": 1})
     group.settle()
@@ -136,7 +136,7 @@ def test_a_round_that_matches_nothing_is_the_last_one(regex):
         assert pattern.match(name) is (pattern._quick.match(name) is not None)
 
 
-def test_what_is_judged_once_is_remembered(monkeypatch):
+def test_the_verdict_on_a_name_is_remembered(monkeypatch):
     pattern = BoundedPattern(r"(?:(?:x+x+)+y)\Z")
     assert pattern.match("xxy")
     monkeypatch.setattr(bounded_regex, "_Search", None)

@@ -96,7 +96,7 @@ def desk():
     return Desk()
 
 
-def test_a_coordinator_that_is_down_or_catching_up_says_so_to_every_request():
+def test_a_coordinator_that_is_down_or_loading_answers_every_request_with_that_error():
     coordinator = Coordinator(lambda: "1")
     requests = [
         JoinGroup(1, "g", "", "consumer", (Protocol("range", b""),), 10_000, 10_000),
@@ -131,7 +131,7 @@ def test_a_coordinator_that_resigns_answers_all_that_waits_and_knows_nothing_any
     assert desk.coordinator.next_deadline() is None
 
 
-def test_a_coordinator_whose_write_is_refused_sends_those_away_whom_it_would_have_answered(desk):
+def test_a_coordinator_whose_write_is_refused_answers_the_waiting_members_with_an_error(desk):
     a = desk.stable()
     waits = desk.join()
     a = desk.join(a.member_id)
@@ -202,7 +202,7 @@ def test_a_session_timeout_out_of_bounds_is_refused(desk, session_ms):
     assert desk.join(session_ms=session_ms).code is Code.INVALID_SESSION_TIMEOUT
 
 
-def test_a_full_group_takes_its_own_members_and_nobody_else():
+def test_a_full_group_accepts_only_its_own_members():
     desk = Desk(group_max_size=1)
     a = desk.stable()
     assert desk.join().code is Code.GROUP_MAX_SIZE_REACHED
@@ -289,7 +289,7 @@ def test_a_commit_with_too_much_metadata_is_refused_for_its_partition_alone(desk
     assert not [effect for effect in desk.effects if isinstance(effect, StoreOffsets)]
 
 
-def test_offsets_of_a_group_that_nobody_knows_are_none_and_the_question_makes_no_group(desk):
+def test_offsets_of_an_unknown_group_are_none_and_the_question_makes_no_group(desk):
     assert desk.ask(FetchOffsets, partitions=(TP,)) == OffsetsAnswer(Code.NONE, {TP: None})
     assert desk.ask(FetchOffsets, group="", partitions=None) == OffsetsAnswer(Code.NONE, {})
     assert desk.coordinator.groups == {}

@@ -213,7 +213,7 @@ def test_a_member_that_leaves_while_the_leader_assigns_begins_the_rebalance_anew
     assert world.states == [PREPARING, COMPLETING, PREPARING, COMPLETING, STABLE]
 
 
-def test_the_last_member_that_leaves_makes_the_group_empty_and_a_new_one_goes_on_with_the_next_generation(world):
+def test_the_last_member_to_leave_empties_the_group_and_a_new_one_gets_the_next_generation(world):
     [a] = group_of(world, 1)
     generation = world.group.generation
     a.leave()
@@ -236,7 +236,7 @@ def test_a_member_that_falls_silent_in_a_stable_group_is_removed_after_its_sessi
     assert world.states == REBALANCE
 
 
-def test_a_member_that_falls_silent_while_a_rebalance_is_prepared_is_removed_and_the_others_go_on(world):
+def test_a_member_that_falls_silent_during_a_rebalance_is_removed_and_the_others_continue(world):
     a, b, c = group_of(world, 3)
     a.join()
     b.beat()
@@ -298,7 +298,7 @@ def test_a_rebalance_timeout_longer_than_the_session_waits_for_a_member_that_sen
 # The coordinator is lost in five places. Each time the successor goes on from what is stored.
 
 
-def test_lost_before_anybody_is_told_of_a_change_the_group_goes_on_and_the_newcomer_joins_at_the_successor(world):
+def test_lost_before_it_announces_a_change_the_group_continues_and_the_newcomer_joins_the_successor(world):
     a, b = group_of(world, 2)
     c = world.member("c")
     c.join()  # the change is seen, and nothing is sent
@@ -312,7 +312,7 @@ def test_lost_before_anybody_is_told_of_a_change_the_group_goes_on_and_the_newco
     assert world.states == [PREPARING, "lost", STABLE, *REBALANCE]
 
 
-def test_lost_when_some_are_told_a_follower_that_joins_again_is_answered_at_once(world):
+def test_lost_after_it_announced_a_change_to_some_a_follower_that_joins_again_is_answered_at_once(world):
     members = group_of(world, 3)
     leader, [told, untold] = leader_and_others(members)
     d = world.member("d")

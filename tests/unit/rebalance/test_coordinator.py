@@ -27,7 +27,7 @@ def test_the_first_member_takes_everything(group):
     assert a.delivery.flowing == set(a.owned)
 
 
-def test_a_second_member_takes_its_share_and_what_stays_keeps_flowing(group):
+def test_a_second_member_takes_its_share_and_the_other_partitions_keep_flowing(group):
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.log.clear()
@@ -139,7 +139,7 @@ def test_a_conflict_is_over_the_moment_the_owner_releases(group):
     assert b.owned == partitions("t", 4, 5, 6, 7)
 
 
-def test_what_a_user_holds_is_not_waited_for_longer_than_the_drain_timeout(group):
+def test_messages_in_hand_delay_a_release_for_the_drain_timeout_at_most(group):
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.in_hand = set(partitions("t", 7))
@@ -149,7 +149,7 @@ def test_what_a_user_holds_is_not_waited_for_longer_than_the_drain_timeout(group
     assert b.owned == partitions("t", 4, 5, 6, 7)
 
 
-def test_partitions_that_come_back_while_draining_go_on(group):
+def test_partitions_that_come_back_while_draining_continue(group):
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.in_hand = set(partitions("t", 7))
@@ -193,7 +193,7 @@ def test_an_owner_znode_deleted_by_path_alone_is_claimed_again_by_the_audit(grou
     assert a.delivery.log[-1] == ("begin", tuple(partitions("t", 5)))
 
 
-def test_a_release_leaves_alone_what_somebody_else_owns_by_now(group):
+def test_a_release_leaves_owner_znodes_of_other_members(group):
     group.join("a", {"t": 1})
     group.settle()
     group.admin.delete("/consumers/g/owners/t/7")
@@ -240,7 +240,7 @@ def test_a_long_break_pauses_delivery_until_the_connection_is_back(group):
     assert a.delivery.flowing == set(partitions("t", *range(8)))
 
 
-def test_a_deleted_registration_is_made_again_without_losing_what_is_owned(group):
+def test_a_deleted_registration_is_made_again_without_losing_owned_partitions(group):
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.log.clear()
@@ -276,7 +276,7 @@ def test_a_white_list_follows_topics_that_come(group):
     assert a.owned == partitions("new-1", 0, 1) + partitions("t", *range(8))
 
 
-def test_a_member_nobody_can_read_is_left_out_and_named(group, caplog):
+def test_the_coordinator_leaves_out_and_names_an_unreadable_member(group, caplog):
     group.admin.create(f"/consumers/{GROUP}/ids/g_odd", b"garbage", ephemeral=True, make_parents=True)
     a = group.join("a", {"t": 1})
     group.settle()
@@ -284,7 +284,7 @@ def test_a_member_nobody_can_read_is_left_out_and_named(group, caplog):
     assert "g_odd" in caplog.text
 
 
-def test_a_registration_with_impossible_topic_names_stops_nobody(group):
+def test_a_registration_with_impossible_topic_names_stops_no_member(group):
     odd = b'{"version":1,"subscription":{"":1,"a/b":1,"..":1,"t":1},"pattern":"static","timestamp":"1"}'
     group.admin.create("/consumers/g/ids/g_odd", odd, ephemeral=True, make_parents=True)
     a = group.join("a", {"t": 1})
@@ -351,7 +351,7 @@ def test_nothing_is_decided_in_a_session_that_the_member_has_not_heard_of_yet(gr
     assert a.owned == partitions("t", *range(8))
 
 
-def test_an_owner_znode_that_somebody_deletes_is_claimed_again_at_once_not_with_the_next_audit(group):
+def test_an_owner_znode_that_another_client_deletes_is_claimed_again_before_the_next_audit(group):
     """A JVM member deletes by path alone, and the partition had no owner znode for half a minute."""
     a = group.join("a", {"t": 1})
     group.settle()
@@ -370,7 +370,7 @@ def test_an_owner_znode_that_vanished_before_it_was_watched_is_found_when_it_is(
     assert group.owners("t")[5] == "g_a-0"
 
 
-def test_what_a_member_releases_itself_is_no_reason_to_look_again(group):
+def test_a_members_own_release_is_no_reason_to_read_the_group_again(group):
     a = group.join("a", {"t": 1})
     group.settle()
     group.pass_time(1.5)

@@ -54,7 +54,7 @@ def test_the_end_of_a_session_is_counted(group):
     assert member.phase is Phase.STABLE
 
 
-def test_a_coordinator_without_its_thread_says_so(group):
+def test_a_coordinator_without_its_thread_does_not_run(group):
     member = group.join("a", {"t": 1})
     group.settle()
     vitals = member.coordinator.vitals

@@ -28,7 +28,7 @@ def test_a_deleted_topic_is_buried_without_a_commit_and_its_owner_znodes_go():
     assert group.owners("t") == {}
 
 
-def test_what_a_user_holds_of_a_deleted_topic_is_not_waited_for():
+def test_messages_in_hand_of_a_deleted_topic_delay_nothing():
     group = Group({"t": 2, "u": 1})
     member = consumed(group)
     member.delivery.in_hand = {T0}
@@ -48,7 +48,7 @@ def test_a_topic_that_comes_back_is_begun_anew():
     assert [entry for entry in member.delivery.log if entry[1]][-1] == ("begin", (T0, T1))
 
 
-def test_a_topic_replaced_before_anybody_looked_is_buried_and_begun_with_its_owner_znodes_kept():
+def test_a_topic_replaced_before_the_member_noticed_begins_anew_with_its_owner_znodes_kept():
     group = Group({"t": 2, "u": 1})
     member = consumed(group)
     before = group.admin.exists("/consumers/g/owners/t/0").czxid
@@ -59,7 +59,7 @@ def test_a_topic_replaced_before_anybody_looked_is_buried_and_begun_with_its_own
     assert group.admin.exists("/consumers/g/owners/t/0").czxid == before
 
 
-def test_a_deletion_is_said_once(caplog):
+def test_a_deletion_is_reported_once(caplog):
     group = Group({"t": 2, "u": 1})
     consumed(group)
     with caplog.at_level(logging.WARNING):

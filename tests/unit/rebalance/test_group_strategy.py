@@ -52,7 +52,7 @@ def test_a_settled_group_shows_how_it_divides(strategy, shown):
     assert strategies_of_group(TELLING, owners_by(strategy, TELLING)) == shown
 
 
-def test_subscriptions_that_0_8_2_refuses_show_that_nobody_is_of_it():
+def test_subscriptions_that_0_8_2_refuses_show_that_no_member_uses_it():
     group = snapshot({"g_a": {"t": 1, "u": 2}, "g_b": {"t": 1}}, {"t": 5, "u": 3})
     assert RR_0_8_2 not in strategies_of_group(group, owners_by(RR_0_10_2, group))
     assert RR_0_10_2 in strategies_of_group(group, owners_by(RR_0_10_2, group))
@@ -66,7 +66,7 @@ def test_a_small_group_shows_nothing_against_any_strategy():
 
 
 @pytest.mark.parametrize("missing", [[0], [11], list(range(12))])
-def test_a_group_in_the_midst_of_a_rebalance_shows_nothing(missing):
+def test_a_group_in_the_middle_of_a_rebalance_shows_no_strategy(missing):
     owners = {tp: text for tp, text in owners_by(RANGE, TELLING).items() if tp.partition not in missing}
     assert strategies_of_group(TELLING, owners) == ()
     assert find_mismatch(TELLING, owners, RR_1_0) is None
@@ -93,7 +93,7 @@ def test_a_thread_that_is_not_the_strategys_is_no_fit():
     assert strategies_of_group(group, swapped) == ()
 
 
-def test_a_mismatch_says_what_to_set():
+def test_a_mismatch_names_the_settings_to_change():
     error = find_mismatch(TELLING, owners_by(RR_0_10_2, TELLING), RR_1_0)
     assert str(error) == (
         "group 'g' divides its partitions by roundrobin 0.8.2 or roundrobin 0.10.2 and this member by roundrobin 1.0: "
@@ -103,7 +103,7 @@ def test_a_mismatch_says_what_to_set():
     assert find_mismatch(TELLING, owners_by(RR_0_10_2, TELLING), RR_0_10_2) is None
 
 
-def test_whoever_asks_may_be_a_member_that_has_got_nothing():
+def test_the_asking_member_may_own_nothing():
     """Others hold what range gives them, with me among them; round-robin never lets me have my share."""
     mine = {tp for tp, thread in RANGE.assign(TELLING).items() if thread.consumer_id == "g_b"}
     owners = {tp: text for tp, text in owners_by(RANGE, TELLING).items() if tp not in mine}
@@ -112,7 +112,7 @@ def test_whoever_asks_may_be_a_member_that_has_got_nothing():
     assert find_mismatch(TELLING, owners, RANGE, without="g_b") is None
 
 
-def test_members_that_divide_differently_are_told_apart():
+def test_members_with_different_strategies_are_distinguished():
     a_and_c = {tp: text for tp, text in owners_by(RANGE, TELLING).items() if "g_b" not in text}
     b = {tp: text for tp, text in owners_by(RR_1_0, TELLING).items() if "g_b" in text and tp not in a_and_c}
     shown = strategies_of_members(TELLING, a_and_c | b)
@@ -139,7 +139,7 @@ SUBSCRIPTIONS = st.dictionaries(st.sampled_from(["t", "u", "topic-1"]), st.integ
     st.dictionaries(st.sampled_from(["t", "u", "topic-1"]), st.integers(0, 13)),
     st.sampled_from(STRATEGIES),
 )
-def test_nobody_is_refused_by_a_settled_group_of_its_own_strategy(members, topics, strategy):
+def test_no_member_is_refused_by_a_settled_group_of_its_own_strategy(members, topics, strategy):
     group = snapshot(members, topics)
     try:
         owners = owners_by(strategy, group)
@@ -159,7 +159,7 @@ def test_nobody_is_refused_by_a_settled_group_of_its_own_strategy(members, topic
     st.sampled_from([None, "g_a", "g_c"]),
     st.data(),
 )
-def test_what_a_few_owners_tell_is_what_all_would_tell(members, topics, strategy, ours, without, data):
+def test_a_sample_of_owners_shows_the_same_strategy_as_all_owners(members, topics, strategy, ours, without, data):
     group = snapshot(members, topics)
     try:
         owners = owners_by(strategy, group)

@@ -80,7 +80,7 @@ def test_a_member_that_harms_the_group_is_named(name, data, code, says):
     assert "\n" not in warning.text
 
 
-def test_a_white_list_escaped_twice_owns_nothing_and_is_told_what_was_meant():
+def test_a_white_list_escaped_twice_owns_nothing_and_gets_a_warning_with_the_meant_one():
     group = snapshot({"g_w": kafka(r'{"t\\\\d|a\\\\.b":1}', "white_list")}, {"t1": 1, "a.b": 1})
     [warning] = group_warnings(group, {})
     assert warning.code == "regex_escaped_twice"
@@ -89,7 +89,7 @@ def test_a_white_list_escaped_twice_owns_nothing_and_is_told_what_was_meant():
     assert "owns nothing" in warning.text
 
 
-def test_what_a_filter_escaped_twice_still_chooses_is_said():
+def test_a_warning_names_the_topics_that_a_filter_escaped_twice_still_chooses():
     group = snapshot({"g_w": kafka(r'{"perf|t\\\\d":1}', "white_list")}, {"t1": 1, "perf": 1})
     assert "so it chooses only perf;" in group_warnings(group, {})[0].text
     group = snapshot({"g_b": kafka(r'{"t\\\\d":1}', "black_list")}, {"t1": 1})
@@ -135,7 +135,7 @@ def test_my_own_strategy_against_the_groups():
     assert "set partition.assignment.strategy=range" in warning.text
 
 
-def test_an_operator_is_told_of_members_that_divide_differently():
+def test_a_warning_names_members_with_different_strategies():
     group = snapshot({name: kafka('{"topic-1":1}') for name in ("g_a", "g_b", "g_c")}, {"topic-1": 12})
     old = {tp: text for tp, text in owners_by(RR_0_10_2, group).items() if text == "g_a-0"}
     new = {tp: text for tp, text in owners_by(RR_1_0, group).items() if text == "g_b-0"}
@@ -160,13 +160,13 @@ def test_unequal_subscriptions_concern_roundrobin_before_0_10_2(ours, warned):
         assert group_warnings(group, owners_by(RANGE, group)) == [], "a group that owns something was not refused"
 
 
-def test_topics_that_do_not_exist_are_named_with_those_who_wait():
+def test_missing_topics_are_named_with_the_members_that_wait_for_them():
     group = snapshot({"g_a": kafka('{"t":1,"gone":1}'), "g_b": kafka('{"gone":1,"t":1}')}, {"t": 2})
     [warning] = group_warnings(group, owners_by(RANGE, group))
     assert warning.code == "missing_topic"
     assert warning.text == "topic gone does not exist: streams of g_a, g_b wait until it is created"
 
 
-def test_what_others_wrote_does_not_fill_the_screen():
+def test_text_of_other_clients_does_not_fill_the_screen():
     group = snapshot({"g_a": kafka('{"%s":1}' % ("x" * 10_000))}, {})
     assert all(len(warning.text) < 1000 for warning in group_warnings(group, {}))

@@ -56,7 +56,7 @@ def test_java_syntax_is_understood(regex, yes, no):
         ("a{99999999999}", "a repetition above"),
     ],
 )
-def test_what_cannot_be_said_is_refused_with_its_reason(regex, reason):
+def test_an_unsupported_regex_is_refused_with_its_reason(regex, reason):
     with pytest.raises(UnsupportedRegexError) as error:
         compile_java_regex(regex)
     assert reason in str(error.value)

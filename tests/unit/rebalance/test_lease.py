@@ -53,7 +53,7 @@ def test_a_shorter_standstill_changes_nothing(rig):
     assert rig.holds_after(1)
 
 
-def test_a_lease_ends_before_the_session_can_and_goes_on_when_the_server_is_heard_of_again(rig):
+def test_a_lease_ends_before_the_session_can_and_begins_again_with_the_servers_next_answer(rig):
     assert rig.lease.holds()
     rig.server.suspend(rig.store)
     assert rig.holds_after(5)
@@ -62,7 +62,7 @@ def test_a_lease_ends_before_the_session_can_and_goes_on_when_the_server_is_hear
     assert rig.lease.holds()
 
 
-def test_a_new_session_is_no_lease_on_what_was_claimed_in_the_old_one(rig):
+def test_a_new_session_is_no_lease_on_partitions_claimed_in_the_old_one(rig):
     assert rig.lease.holds()
     rig.server.stall(rig.store)
     rig.clock.now += 7

@@ -79,7 +79,7 @@ def test_a_member_writes_its_znode_once_and_reads_round_and_generation_once_in_a
             assert led.kinds[member]["set_data"] == times, "its own znode"
 
 
-def test_what_a_change_costs_a_member_does_not_grow_with_the_group(changes):
+def test_the_cost_of_a_change_for_a_member_does_not_grow_with_the_group(changes):
     def dearest(led):
         """The most that any member but the leader asked, by kind of request."""
         most = Counter()
@@ -101,7 +101,7 @@ def test_a_leader_reads_what_each_member_has_written_once(changes):
         assert led.kinds[led.leader]["get_children"] <= 2, "the registrations, and the members"
 
 
-def test_nobody_looks_at_owner_znodes_that_are_watched_before_it_gives_them_up(changes):
+def test_a_member_reads_no_watched_owner_znode_before_it_releases_it(changes):
     for led in changes:
         for member in led.members:
             assert not [path for path in led.read[member] if "/owners/" in path]
@@ -112,7 +112,7 @@ def test_a_leader_does_not_read_where_partitions_are_for_an_assignor_that_looks_
         assert not [path for path in led.read[led.leader] if path.startswith("/brokers/") and path.endswith("/state")]
 
 
-def test_a_newcomer_reads_what_stands_in_a_led_group_at_once_and_joins_in_one_write():
+def test_a_newcomer_reads_a_led_group_in_one_request_and_joins_in_one_write():
     led = Led("range", 4)
     newcomer = Member(led.group.server, "zz", {"t": 1}, led.group.clock, led="range")
     told = member_path(GROUP, newcomer.consumer_id)

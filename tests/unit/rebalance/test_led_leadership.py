@@ -85,7 +85,7 @@ def sizes(world):
     return sorted(len(share.partitions) for share in world.generation().shares.values())
 
 
-def test_a_new_leader_goes_on_with_what_stands_if_nobody_has_changed(world):
+def test_a_new_leader_keeps_the_generation_if_no_member_has_changed(world):
     before = world.generation()
     assert sizes(world) == [2, 4]
     world.lead()
@@ -115,7 +115,7 @@ def test_a_generation_that_was_written_after_a_new_leader_read_the_last_one_is_n
     assert world.leaders.exists(generation_path("g")).version == written[0].version
 
 
-def test_a_member_that_left_and_joined_in_the_same_session_while_nobody_led_has_joined_anew(world):
+def test_a_member_that_left_and_joined_in_one_session_without_a_leader_has_joined_anew(world):
     before = world.generation()
     # its znode is another one, of the same version and the same session
     world.tell(world.other, "b", ("t", "u"))
@@ -172,7 +172,7 @@ def test_a_leader_without_the_groups_strategy_keeps_all_shares(world, caplog):
     assert "keep their shares: assignor range failed: the member that leads does not have it" in caplog.text
 
 
-def test_a_rebalance_waits_ten_minutes_at_most_whatever_a_member_asks_for():
+def test_a_rebalance_waits_ten_minutes_at_most_for_any_member():
     world = World()
     world.tell(world.leaders, "a", ("t",))
     world.tell(world.other, "silent", ("t",), rebalance_timeout_ms=2**31 - 1)
@@ -188,7 +188,7 @@ def test_a_rebalance_waits_ten_minutes_at_most_whatever_a_member_asks_for():
     assert LONGEST_WAIT_MS == 10 * 60_000
 
 
-def test_a_member_is_not_refused_for_strategies_that_somebody_else_wrote_in_its_place():
+def test_a_member_is_not_refused_for_strategies_that_another_client_wrote_in_its_place():
     world = World()
     world.tell(world.leaders, "a", ("t", "u"), strategy="x" * 10_000)
     leadership = world.lead()
@@ -198,7 +198,7 @@ def test_a_member_is_not_refused_for_strategies_that_somebody_else_wrote_in_its_
     assert (world.generation().protocol, sizes(world)) == ("range", [6])
 
 
-def test_the_reason_why_a_member_is_refused_is_short_whatever_others_offer():
+def test_the_reason_for_refusing_a_member_is_short_with_any_offers_of_others():
     world = World()
     world.tell(world.leaders, "a", ("t", "u"), strategy="x" * 100_000)
     leadership = world.lead()

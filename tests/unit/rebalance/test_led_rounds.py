@@ -81,7 +81,7 @@ def test_a_newcomer_that_a_generation_counts_in_does_not_join_its_round_once_mor
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
-def test_every_member_the_leader_too_tells_what_it_owns_now_when_partitions_are_added(strategy):
+def test_every_member_and_the_leader_report_their_partitions_when_partitions_are_added(strategy):
     led = Led(strategy)
     for name in "bc":
         led.join(name)
@@ -128,7 +128,7 @@ def test_a_member_in_whose_place_a_stranger_told_that_it_wants_nothing_gets_its_
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_a_member_that_comes_back_in_a_new_session_takes_nothing_of_what_its_former_life_was_given(strategy):
+def test_a_member_that_comes_back_in_a_new_session_takes_no_share_of_its_former_session(strategy):
     led = Led(strategy)
     second = led.join("b")
     led.group.settle()

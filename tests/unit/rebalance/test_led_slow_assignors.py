@@ -118,7 +118,7 @@ def test_a_leader_whose_session_ends_while_its_assignor_works_writes_no_generati
     assert group.generation.number > generation.number
 
 
-def test_a_member_whose_assignor_takes_a_minute_to_say_what_to_tell_holds_up_nobody_and_comes_back(group, monkeypatch):
+def test_a_member_whose_assignor_takes_a_minute_for_its_user_data_delays_no_member_and_comes_back(group, monkeypatch):
     slow = next(member for member in group.members if member is not group.leader)
     seen = []
 

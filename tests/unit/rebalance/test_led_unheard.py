@@ -7,7 +7,7 @@ from tests.support.group_members import GROUP, Group
 
 
 @pytest.mark.parametrize("strategy", ["range", "sticky", "cooperative-sticky"])
-def test_a_newcomer_whose_znode_somebody_deletes_before_the_leader_looks_gets_its_share(strategy):
+def test_a_newcomer_whose_znode_is_deleted_before_the_leader_reads_it_gets_its_share(strategy):
     group = Group({"t": 6})
     for name in ("a", "b"):
         group.join(name, {"t": 1}, led=strategy)

@@ -117,7 +117,7 @@ def test_the_back_off_is_an_upper_bound_that_unblocking_does_not_prolong():
     assert actions == (Rebalance(),)
 
 
-def test_using_up_the_tries_makes_a_member_degraded_that_goes_on_trying():
+def test_a_member_that_has_used_up_its_tries_is_degraded_and_keeps_trying():
     state, _ = run(*STABLE, Triggered("x"))
     for _ in range(3):
         state, _ = run(IN_THE_WAY, Timer.BACKOFF, state=state)
@@ -130,7 +130,7 @@ def test_using_up_the_tries_makes_a_member_degraded_that_goes_on_trying():
     assert (state.shown, state.tries, state.obstacle) == (Phase.STABLE, 0, None)
 
 
-def test_what_is_in_users_hands_is_waited_for_once_and_not_longer():
+def test_messages_in_hand_delay_a_release_once_and_not_longer():
     state, actions = run(*STABLE, Triggered("x"), Draining())
     assert actions == (StartTimer(Timer.DRAIN, 3000),)
     state, actions = run(Triggered("y"), Draining(), state=state)
@@ -139,7 +139,7 @@ def test_what_is_in_users_hands_is_waited_for_once_and_not_longer():
     assert actions == (Rebalance(final=True),)
 
 
-def test_a_drained_stream_lets_the_rebalance_go_on_at_once():
+def test_a_drained_stream_lets_the_rebalance_continue_at_once():
     assert run(*STABLE, Triggered("x"), Draining(), Drained())[1] == (Rebalance(),)
 
 
@@ -182,7 +182,7 @@ def test_a_deleted_registration_is_made_again():
     assert actions == (Register(),)
 
 
-def test_leaving_waits_for_what_is_in_hand_then_leaves():
+def test_leaving_waits_for_messages_in_hand():
     state, actions = run(*STABLE, CloseRequested(9000))
     assert state.phase is Phase.LEAVING
     assert actions[-2:] == (StartTimer(Timer.CLOSE, 9000), Rebalance(leaving=True))
@@ -255,7 +255,7 @@ def test_no_reachable_state_is_a_dead_end(policy):
         assert mended.phase is Phase.STABLE, state
 
 
-def test_whoever_waits_has_a_timer_or_is_told():
+def test_every_waiting_state_has_a_timer_or_an_event_that_ends_it():
     """A state that waits for a back-off or a drain has started that timer on the way there, never a second one."""
     for state in reachable(4):
         for event in ALL_EVENTS:
@@ -298,7 +298,7 @@ def test_a_member_whose_look_was_overtaken_waits_for_the_news_and_looks_a_last_t
         assert actions == (Rebalance(last_look=looks == MOST_LOOKS - 1),)
 
 
-def test_what_came_too_late_is_not_waited_for_again_because_the_group_changed_meanwhile():
+def test_a_drain_that_timed_out_is_not_waited_for_again_when_the_group_changes_meanwhile():
     state, actions = run(*STABLE, Triggered("x"), Draining(), Timer.DRAIN, Overtaken(), Triggered("y"))
     assert actions == (Rebalance(final=True),)
     assert run(IN_THE_WAY, Unblocked(), state=state)[1] == (Rebalance(),)

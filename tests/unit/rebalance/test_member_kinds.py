@@ -59,7 +59,7 @@ def test_each_client_is_known_by_its_way_of_writing(consumer_id, data, kind):
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
-def test_what_running_kafka_registered_counts_as_kafkas(version):
+def test_registrations_of_running_kafka_consumers_count_as_kafkas(version):
     recorded = json.loads((GOLDEN / f"kafka-{version}.json").read_text())["znodes"]
     kinds = [
         registration_kind(znode["path"].rpartition("/")[2], znode["value"].encode())
@@ -73,7 +73,7 @@ def test_what_running_kafka_registered_counts_as_kafkas(version):
     st.sampled_from(SubscriptionPattern),
     st.dictionaries(st.text('ab.*\\d/"|[]é\x07', max_size=9), st.integers(1, 99), min_size=1, max_size=1),
 )
-def test_what_this_project_writes_is_never_taken_for_somebody_elses(pattern, subscription):
+def test_registrations_of_this_project_are_never_taken_for_another_clients(pattern, subscription):
     data = encode_registration(ConsumerRegistration(pattern, tuple(subscription.items()), 1416392398000))
     [text] = subscription
     kind = registration_kind(SCALA_ID, data)

@@ -51,7 +51,7 @@ def owners(group):
     return "".join(held.get(n, f"{GROUP}_.")[len(GROUP) + 1] for n in range(6))
 
 
-def test_a_restart_under_the_same_id_moves_what_was_its_own_and_nothing_else(group, three):
+def test_a_restart_under_the_same_id_moves_only_the_members_own_partitions(group, three):
     a, b, c = three
     leave(group, b)
     group.pass_time(20.0)
@@ -74,7 +74,7 @@ def test_each_member_restarted_in_turn_moves_each_partition_once(group, three):
     assert {len(moved(member)) for member in group.members} == {1}
 
 
-def test_a_killed_member_that_comes_back_under_its_id_gets_what_it_had_when_its_session_is_over(group, three):
+def test_a_killed_member_that_comes_back_under_its_id_gets_its_partitions_after_its_session(group, three):
     a, b, c = three
     group.members.remove(b)
     b = group.join("b", {"t": 1}, **PATIENT)
@@ -86,7 +86,7 @@ def test_a_killed_member_that_comes_back_under_its_id_gets_what_it_had_when_its_
     assert (moved(a), moved(c)) == ([], [])
 
 
-def test_those_who_leave_one_after_another_never_take_from_each_other(group, three):
+def test_members_that_leave_one_after_another_take_no_partitions_from_each_other(group, three):
     for member in list(group.members):
         leave(group, member)
         group.pass_time(8.0)
@@ -95,9 +95,7 @@ def test_those_who_leave_one_after_another_never_take_from_each_other(group, thr
 
 
 @pytest.mark.parametrize("request_number", range(1, 6))
-def test_who_leaves_while_another_looks_at_the_group_is_not_taken_for_one_that_does_not_wait(
-    group, three, request_number
-):
+def test_a_member_that_leaves_while_another_reads_the_group_still_counts_as_waiting(group, three, request_number):
     a, b, c = three
     asked = []
 
@@ -115,7 +113,7 @@ def test_who_leaves_while_another_looks_at_the_group_is_not_taken_for_one_that_d
     assert moved(c) == []
 
 
-def test_what_nobody_comes_back_for_is_taken_over_when_the_time_is_up_and_not_earlier(group, three):
+def test_partitions_of_a_member_that_stays_away_are_taken_over_after_the_delay_and_not_earlier(group, three):
     leave(group, three[1])
     group.pass_time(29.5)
     assert owners(group) == "aa..cc"
@@ -134,7 +132,7 @@ def test_another_departure_does_not_prolong_the_wait(group, three):
     assert owners(group) == "aaaaaa"
 
 
-def test_another_in_the_place_of_who_left_ends_the_wait(group, three):
+def test_a_new_member_in_the_place_of_one_that_left_ends_the_wait(group, three):
     leave(group, three[1])
     group.pass_time(5.0)
     group.join("d", {"t": 1}, **PATIENT)
@@ -142,7 +140,7 @@ def test_another_in_the_place_of_who_left_ends_the_wait(group, three):
     assert owners(group) == "aaccdd"
 
 
-def test_who_joins_while_others_wait_for_more_is_given_its_share_at_once(group, three):
+def test_a_member_that_joins_while_others_wait_for_more_gets_its_share_at_once(group, three):
     leave(group, three[1])
     leave(group, three[2])
     group.pass_time(5.0)
@@ -153,7 +151,7 @@ def test_who_joins_while_others_wait_for_more_is_given_its_share_at_once(group, 
     assert owners(group) == "aaaddd"
 
 
-def test_a_member_whose_own_session_ends_waits_for_nobody_and_the_others_for_it(group, three):
+def test_a_member_whose_own_session_ends_does_not_wait_and_the_others_wait_for_it(group, three):
     a, b, c = three
     group.server.expire(b.store.session_id)
     group.settle()
@@ -161,7 +159,7 @@ def test_a_member_whose_own_session_ends_waits_for_nobody_and_the_others_for_it(
     assert (moved(a), moved(c)) == ([], [])
 
 
-def test_who_loses_its_own_session_while_it_waits_takes_back_its_own_and_goes_on_waiting(group, three):
+def test_a_member_that_loses_its_session_while_it_waits_takes_back_its_own_and_keeps_waiting(group, three):
     leave(group, three[1])
     group.settle()
     group.server.expire(three[0].store.session_id)
@@ -185,7 +183,7 @@ def test_when_all_sessions_end_at_once_everybody_takes_back_its_own(group, three
     ]
 
 
-def test_who_comes_back_after_the_others_have_taken_over_is_given_its_share(group, three):
+def test_a_member_that_comes_back_after_the_take_over_gets_its_share(group, three):
     a, b, c = three
     group.server.suspend(a.store)
     leave(group, b)
@@ -213,7 +211,7 @@ def test_a_wait_that_ends_while_the_connection_is_lost_is_over_when_it_is_back(g
     assert owners(group) == "aaaccc"
 
 
-def test_who_left_while_the_connection_was_lost_is_waited_for_from_its_return_on(group, three):
+def test_a_member_that_left_during_a_lost_connection_is_waited_for_from_the_return_on(group, three):
     a, b, _c = three
     group.server.suspend(a.store)
     leave(group, b)
@@ -225,7 +223,7 @@ def test_who_left_while_the_connection_was_lost_is_waited_for_from_its_return_on
     assert owners(group) == "aaaccc"
 
 
-def test_an_owner_znode_that_somebody_deletes_meanwhile_is_claimed_again(group, three):
+def test_an_owner_znode_that_is_deleted_meanwhile_is_claimed_again(group, three):
     leave(group, three[1])
     group.settle()
     group.admin.delete(f"/consumers/{GROUP}/owners/t/0")
@@ -233,7 +231,7 @@ def test_an_owner_znode_that_somebody_deletes_meanwhile_is_claimed_again(group, 
     assert owners(group) == "aa..cc"
 
 
-def test_partitions_added_meanwhile_are_divided_as_if_nobody_had_left(group, three):
+def test_partitions_added_meanwhile_are_assigned_as_if_no_member_had_left(group, three):
     leave(group, three[1])
     group.settle()
     group.add_partitions("t", 9)
@@ -252,7 +250,7 @@ def test_a_deleted_registration_made_again_is_no_departure_of_its_own(group, thr
     assert [moved(member) for member in three] == [[], [], []]
 
 
-def test_a_member_without_the_setting_says_degraded_while_others_hold_what_it_is_due_and_gets_it_in_the_end(group):
+def test_a_member_without_the_setting_is_degraded_until_others_release_its_share(group):
     a, _, c = (group.join(name, {"t": 1}, **(PATIENT if name != "c" else {})) for name in "abc")
     group.pass_time(2.0)
     leave(group, a)
@@ -285,7 +283,7 @@ class JvmMember:
             self.store.delete(f"/consumers/{GROUP}/owners/t/{n}")
 
 
-def test_a_jvm_member_that_stays_is_given_what_it_will_not_wait_for_as_soon_as_it_shows_that(group):
+def test_a_jvm_member_that_does_not_wait_gets_its_share_as_soon_as_it_shows_that(group):
     a, _b = (group.join(name, {"t": 1}, **PATIENT) for name in "ab")
     group.settle()
     jvm = JvmMember(group, "J", 0, 1)
@@ -299,7 +297,7 @@ def test_a_jvm_member_that_stays_is_given_what_it_will_not_wait_for_as_soon_as_i
     assert owners(group) == "JJ..bb"
 
 
-def test_what_a_jvm_member_is_due_of_mine_is_released_when_it_has_given_up_its_own(group):
+def test_a_jvm_members_share_is_released_when_it_has_released_its_own_partitions(group):
     c, d = (group.join(name, {"t": 1}, **PATIENT) for name in "cd")
     group.settle()
     jvm = JvmMember(group, "e", 4, 5)

@@ -34,7 +34,7 @@ def test_nothing_to_do_moves_nothing():
 
 
 @given(SHARES, SHARES)
-def test_carrying_out_a_plan_gives_what_was_assigned(owned, assigned):
+def test_carrying_out_a_plan_gives_the_assignment(owned, assigned):
     plan = make_plan(owned, assigned)
     left = {tp: thread for tp, thread in owned.items() if tp not in plan.release}
     assert left == plan.keep

@@ -186,7 +186,7 @@ def test_an_owner_znode_claimed_anew_is_looked_at_until_it_is_watched_again(grou
     assert asked.counts == {"multi_read": 1, "multi": 1}
 
 
-def test_who_hears_of_another_join_while_it_reads_claims_for_both_at_once(group):
+def test_a_member_that_notices_another_join_while_it_reads_claims_for_both_at_once(group):
     group.admin.ensure_path(OWNERS)
     a = group.join("a", {"t": 1})
     asked = Multis(group, a)
@@ -197,7 +197,7 @@ def test_who_hears_of_another_join_while_it_reads_claims_for_both_at_once(group)
     assert a.phase is Phase.STABLE
 
 
-def test_who_hears_of_a_join_while_it_releases_claims_what_is_its_own_by_then(group):
+def test_a_member_that_notices_a_join_while_it_releases_claims_its_new_share(group):
     a = group.join("a", {"t": 1})
     b = Configured(group.server, "g_b", {"t": 1})
     group.settle()
@@ -212,7 +212,7 @@ def test_who_hears_of_a_join_while_it_releases_claims_what_is_its_own_by_then(gr
     assert asked.counts["multi"] == 2, "a release and a claim, and not another pair for each list"
 
 
-def test_others_that_come_faster_than_one_can_look_keep_nobody_from_claiming(group):
+def test_members_that_join_faster_than_one_can_read_keep_no_member_from_claiming(group):
     a = group.join("a", {"t": 1})
     names = iter(range(1000))
 
@@ -238,7 +238,7 @@ def test_errands_wait_while_the_group_waits_for_this_member(group):
     assert done == [partitions(0, 1, 2, 3)]
 
 
-def test_who_joins_a_group_that_exists_claims_without_looking_for_directories(group):
+def test_a_member_that_joins_an_existing_group_claims_without_reading_the_directories(group):
     group.join("a", {"t": 1})
     group.settle()
     b = group.join("b", {"t": 1})
@@ -249,7 +249,7 @@ def test_who_joins_a_group_that_exists_claims_without_looking_for_directories(gr
     assert asked.counts["multi"] == 2, "a claim, and another once a gave up the owner znode in the way"
 
 
-def test_a_directory_of_owners_that_somebody_removed_is_made_again(group):
+def test_a_deleted_directory_of_owners_is_made_again(group):
     a = group.join("a", {"t": 1})
     group.settle()
     a.coordinator.close(5)
@@ -265,9 +265,7 @@ def turns_until_closed(member):
         member.coordinator.turn()
 
 
-def test_somebody_who_deletes_a_registration_is_told_of_and_a_session_that_ended_is_not_blamed_on_anybody(
-    group, caplog
-):
+def test_a_deleted_registration_is_reported_and_an_ended_session_is_not_taken_for_one(group, caplog):
     a = group.join("a", {"t": 1})
     group.settle()
     with caplog.at_level(logging.WARNING):

@@ -78,7 +78,7 @@ def test_members_that_know_different_lists_settle_when_the_lists_agree(group):
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
-def test_whoever_hears_first_of_two_joins_all_settle_alike(group, first):
+def test_members_that_notice_two_joins_in_any_order_settle_alike(group, first):
     a = group.join("a", {"t": 1})
     group.settle()
     group.server.auto_deliver = False
@@ -101,7 +101,7 @@ def test_whoever_hears_first_of_two_joins_all_settle_alike(group, first):
     assert [len(member.delivery.flowing) for member in (a, b, c)] == [2, 1, 1]
 
 
-def test_a_member_that_joins_and_leaves_before_anybody_looks_moves_nothing(group):
+def test_a_member_that_joins_and_leaves_before_others_notice_moves_nothing(group):
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.log.clear()
@@ -351,7 +351,7 @@ CONFIGURED, MADE_UP = "a", f"host-1416392398000-{UUID[:8]}"
 @pytest.mark.parametrize("seen_deleted", [False, True])
 @pytest.mark.parametrize("subscription", [{"t": 1, "other": 1}, {"t": 1}, {"other": 1}])
 @pytest.mark.parametrize("name", [CONFIGURED, MADE_UP], ids=["configured", "made-up"])
-def test_a_member_whose_id_is_deleted_and_taken_by_another_gives_up_what_it_owns(
+def test_a_member_whose_id_is_deleted_and_taken_by_another_releases_its_partitions(
     group, name, subscription, seen_deleted, ephemeral
 ):
     group.create_topic("other", 2)
@@ -390,7 +390,7 @@ AUDIT_S = 10
 
 @pytest.mark.parametrize("written", [static({"other": 1}), b"no registration"], ids=["another", "nonsense"])
 @pytest.mark.parametrize("name", [CONFIGURED, MADE_UP], ids=["configured", "made-up"])
-def test_a_registration_that_somebody_overwrites_is_written_again_and_the_group_agrees(group, caplog, written, name):
+def test_an_overwritten_registration_is_written_again_and_the_group_agrees(group, caplog, written, name):
     a = group.join(name, {"t": 1})
     group.settle()
     znode = f"{IDS}/{a.consumer_id}"
@@ -407,7 +407,7 @@ def test_a_registration_that_somebody_overwrites_is_written_again_and_the_group_
     assert caplog.text.count("another client overwrote my registration") == 1
 
 
-def test_a_member_whose_registration_was_overwritten_before_anybody_read_it_gets_its_share(group):
+def test_a_member_whose_registration_was_overwritten_before_others_read_it_gets_its_share(group):
     b = group.join("b", {"t": 1})
     group.settle()
     a = group.join("a", {"t": 1})
@@ -420,7 +420,7 @@ def test_a_member_whose_registration_was_overwritten_before_anybody_read_it_gets
     assert sorted(map(len, (a.owned, b.owned))) == [2, 2]
 
 
-def test_a_member_believes_nothing_that_somebody_wrote_in_its_name(group):
+def test_a_member_does_not_use_a_registration_that_another_client_wrote_in_its_name(group):
     a = group.join("a", {"t": 1})
     group.settle()
     a.delivery.log.clear()
@@ -435,9 +435,7 @@ def test_a_member_believes_nothing_that_somebody_wrote_in_its_name(group):
 
 
 @pytest.mark.parametrize("path", [f"/consumers/{GROUP}/ids/{GROUP}_a", f"/consumers/{GROUP}/owners/t/3"])
-def test_a_znode_of_no_session_in_an_owners_place_or_a_members_is_waited_for_until_somebody_deletes_it(
-    group, path, caplog
-):
+def test_a_permanent_znode_in_the_place_of_an_owner_or_member_is_waited_for_until_it_is_deleted(group, path, caplog):
     group.admin.create(path, b"g_x-0", make_parents=True)
     a = group.join("a", {"t": 1})
     group.pass_time(30)

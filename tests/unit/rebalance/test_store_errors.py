@@ -85,7 +85,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("fault", ERRORS.values(), ids=ERRORS)
-def test_whatever_request_of_a_join_and_a_release_fails_the_member_settles_and_knows_what_it_owns(fault):
+def test_after_any_failed_request_of_a_join_or_release_the_member_settles_and_knows_its_partitions(fault):
     for number in range(1, 60):
         group = Group({"t": 12, "u": 1})
         # a claim takes several requests
@@ -176,7 +176,7 @@ def test_a_claim_of_several_requests_that_is_refused_in_the_middle_is_undone():
     assert owner_znodes(group) == {}
 
 
-def test_an_error_that_nobody_foresaw_is_not_the_end_of_all_commits():
+def test_an_unforeseen_error_does_not_end_all_commits():
     group = Group({"t": 1})
     member = group.join("a", {"t": 1})
     group.settle()
@@ -195,7 +195,7 @@ def test_an_error_that_nobody_foresaw_is_not_the_end_of_all_commits():
     assert member.delivery.commits == 1
 
 
-def test_a_member_whose_id_is_taken_says_so_after_its_tries_and_joins_when_the_id_is_free():
+def test_a_member_whose_id_is_taken_is_degraded_after_its_tries_and_joins_when_the_id_is_free():
     group = Group({"t": 2})
     first = group.join("x", {"t": 1})
     group.settle()

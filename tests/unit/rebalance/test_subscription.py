@@ -67,12 +67,12 @@ def test_a_filter_that_java_would_not_compile_is_refused_at_construction(raw):
 
 
 @pytest.mark.parametrize("raw", [None, 5, b"clicks", ["clicks"]])
-def test_a_filter_that_is_no_text_is_refused_in_one_line(raw):
+def test_a_filter_that_is_no_string_is_refused_in_one_line(raw):
     with pytest.raises(ConfigError, match="must be text"):
         Blacklist(raw)
 
 
-def test_filters_compare_by_what_was_written_and_survive_pickle():
+def test_filters_compare_by_their_text_and_survive_pickle():
     assert Whitelist("a") == Whitelist("a")
     assert Whitelist("a") != Blacklist("a")
     assert pickle.loads(pickle.dumps(Blacklist("a, b"))) == Blacklist("a, b")
