@@ -25,12 +25,13 @@ from rebalance.led.records import (
     leader_path,
     round_path,
 )
-from zk_layout.errors import MalformedZnodeError, MultiFailedError
+from zk_layout.errors import BadVersionError, MalformedZnodeError, MultiFailedError, NodeExistsError, NoNodeError
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
+_ANOTHER_WROTE = (BadVersionError, NoNodeError, NodeExistsError)
 _MOST = 1 << 30
 """No group reaches this number: another client wrote a higher one. Java has no number after its last int."""
 
@@ -137,7 +138,9 @@ class Journal:
         try:
             self._store.multi(ops, session_id=self._session_id)
         except MultiFailedError as error:
-            raise DeposedError(str(error)) from error
+            if isinstance(error.cause, _ANOTHER_WROTE):
+                raise DeposedError(str(error)) from error
+            raise error.cause from error
 
 
 def _put(path: str, data: bytes, znode: Znode | None) -> Op:

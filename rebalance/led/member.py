@@ -53,6 +53,7 @@ from zk_layout.errors import (
     LegacyConsumerError,
     MalformedZnodeError,
     NoNodeError,
+    NotPermittedError,
 )
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.store import ZkStore, Znode
@@ -259,7 +260,7 @@ class LedMember:
             logger.info("%s: does not lead group %s: %s", self._consumer_id, self._group, error)
             self._look_anew(_SOON_MS)
         except LegacyConsumerError as error:
-            level = logging.WARNING if isinstance(error, RebalanceError) else logging.INFO
+            level = logging.WARNING if isinstance(error, (RebalanceError, NotPermittedError)) else logging.INFO
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
             self._look_anew(_AGAIN_MS)
         except BaseException:

@@ -16,7 +16,7 @@ from rebalance.assignors.seam import Assignor, Cluster, MemberAssignment, Subscr
 from rebalance.errors import AssignorFailedError, RebalanceError
 from rebalance.led.dividing import MAX_USER_DATA_BYTES, divide
 from rebalance.led.journal import Journal
-from rebalance.led.records import encode_subscription, member_path, members_path
+from rebalance.led.records import encode_subscription, generation_path, member_path, members_path, round_path
 from tests.support.led_cluster import LedCluster, numbers
 from tests.support.waiting import eventually
 from zk_layout.model import TopicPartition
@@ -227,8 +227,33 @@ def test_a_leader_that_cannot_do_its_work_tries_again_each_second_and_not_with_e
         patch.setattr(Journal, "write_generation", fails)
         cluster.widen(8)
         eventually(lambda: len(tries) >= 3)
-    # the first try is that of the leader there was; each other one begins a lead
-    assert tries[-1] - tries[0] > 1.5
+    # the first try is that of the leader there was; the others begin a lead, whose writes fire watches
+    assert tries[2] - tries[1] > 0.9
+    cluster.await_shares([4, 4], first, second)
+
+
+@pytest.mark.parametrize("path", [round_path("g"), generation_path("g")])
+def test_a_leader_that_an_acl_keeps_from_writing_says_so_and_tries_again_each_second(
+    cluster, caplog, monkeypatch, path
+):
+    first, second = (cluster.join(consumer_id=f"m{n}")[0] for n in range(2))
+    cluster.await_shares([3, 3], first, second)
+    tries, write = [], Journal._write
+
+    def count(self, ops):
+        tries.append(time.monotonic())
+        write(self, ops)
+
+    monkeypatch.setattr(Journal, "_write", count)
+    for member in (first, second):
+        member._store.refused = {path}
+    cluster.widen(8)
+    said = f"does not get on in led group g: {path}"
+    eventually(lambda: len([text for text in caplog.messages if said in text]) >= 2)
+    # a try is one or two writes of a member: to begin the lead, and what has to be done
+    assert len(tries) <= 6
+    for member in (first, second):
+        member._store.refused = frozenset()
     cluster.await_shares([4, 4], first, second)
 
 
