@@ -63,7 +63,7 @@ def test_a_log_that_stays_shorter_is_a_loss_after_fetch_timeout(scene):
     assert read(scene, {A: 20_500}, fetchTimeoutMs="10000") == ([(0, 20_000)], lost, 10.0)
 
 
-def test_a_task_does_not_wait_for_what_another_one_reads(scene):
+def test_a_task_does_not_wait_for_the_reads_of_another_one(scene):
     assert read(scene, {A: 20_500}, {A: 10_000})[2] == 0.0
 
 
@@ -99,7 +99,7 @@ def test_an_end_behind_an_open_transaction_is_waited_for_and_then_said_to_be_und
         )
 
 
-def test_the_offsets_of_a_batch_fix_a_read_whatever_they_were_found_with():
+def test_the_offsets_of_a_batch_fix_a_read_with_any_options():
     fixed = BatchOffsets({"t": {"0": 5}}, {"t": {"0": 9}})
     found_with = {"startingOffsets": "2013-01-01T00:00:00Z", "startingOffsetsByTimestampStrategy": "error"}
     parsed = parse_message_options({"zookeeper.connect": "m:1", "topics": "t", **found_with, **fixed.options()})

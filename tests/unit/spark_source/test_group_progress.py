@@ -49,7 +49,7 @@ def test_finished_batches_become_the_offsets_of_the_group(store):
     assert store.get_data("/consumers/g/offsets/t/1").stat.version == 0
 
 
-def test_what_the_group_had_committed_is_never_moved_back(store, caplog):
+def test_the_groups_committed_offset_is_never_moved_back(store, caplog):
     commit(store, 0, 50)
     progress = GroupProgress(store, "g", None)
     with caplog.at_level(logging.WARNING):
@@ -61,7 +61,7 @@ def test_what_the_group_had_committed_is_never_moved_back(store, caplog):
     assert committed(store)[0] == 60
 
 
-def test_somebody_elses_commit_is_told_and_overwritten(store, caplog):
+def test_a_commit_of_another_client_is_reported_and_overwritten(store, caplog):
     progress = GroupProgress(store, "g", None)
     progress.commit({A: 5})
     commit(store, 0, 2)
@@ -105,7 +105,7 @@ def test_a_log_of_another_topic_is_committed_though_its_offset_is_the_same(store
     assert store.get_data("/consumers/g/offsets/t/0").stat.mzxid > store.exists("/brokers/topics/t").czxid
 
 
-def test_what_an_expired_session_took_along_is_claimed_again(server, store):
+def test_partitions_of_an_expired_session_are_claimed_again(server, store):
     claim = GroupClaim(store, "g")
     claim.hold([A, B])
     server.expire(store.session_id)
@@ -115,7 +115,7 @@ def test_what_an_expired_session_took_along_is_claimed_again(server, store):
     GroupProgress(store, "g", claim).commit({A: 5})
 
 
-def test_an_earlier_session_of_the_stream_is_nobody_else(server, store):
+def test_an_earlier_session_of_the_stream_is_no_other_client(server, store):
     first, second = MemoryStore(server), MemoryStore(server)
     first.start()
     second.start()
@@ -147,7 +147,7 @@ def test_a_group_with_members_is_not_claimed(store):
     assert store.get_children("/consumers/g/ids") == ("somebody",)
 
 
-def test_a_partition_that_somebody_owns_is_not_claimed_and_nothing_is_left(store):
+def test_an_owned_partition_is_not_claimed_and_no_znode_is_left(store):
     claim = GroupClaim(store, "g")
     claim.hold([A])
     store.delete("/consumers/g/owners/t/0")
@@ -157,7 +157,7 @@ def test_a_partition_that_somebody_owns_is_not_claimed_and_nothing_is_left(store
     assert store.get_children("/consumers/g/ids") == ()
 
 
-def test_a_commit_of_what_is_not_owned_any_more_is_refused(store):
+def test_a_commit_of_a_partition_that_is_no_longer_owned_is_refused(store):
     claim = GroupClaim(store, "g")
     claim.hold([A])
     store.delete("/consumers/g/owners/t/0")

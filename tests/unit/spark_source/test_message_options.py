@@ -19,7 +19,7 @@ from zk_layout.errors import ConfigError, LegacyConsumerError
 GIVEN = {"zookeeper.connect": "h:2181/kafka", "topics": "t"}
 
 
-def test_without_a_group_all_is_read_and_with_one_what_it_has_not_read():
+def test_without_a_group_all_messages_are_read_and_with_one_the_unread_messages():
     alone = parse_message_options(GIVEN)
     assert (alone.group, alone.starting, alone.ending, alone.commit_offsets) == (None, FROM_EARLIEST, TO_LATEST, False)
     of_group = parse_message_options({**GIVEN, "group.id": "g"})
@@ -28,7 +28,7 @@ def test_without_a_group_all_is_read_and_with_one_what_it_has_not_read():
     assert of_group.config.auto_offset_reset == "smallest"
 
 
-def test_options_are_found_whatever_their_case_and_reach_the_configuration():
+def test_options_in_any_case_reach_the_configuration():
     options = parse_message_options(
         {
             "zookeeper.connect": "h:1",
@@ -94,7 +94,7 @@ def test_a_value_that_cannot_be_is_named_with_its_option(given, key, complaint):
 
 
 @pytest.mark.parametrize("name", KAFKA_SOURCE_OPTIONS)
-def test_an_option_of_sparks_kafka_source_is_refused_with_what_to_write_instead(name):
+def test_an_option_of_sparks_kafka_source_is_refused_with_the_option_to_use(name):
     with pytest.raises(ConfigError) as caught:
         parse_message_options({**GIVEN, name: "a"})
     assert str(caught.value) == f"{name}: {KAFKA_SOURCE_OPTIONS[name].replace('`', '')}"
@@ -156,7 +156,7 @@ def test_topics_must_be_chosen_and_a_filter_must_compile():
         ({"startingOffsets": "latest"}, check_for_batch, "startingOffsets"),
     ],
 )
-def test_what_only_the_other_kind_of_query_can_do_is_refused(given, check, key):
+def test_an_option_of_the_other_kind_of_query_is_refused(given, check, key):
     with pytest.raises(ConfigError) as caught:
         check(parse_message_options({**GIVEN, **given}))
     assert caught.value.key == key
@@ -205,7 +205,7 @@ def test_bounds_of_a_trigger_that_cannot_be_are_refused(given, complaint):
         parse_message_options({**GIVEN, **given})
 
 
-def test_a_query_has_no_user_who_could_seek_so_it_takes_no_reset_of_none():
+def test_a_query_refuses_auto_offset_reset_none_because_no_user_can_seek():
     with pytest.raises(
         ConfigError, match=r"^auto.offset.reset='?none'?: leaves a query no place to begin: use smallest"
     ):

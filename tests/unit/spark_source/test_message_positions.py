@@ -65,7 +65,7 @@ def test_json_names_an_offset_for_each_partition():
         ("-5", "must be committed"),
     ],
 )
-def test_what_is_no_place_is_refused_with_the_reason(text, complaint):
+def test_an_invalid_position_is_refused_with_the_reason(text, complaint):
     with pytest.raises(ConfigError) as caught:
         parse_offset_spec("startingOffsets", text)
     assert caught.value.key == "startingOffsets"
@@ -85,7 +85,7 @@ def test_what_is_no_place_is_refused_with_the_reason(text, complaint):
         (parse_offset_spec("o", '{"t":{"0":-2,"1":9}}'), Stand(), {A: 10, B: 9}),
     ],
 )
-def test_positions_follow_from_what_the_cluster_says(spec, stand, expected):
+def test_positions_follow_from_the_state_of_the_cluster(spec, stand, expected):
     assert resolve("startingOffsets", spec, [B, A], LOGS, stand) == expected
 
 
@@ -122,7 +122,7 @@ def test_json_for_other_partitions_than_there_are_is_refused():
         (100, 100, None, None),
     ],
 )
-def test_what_the_log_does_not_hold_is_said_exactly(start, end, range_read, loss):
+def test_offsets_outside_the_log_are_reported_exactly(start, end, range_read, loss):
     ranges, lost = to_ranges({A: start}, {A: end}, LOGS)
     assert ranges == ([] if range_read is None else [OffsetRange(A, *range_read)])
     assert [str(each) for each in lost] == ([] if loss is None else [loss])

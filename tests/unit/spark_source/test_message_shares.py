@@ -27,7 +27,7 @@ def test_the_shares_of_a_partition_hold_all_offsets_that_there_can_be():
     wanted=st.tuples(OFFSETS, OFFSETS),
     log=st.tuples(OFFSETS, OFFSETS),
 )
-def test_tasks_of_an_old_plan_read_together_what_a_fresh_one_would_and_say_what_is_lost(planned, most, wanted, log):
+def test_tasks_of_an_old_plan_read_the_same_as_those_of_a_fresh_one_and_name_the_loss(planned, most, wanted, log):
     pieces = split_ranges([OffsetRange(A, min(planned), max(planned) + 1)], max_records=most)
     starts, ends, logs = {A: wanted[0]}, {A: wanted[1]}, Logs({A: min(log)}, {A: max(log)})
     starting = parse_offset_spec("startingOffsets", f'{{"t": {{"0": {wanted[0]}}}}}')

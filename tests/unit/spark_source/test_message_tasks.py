@@ -46,7 +46,7 @@ def test_a_plan_of_many_partitions_goes_through_the_znodes_once():
     assert znodes.times == 1
 
 
-def test_a_task_knows_the_topics_of_its_plan_and_asks_nobody_for_another():
+def test_a_task_knows_the_topics_of_its_plan_and_asks_for_no_other():
     states = {PartitionStatePath("t", number).path: b"{}" for number in (0, 12)}
     store = PlannedStore({BrokerIdPath(0).path: b"broker", **states})
     [topic] = store.get_data_many([TopicPath("t").path])

@@ -38,7 +38,7 @@ def values(name):
     return requested.column.values(ROWS, LOGS)
 
 
-def test_lag_is_what_is_left_to_read_and_null_where_one_side_is_unknown():
+def test_lag_counts_the_unread_messages_and_is_null_if_one_side_is_unknown():
     assert values("lag") == [60, None, -400, None]
 
 
@@ -70,7 +70,7 @@ def test_the_verdict_is_that_of_one_look():
     assert values("lag_verdict") == ["ok", "error", "error", "unknown"]
 
 
-def test_the_brokers_are_asked_only_for_what_a_column_needs():
+def test_the_brokers_are_asked_only_for_the_chosen_columns():
     def needs(*fields):
         return needed_facts(request_columns([(*field, True) for field in fields]))
 

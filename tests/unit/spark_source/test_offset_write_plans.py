@@ -60,7 +60,7 @@ def test_each_plan_holds_the_members_of_its_own_group(store):
     assert members == {"g0": ["g0_host-1-a"], "g1": [], "g2": ["g2_host-1-a"]}
 
 
-def test_a_backup_holds_what_an_unreadable_offset_was_and_does_not_say_that_there_was_none(store):
+def test_a_backup_contains_the_bytes_of_an_unreadable_offset(store):
     store.ensure_path("/consumers/g0/offsets/t")
     store.create("/consumers/g0/offsets/t/0", b"12x")
     store.create("/consumers/g0/offsets/t/1", b"7")
@@ -69,7 +69,7 @@ def test_a_backup_holds_what_an_unreadable_offset_was_and_does_not_say_that_ther
     assert plan.backup == {TopicPartition("t", 1): 7, TopicPartition("t", 2): None}
 
 
-def test_what_could_not_be_read_before_is_named_when_the_rest_is_put_back(store):
+def test_a_restore_names_the_offsets_that_were_unreadable(store):
     for group, partition, data in (("g0", 0, b"12x"), ("g0", 1, b"7"), ("g1", 0, b"5")):
         store.ensure_path(f"/consumers/{group}/offsets/t")
         store.create(f"/consumers/{group}/offsets/t/{partition}", data)
@@ -86,7 +86,7 @@ def checked(group):
 
 
 @pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\nb", "a\0", "\x7f", "\x85", "\uf8ff", "\uffff"])
-def test_a_group_that_zookeeper_cannot_name_is_refused_in_one_line(group):
+def test_a_group_name_that_zookeeper_refuses_is_an_error_of_one_line(group):
     with pytest.raises(OffsetWriteError) as caught:
         checked(group)
     assert len(str(caught.value).splitlines()) == 1

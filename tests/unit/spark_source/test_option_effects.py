@@ -71,7 +71,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize(("table", "name"), [(table, o.name) for table, known in TABLES.items() for o in known])
-def test_an_option_changes_what_is_done(table, name):
+def test_each_option_has_an_effect(table, name):
     (parse, given), value = OTHER_VALUES[table][name]
     if value is None:  # instead of the one that is given
         chosen = '{"t": [0]}' if name == "partitions" else "a"
@@ -92,7 +92,7 @@ LITERAL = [
 
 
 @pytest.mark.parametrize(("table", "option"), LITERAL, ids=lambda each: getattr(each, "name", each))
-def test_a_documented_default_is_what_it_is_without_the_option(table, option):
+def test_each_documented_default_is_the_effect_without_the_option(table, option):
     (parse, given), _ = OTHER_VALUES[table][option.name]
     assert parse({**given, option.name: option.default_text}) == parse(given)
 

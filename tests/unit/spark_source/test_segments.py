@@ -51,7 +51,7 @@ def bytes_of(text):
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1", "2.8.2", "3.9.1"])
-def test_rows_are_what_a_consumer_was_given(version, tmp_path):
+def test_rows_equal_the_recorded_messages_of_a_consumer(version, tmp_path):
     expected = json.loads((RECORD_SETS / version / "expected.json").read_text())
     expected = {name: told["records"] for name, told in expected.items() if not told["read_committed"]}
     for name in expected:
@@ -132,7 +132,7 @@ def test_a_damaged_file_fails_or_is_read_up_to_the_damage(data, problem, piece_b
     assert f"{path}: {problem}" in caplog.text
 
 
-def test_what_is_sound_outside_and_damaged_inside_is_told_too(tmp_path, caplog):
+def test_a_batch_that_is_damaged_inside_is_reported_too(tmp_path, caplog):
     """A compressed message whose CRC is right and whose content is none, behind a sound one."""
     import struct
     import zlib

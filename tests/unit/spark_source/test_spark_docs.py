@@ -48,7 +48,7 @@ def test_no_option_is_left_out_of_the_documented_tables():
     }
 
 
-def test_the_documented_way_from_sparks_kafka_source_is_what_errors_say():
+def test_errors_name_the_documented_way_from_sparks_kafka_source():
     assert table("Coming from Spark's Kafka source") == [[f"`{n}`", why] for n, why in KAFKA_SOURCE_OPTIONS.items()]
 
 

@@ -48,5 +48,5 @@ correct and the package is properly registered and compatible with your Spark ve
         ("", "ValueError('')"),
     ],
 )
-def test_the_line_that_says_what_went_wrong_is_found_in_sparks_text(text, reason):
+def test_the_line_with_the_error_is_found_in_sparks_text(text, reason):
     assert reason_of(ValueError(text)) == reason

@@ -72,7 +72,7 @@ def test_properties_of_the_cluster_reach_it():
         ("zookeeper.clientcnxnsocket", "a Java class"),
     ],
 )
-def test_an_unknown_option_is_named_with_what_was_meant(key, complaint):
+def test_an_unknown_option_is_named_with_a_suggestion(key, complaint):
     with pytest.raises(ConfigError) as caught:
         parse_options({**CONNECT, key: "x"})
     assert caught.value.key == key
@@ -139,7 +139,7 @@ def test_every_secret_is_hidden_by_its_name():
 
 @pytest.mark.parametrize("parse", [parse_options, parse_write_options, parse_message_options])
 @pytest.mark.parametrize("given", [{"owner": "me", "option.zookeeper.connect": "h:1"}, {"owner": "me"}, {}])
-def test_a_table_in_the_catalog_is_refused_with_what_works(parse, given):
+def test_a_table_in_the_catalog_is_refused_with_the_alternative(parse, given):
     """When it is created with options or without, and when one that was created with columns is read or written."""
     with pytest.raises(ConfigError, match="use CREATE TEMPORARY VIEW"):
         parse(given)
@@ -153,14 +153,14 @@ def test_a_table_in_the_catalog_is_refused_with_what_works(parse, given):
         (KafkaSegments, "only reads"),
     ],
 )
-def test_a_stream_that_is_written_to_a_format_is_told_where_to_write_it(form, reason):
+def test_a_stream_written_to_a_format_is_refused_with_the_way_to_write_it(form, reason):
     with pytest.raises(ConfigError) as caught:
         form({}).streamWriter(None, overwrite=False)
     assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("option", ["groups", "mode", "numPartitions", "zookeeper.session.timeout.ms"])
-def test_whatever_is_given_is_refused_in_one_line(option):
+def test_any_invalid_value_is_refused_in_one_line(option):
     with pytest.raises(ConfigError) as caught:
         parse_options({**CONNECT, option: "a/b\nZkLayoutError: all is well\x1b[2K"})
     assert len(str(caught.value).splitlines()) == 1

@@ -72,7 +72,7 @@ def test_an_added_topic_begins_where_its_log_does_or_where_the_group_stands(scen
     assert planned(driver, first, driver.advance(first, 1000)) == [(U, 4900, 5000)]
 
 
-def test_a_partition_that_is_added_begins_where_its_log_does_whatever_the_group_has_committed(scene):
+def test_an_added_partition_begins_at_its_logs_start_with_any_committed_offset(scene):
     scene.topic("t", (0, 10))
     first = scene.driver().advance(NOT_BEGUN, None)
     scene.operator.set_data("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0]}}')
@@ -130,7 +130,7 @@ def test_a_topic_that_is_not_read_any_more_is_no_loss_when_it_is_deleted(scene):
         scene.driver("t,u").advance(both, None)
 
 
-def test_a_claiming_query_goes_on_without_a_topic_that_is_deleted(scene):
+def test_a_claiming_query_continues_without_a_deleted_topic(scene):
     scene.topic("t", (0, 50))
     scene.topic("u", (0, 50))
     driver = scene.driver("t,u", claimOwnership="true", failOnDataLoss="false")
@@ -158,7 +158,7 @@ def test_a_log_end_that_is_lower_for_a_while_is_waited_for(scene, caplog):
     ]
 
 
-def test_a_log_that_stays_shorter_has_lost_messages_and_goes_on_at_the_lowest_end_seen(scene):
+def test_a_log_that_stays_shorter_has_lost_messages_and_continues_at_the_lowest_end_seen(scene):
     scene.topic("t", (0, 20_500))
     end = scene.driver().advance(NOT_BEGUN, None)
     scene.brokers.logs[A] = (0, 20_000)
@@ -183,7 +183,7 @@ def test_a_query_that_reads_committed_messages_from_now_on_waits_for_a_transacti
     assert scene.brokers.now < 1
 
 
-def test_available_now_reads_what_a_broker_did_not_say_at_once_and_nothing_later(scene):
+def test_available_now_reads_messages_of_a_late_answer_and_nothing_newer(scene):
     scene.topic("t", (0, 100))
     end = scene.driver().advance(NOT_BEGUN, None)
     scene.brokers.logs[A] = (0, 90)
@@ -298,7 +298,7 @@ def test_a_task_waits_for_a_broker_that_says_less_than_was_planned():
 
 
 @pytest.mark.parametrize("fail", [True, False])
-def test_what_stays_beyond_the_end_is_lost_after_a_while(fail, caplog):
+def test_messages_that_stay_beyond_the_end_count_as_lost_after_a_while(fail, caplog):
     def read(left):
         raise OffsetOutOfRangeError(A, 5, 0, 3)
 

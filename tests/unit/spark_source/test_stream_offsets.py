@@ -19,7 +19,7 @@ A, B, C = (TopicPartition("t", number) for number in range(3))
 REACHED = StreamOffsets({B: 2, A: 1}, {"t": "topic-czxid=0x2f"}, {B: 1})
 
 
-def test_what_a_checkpoint_keeps_is_read_back_and_is_the_same_text_each_time():
+def test_the_text_of_a_checkpoint_is_read_back_and_is_always_the_same():
     text = json.dumps(to_json(REACHED))
     assert text == (
         '{"version": 2, "offsets": {"t": {"0": 1, "1": 2}}, "topics": {"t": "topic-czxid=0x2f"}, '

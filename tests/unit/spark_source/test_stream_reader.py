@@ -21,7 +21,7 @@ VALUE = StructType().add("value", BinaryType())
         (ZkOffsets({**CONNECT, "mode": "x"}), VALUE, ConfigError, "mode"),
     ],
 )
-def test_a_stream_that_cannot_be_says_why_at_whatever_spark_calls_first(source, schema, error, reason):
+def test_an_invalid_stream_raises_its_reason_at_the_first_call_of_spark(source, schema, error, reason):
     # an error of streamReader itself Spark's worker hides behind one of its own
     reader = source.streamReader(schema)
     for call in (

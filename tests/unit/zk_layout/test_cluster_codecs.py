@@ -74,6 +74,6 @@ def test_producer_ids_are_read_in_quotes_and_nothing_before_the_first():
         decode_latest_producer_id_block("/latest_producer_id_block", data.replace(b"7", b"8"))
 
 
-def test_a_topic_to_delete_is_a_marker_whatever_it_holds():
+def test_a_topic_to_delete_is_a_marker_with_any_data():
     assert decode_znode("/admin/delete_topics/t", b"") is NoRecord.MARKER
     assert decode_znode("/admin/delete_topics/t", None) is NoRecord.MARKER

@@ -77,7 +77,7 @@ def test_every_path_has_a_decoder_or_is_known_to_need_none():
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
-def test_what_consumers_wrote_encodes_byte_for_byte(version):
+def test_recorded_znodes_of_consumers_encode_byte_for_byte(version):
     encoders = {ConsumerIdPath: encode_registration, OwnerPath: encode_owner, OffsetPath: encode_offset}
     seen = dict.fromkeys(encoders, 0)
     for path, data in tree(version).items():
@@ -89,7 +89,7 @@ def test_what_consumers_wrote_encodes_byte_for_byte(version):
 
 
 @pytest.mark.parametrize("version", ["0.8.2.2", "0.10.2.2", "1.1.1"])
-def test_recorded_registrations_say_what_the_members_were_started_with(version):
+def test_recorded_registrations_contain_the_subscriptions_of_their_members(version):
     found = {
         place.group: (record.pattern, record.subscription)
         for place, record in decoded(version).items()

@@ -39,7 +39,7 @@ CHILDREN_REPLY = bytes.fromhex(
 )
 
 
-def test_requests_are_what_the_server_understood():
+def test_requests_equal_recorded_ones_that_the_server_understood():
     assert encode_multi_read(ReadKind.DATA, DATA_PATHS) == DATA_REQUEST
     assert encode_multi_read(ReadKind.CHILDREN, CHILDREN_PATHS) == CHILDREN_REQUEST
 

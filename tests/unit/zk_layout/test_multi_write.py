@@ -17,7 +17,7 @@ END = HEADER.pack(-1, 1, -1)
 STAT = struct.pack("!qqqqiiiqiiq", 1, 2, 3, 4, 5, 0, 0, 6, 7, 8, 9)
 
 
-def test_the_request_is_what_kazoo_sends():
+def test_the_request_has_the_bytes_that_kazoo_sends():
     ops = [
         CheckOp("/a", 3),
         CreateOp("/b", b"x", ephemeral=True, acl=Acl.OPEN),

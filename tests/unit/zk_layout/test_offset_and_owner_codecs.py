@@ -99,7 +99,7 @@ def test_an_owner_that_is_no_thread_id_is_malformed(data):
     assert (caught.value.path, caught.value.data) == (OWNER, data)
 
 
-def test_the_reason_names_who_writes_owners_without_thread():
+def test_the_reason_names_the_clients_that_write_owners_without_a_thread():
     with pytest.raises(MalformedZnodeError, match="pykafka, wvanbergen/kafka and kafka-node"):
         decode_owner(OWNER, b"g_host:8fdb53c0")
 

@@ -74,7 +74,7 @@ def test_fields_stand_in_the_order_of_the_template(path_class):
         "",
     ],
 )
-def test_what_kafka_would_not_write_is_no_partition(path):
+def test_a_name_that_kafka_would_not_write_is_no_partition(path):
     assert OffsetPath.parse(path) is None
     assert parse_path(path) is None
 

@@ -71,7 +71,7 @@ def test_a_regex_not_escaped_at_all_by_0_8_1_is_read_by_doubling_backslashes():
     assert regex_of(white_list(r"t\d|a\.b")) == r"t\d|a\.b"
 
 
-def test_doubling_does_not_mend_what_is_broken_otherwise():
+def test_doubled_backslashes_do_not_excuse_other_errors():
     assert "not JSON" in reason_for(white_list(r"t\d")[:-1])
 
 
@@ -89,7 +89,7 @@ def test_an_unknown_pattern_counts_as_static():
 
 
 @pytest.mark.parametrize("pattern", ["static", "white_list", "black_list"])
-def test_an_empty_subscription_is_static_to_nothing_whatever_the_pattern(pattern):
+def test_an_empty_subscription_is_static_and_empty_with_any_pattern(pattern):
     data = b'{"version":1,"subscription":{},"pattern":"%s","timestamp":"5"}' % pattern.encode()
     assert decode_registration(PATH, data) == ConsumerRegistration(STATIC, (), 5)
 
@@ -97,7 +97,7 @@ def test_an_empty_subscription_is_static_to_nothing_whatever_the_pattern(pattern
 @pytest.mark.parametrize(
     "timestamp", ["", ',"timestamp":null', ',"timestamp":"soon"', ',"timestamp":[]', ',"timestamp":1e3']
 )
-def test_a_timestamp_that_nobody_reads_does_not_fail_the_read(timestamp):
+def test_an_invalid_timestamp_does_not_fail_the_read(timestamp):
     data = b'{"version":1,"subscription":{"t":1},"pattern":"static"%s}' % timestamp.encode()
     assert decode_registration(PATH, data).timestamp_ms == 0
 
@@ -140,7 +140,7 @@ def test_only_the_first_entry_of_a_list_must_be_sound():
         (b'[{"pattern":"static"}]', "a registration is a JSON object"),
     ],
 )
-def test_what_fails_a_jvm_members_rebalance_is_malformed(data, about):
+def test_a_registration_that_fails_a_jvm_members_rebalance_is_malformed(data, about):
     assert about in reason_for(data)
 
 
@@ -157,7 +157,7 @@ def test_what_fails_a_jvm_members_rebalance_is_malformed(data, about):
         (None, "kafka-node"),
     ],
 )
-def test_the_reason_names_who_writes_such_registrations(data, writer):
+def test_the_reason_names_the_clients_that_write_such_registrations(data, writer):
     assert writer in reason_for(data)
 
 
@@ -170,6 +170,6 @@ def test_a_pair_of_surrogates_is_one_character():
     subscription=st.dictionaries(st.text(), st.integers(1, 10_000), min_size=1, max_size=10),
     timestamp_ms=st.integers(0, 2**63 - 1),
 )
-def test_what_is_written_is_read_back(pattern, subscription, timestamp_ms):
+def test_encoded_registrations_are_decoded_again(pattern, subscription, timestamp_ms):
     record = ConsumerRegistration(pattern, tuple(subscription.items()), timestamp_ms)
     assert decode_registration(PATH, encode_registration(record)) == record
