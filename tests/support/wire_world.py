@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import select
-import selectors
 import socket
 import struct
 from collections import Counter
@@ -289,39 +288,36 @@ class Opening:
             self._world.openings.remove(self)
 
 
-class Selector:
+class Poll:
     """Waits by letting the clock go on."""
 
     def __init__(self, world):
         self._world = world
-        self._keys = {}
+        self._polled = []
 
-    def register(self, fileobj, events, data):
-        self._keys[fileobj] = selectors.SelectorKey(fileobj, 0, events, data)
+    def register(self, one, _):
+        self._polled.append(one)
 
-    def unregister(self, fileobj):
-        del self._keys[fileobj]
+    def unregister(self, one):
+        self._polled.remove(one)
 
-    def close(self):
-        self._keys.clear()
-
-    def select(self, timeout):
+    def poll(self, timeout_ms):
         found = self._ready()
-        if not found and timeout > 0:
-            pipes = [one._socket for one in self._keys if isinstance(one, Connection)]
-            self._world.wait(timeout, [pipe.readable_at for pipe in pipes])
+        if not found and timeout_ms > 0:
+            pipes = [one._socket for one in self._polled if isinstance(one, Connection)]
+            self._world.wait(timeout_ms / 1000, [pipe.readable_at for pipe in pipes])
             found = self._ready()
         return found
 
     def _ready(self):
         found = []
-        for one, key in self._keys.items():
+        for one in self._polled:
             if isinstance(one, Connection):
                 is_ready = one._socket.readable_at <= self._world.now
             else:
                 is_ready = bool(select.select([one], [], [], 0)[0])
             if is_ready:
-                found.append((key, selectors.EVENT_READ))
+                found.append((one.fileno(), select.POLLIN))
         return found
 
 
@@ -474,8 +470,8 @@ class World:
         for module in (connection, fetcher, leader_finder):
             self._patch.setattr(module, "time", clock)
         self._patch.setattr("legacy_consumer.fetching.positions.time", clock)
-        waiting = SimpleNamespace(DefaultSelector=lambda: Selector(self), EVENT_READ=selectors.EVENT_READ)
-        self._patch.setattr(sockets, "selectors", waiting)
+        waiting = SimpleNamespace(poll=lambda: Poll(self), POLLIN=select.POLLIN)
+        self._patch.setattr(sockets, "select", waiting)
         reader = LeaderReader(Store(self, self.zookeeper), "PLAINTEXT", self._no_connection, timeout_s=1.0)
         self._leader_finder = SteppedLeaderFinder(self, reader)
         self._finder = SteppedPositionFinder(self, self._reset_to)

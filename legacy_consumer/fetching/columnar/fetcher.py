@@ -242,18 +242,15 @@ class ColumnarFetcher:
 
     def _patience(self, now: float) -> float:
         """Return how long to wait for sockets before something else is to be looked after."""
-        waits = [self._longest_wait_s]
         if self._finder.is_busy or self._found:
             self._searching_since = self._searching_since or now
             is_long = now - self._searching_since > _LONG_SEARCH_S
-            waits.append(_LONG_SEARCH_SLICE_S if is_long else _SEARCH_SLICE_S)
-        else:
-            self._searching_since = 0.0
-        waits.append(self._core.next_deadline() - now)
-        return max(0.0, min(waits))
+            return _LONG_SEARCH_SLICE_S if is_long else _SEARCH_SLICE_S
+        self._searching_since = 0.0
+        return self._longest_wait_s
 
     def _service(self, now: float, wait_s: float) -> None:
-        """Look after searches, connections and sockets; wait up to wait_s for the latter."""
+        """Look after searches, connections and sockets; wait for the latter, up to wait_s and the core's deadline."""
         self._serviced_at = now
         self._note_found(now)
         if self._gone:
@@ -261,18 +258,22 @@ class ColumnarFetcher:
                 gone, self._gone = self._gone, set()
             self._follow(self._core.gone(gone, now))
         self._note_opened(now)
-        self._ask(now)
+        due = self._core.next_deadline()
+        if due <= now:
+            self._ask(now)
+            due = self._core.next_deadline()
         if now >= self._noted_bytes_at + self._longest_wait_s / 2:
             self._noted_bytes_at = now
             self._sockets.note_any_byte()
-        readable = self._sockets.wait(wait_s)
+        readable = self._sockets.wait(max(0.0, min(wait_s, due - now)))
         now = time.monotonic()
         for address in readable:
             if self._backlog.nbytes < self._settings.backlog_bytes or not self._sockets.is_asked(address):
                 self._receive(address)
             else:
                 self._core.heard(address, now)
-        self._follow(self._core.look_for_silence(now))
+        if now >= due:
+            self._follow(self._core.look_for_silence(now))
 
     # Changes
 

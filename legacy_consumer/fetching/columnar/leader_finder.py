@@ -16,6 +16,7 @@ from zk_layout.model import TopicPartition
 logger = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
+_NOTHING: tuple[Leaders, KafkaError | None] = (Leaders(), None)
 _LONGEST_BACKOFF = 5
 """The longest pause, in multiples of the back-off."""
 
@@ -82,6 +83,8 @@ class LeaderFinder:
 
     def take(self) -> tuple[Leaders, KafkaError | None]:
         """Return what was found since the last call, why the others were not, and an error that no waiting cures."""
+        if not (self._found or self._reasons or self._error):
+            return _NOTHING
         with self._changed:
             news, error = Leaders(self._found, self._reasons), self._error
             self._found, self._reasons, self._error = {}, {}, None

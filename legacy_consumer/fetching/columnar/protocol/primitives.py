@@ -93,11 +93,11 @@ class Reader:
         return MalformedResponseError(self.what, f"byte {self._at} of {len(self._frame)}: {reason}")
 
     def _number(self, form: struct.Struct) -> int:
-        at = self._at
-        if at + form.size > len(self._frame):
-            raise self.malformed("it ends too early")
-        self._at = at + form.size
-        number: int = form.unpack_from(self._frame, at)[0]
+        try:
+            number: int = form.unpack_from(self._frame, self._at)[0]
+        except struct.error as error:
+            raise self.malformed("it ends too early") from error
+        self._at += form.size
         return number
 
     def _slice(self, length: int, kind: str) -> memoryview:
