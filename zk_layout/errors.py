@@ -84,7 +84,7 @@ class ConnectionLostError(ZooKeeperError):
 
 
 class ConnectTimeoutError(ZooKeeperError):
-    """No ZooKeeper server answered in time. with_sasl: it was asked by SASL, which a server without SASL ignores."""
+    """No ZooKeeper server answered in time. with_sasl: the client used SASL, which a server without SASL ignores."""
 
     retriable: ClassVar[bool] = True
 
@@ -95,10 +95,10 @@ class ConnectTimeoutError(ZooKeeperError):
         self.with_sasl = with_sasl
 
     def _text(self) -> str:
-        or_no_sasl = ", or is it not set up for SASL?" if self.with_sasl else ""
+        or_no_sasl = "; or the server is not set up for SASL" if self.with_sasl else ""
         return (
-            f"no ZooKeeper answered at {self.connect} within {self.timeout_ms} ms: check zookeeper.connect, "
-            f"or raise zookeeper.connection.timeout.ms{or_no_sasl}"
+            f"no ZooKeeper answered at {self.connect} within {self.timeout_ms} ms: check that it runs and that "
+            f"zookeeper.connect is right, or raise zookeeper.connection.timeout.ms{or_no_sasl}"
         )
 
 

@@ -130,7 +130,9 @@ def _unknown(name: str) -> str:
     if name in HINTS:
         return HINTS[name]
     near = difflib.get_close_matches(name, [*BY_NAME, *IGNORED], n=1, cutoff=0.75)
-    return "no such property" + (f", did you mean {near[0]}?" if near else "")
+    return (
+        f"no such property, did you mean {near[0]}?" if near else "no such property; see `legacy-consumer config list`"
+    )
 
 
 def _plain(value: Value) -> str:

@@ -174,7 +174,7 @@ def test_a_zookeeper_that_does_not_answer_is_one_line_within_the_timeout():
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "Error: no ZooKeeper answered at 127.0.0.1:1 within 300 ms: "
-        "check zookeeper.connect, or raise zookeeper.connection.timeout.ms "
+        "check that it runs and that zookeeper.connect is right, or raise zookeeper.connection.timeout.ms "
         "(127.0.0.1:1: Connection refused)\n"
     )
 
