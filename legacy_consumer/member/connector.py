@@ -299,9 +299,11 @@ class ConsumerConnector:
     def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the group's committed offsets of these partitions, of any owner: the next offset to read, or None.
 
-        It is read now, from where the group keeps its offsets (offsets.storage). Raises: OffsetError, also for a
-        committed offset that cannot be read; ZooKeeperError, GroupOffsetsUnavailableError; NotJoinedError,
-        ConsumerClosedError.
+        It is read now, from where the group keeps its offsets (offsets.storage). While ZooKeeper does not answer, that
+        takes up to 10 s, or zookeeper.session.timeout.ms if that is longer; with offsets in Kafka up to
+        offsets.channel.socket.timeout.ms more, and at most a third of the session timeout.
+        Raises: OffsetError, also for a committed offset that cannot be read; ZooKeeperError,
+        GroupOffsetsUnavailableError; NotJoinedError, ConsumerClosedError.
         """
         check_partitions(partitions)
         self._joined()
@@ -472,7 +474,8 @@ class ConsumerConnector:
         timeout: seconds for a clean end, math.inf for no limit; default: drain.timeout.ms and a margin. It returns at
         most 5 seconds later in any state: steps that are not done by then are cut short, or left to the end of the
         session. It does not wait for messages that the calling thread itself has in hand: they are delivered again,
-        unless commit_offsets() was called.
+        unless commit_offsets() was called. Ctrl-C cuts it short: with auto commit, and ZooKeeper in sight, it commits
+        the messages that are done; then it closes all connections and raises the KeyboardInterrupt.
 
         Any thread may call it, also a listener's hook and a signal handler, and repeatedly: a later call finishes what
         an earlier one could not. In a handler that interrupts a call of this connector or of its streams it returns at

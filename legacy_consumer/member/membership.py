@@ -5,6 +5,7 @@ It puts the parts of a member together, and a connector that unsubscribes makes 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -41,6 +42,8 @@ from rebalance.upkeep import Periods
 from zk_layout.errors import AuthenticationError
 from zk_layout.model import ConsumerRegistration, ConsumerThreadId, TopicPartition
 from zk_layout.store import ZkStore
+
+logger = logging.getLogger(__name__)
 
 StreamKey = tuple[str | None, int]
 """Topic, None with a filter, and thread number."""
@@ -246,7 +249,19 @@ class Membership:
         self.delivery.begin_closing(timeout_s)
         self.delivery.let_go(this_thread())
         if self._coordinator is not None:
-            self._coordinator.close(timeout_s)
+            try:
+                self._coordinator.close(timeout_s)
+            except BaseException:
+                # Ctrl-C: the connection is closed next, so what is done is committed now
+                self._commit_in_haste()
+                raise
+
+    def _commit_in_haste(self) -> None:
+        if self._config.auto_commit_enable and self._lease.holds():
+            try:
+                self.delivery.commit()
+            except Exception as error:  # noqa: BLE001 - it must not hide the interrupt
+                logger.warning("%s: ends without a last commit: %s", self.consumer_id, error)
 
     @property
     def has_left(self) -> bool:

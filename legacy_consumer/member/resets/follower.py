@@ -267,7 +267,9 @@ class ResetFollower:
 
     def _follow(self, request: Request) -> None:
         if self._request is None or self._request.request_id != request.request_id:
-            logger.warning("%s: an operator resets offsets of %d partitions", self._name, len(request.partitions))
+            logger.warning(
+                "%s: an operator asks to reset offsets of %d partitions", self._name, len(request.partitions)
+            )
             self._later(Errand(partial(self._hold_no_longer, request.request_id)), HOLD_MS)
             self._later(Errand(self.look), _AGAIN_MS)
         self._request = request

@@ -7,6 +7,7 @@ written and flushed by then, whole. A batch that was not is never come back from
 from __future__ import annotations
 
 import contextlib
+import select
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -36,6 +37,19 @@ class Printer:
     out: BinaryIO
     printed: int = 0
     is_stuck: bool = False
+
+    def check_reader(self) -> None:
+        """While no message comes. Raises: BrokenPipeError if the reader of the pipe is gone."""
+        try:
+            output = self.out.fileno()
+        except OSError:
+            # no file of the system's
+            return
+        poll = select.poll()
+        # for no event but the ones that are always told
+        poll.register(output, 0)
+        if any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0)):
+            raise BrokenPipeError
 
     def print(self, messages: Sequence[Message]) -> None:
         """Write and flush. Raises: OSError; BrokenPipeError if the reader of the pipe is gone."""
@@ -85,6 +99,7 @@ def print_streams(
             wait_s = _WAIT_S if len(streams) == 1 else _LOOK_S
             continue
         wait_s = _WAIT_S / len(streams)
+        printer.check_reader()
         if timeout_ms is not None and clock.monotonic() - last_message_s >= timeout_ms / 1000:
             return
 

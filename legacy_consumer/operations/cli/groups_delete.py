@@ -47,6 +47,11 @@ def delete(
     for group in groups:
         check_group(group)
     if topic is not None:
+        if ":" in topic:
+            raise click.UsageError(
+                f"--topic {topic!r}: name a topic without its partitions. `offsets export` and `offsets import` keep "
+                "the offsets of the others."
+            )
         check_name("topic", topic)
     with open_store(load_cluster_config(cluster)) as store:
         use = read_use(store, list(dict.fromkeys(groups)))

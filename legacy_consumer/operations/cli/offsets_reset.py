@@ -78,7 +78,8 @@ Examples:
     "--shift-by",
     metavar="N",
     type=int,
-    help="Forward by this number of messages, or back by a negative one; needs a committed offset.",
+    help="Forward by this number of messages, or back by a negative one, but not out of the log; needs a committed "
+    "offset.",
 )
 @click.option("--to-time", "--to-datetime", metavar="TIME", help="To the first message of this time or later.")
 @click.option("--by-duration", metavar="DURATION", help="To the first message of this age or younger: 6h, 1d12h, PT6H.")
@@ -115,7 +116,8 @@ def reset(
     The command changes the offsets in ZooKeeper. It warns if the group also has offsets in Kafka
     (offsets.storage=kafka), because its members continue from those, or from the greater of both.
 
-    Nothing is written if an offset lies outside the log, or if a broker that the plan needs does not answer.
+    Nothing is written if an offset lies outside the log, or if a broker that the plan needs does not answer. With
+    --clamp, and always with --shift-by, the nearest offset inside the log takes its place.
     """
     check_group(group)
     chosen = parse_topics(topics)

@@ -107,7 +107,7 @@ def show_verification(found: Verification) -> None:
     """Print the findings."""
     phase = found.phase.value if found.phase is not None else "not begun"
     verdict = "sound" if found.is_sound else "not sound"
-    sides = f"in ZooKeeper {len(found.members)}, on the brokers' side {len(found.kafka_members)} members"
+    sides = f"members in ZooKeeper: {len(found.members)}, on the brokers' side: {len(found.kafka_members)}"
     say(f"Group {found.group}: migration {phase}, {sides}: {verdict}", "bold")
     for finding in found.findings:
         say(f"{'PROBLEM' if finding.is_bad else 'note'}: {finding.text}", "red" if finding.is_bad else "")

@@ -141,6 +141,31 @@ def test_a_shutdown_after_one_that_was_interrupted_waits_for_what_that_one_began
     holder.join(60)
 
 
+@pytest.mark.parametrize(("auto_commit", "committed"), [(True, 2), (False, 0)])
+def test_a_shutdown_that_ctrl_c_cuts_short_commits_what_is_done(auto_commit, committed):
+    member = Member(drain_timeout_ms=60_000, auto_commit_interval_ms=3_600_000, auto_commit_enable=auto_commit)
+    stream = member.join()
+    took, done = threading.Event(), threading.Event()
+
+    def hold_the_third():
+        for _ in range(3):
+            next(stream)
+        took.set()
+        done.wait(60)
+        # it comes back, so nobody waits for it any longer
+        next(stream, None)
+
+    holder = threading.Thread(target=hold_the_third)
+    holder.start()
+    took.wait(60)
+    interrupt(member.connector.shutdown)
+    assert member.store._closed
+    assert member.committed() == committed
+    done.set()
+    holder.join(60)
+    member.connector.shutdown()
+
+
 def test_an_error_of_closing_does_not_hide_the_users_own(member):
     member.join()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from legacy_consumer.operations.cli.console_consumer import Printer
+from legacy_consumer.operations.cli.console_consumer import Printer, print_streams
 from legacy_consumer.operations.cli.helpers.ending import Ending
 from legacy_consumer.operations.cli.helpers.message_lines import lines_in
 from tests.support.fake_kafka import FakeMessage
@@ -146,7 +147,7 @@ def test_a_signal_that_ends_a_write_leaves_the_batch_unprinted():
 
 BLOCKED = """
 import sys
-from legacy_consumer.operations.cli.console_consumer import Printer
+from legacy_consumer.operations.cli.console_consumer import Printer, print_streams
 from legacy_consumer.operations.cli.helpers.ending import Ending
 
 with Ending() as ending:
@@ -172,3 +173,51 @@ def test_one_signal_ends_a_command_whose_reader_stands_still(unbuffered):
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert process.stderr.read() == b"True 0 True\n"
+
+
+class Silence:
+    """A stream without messages."""
+
+    def __init__(self, when_asked):
+        self.when_asked = when_asked
+
+    def batches(self, _size, timeout):
+        self.when_asked()
+        return iter([[]])
+
+
+def test_a_reader_that_goes_while_no_message_comes_ends_it():
+    read, write = os.pipe()
+    asked = []
+
+    def go_at_the_third():
+        asked.append(1)
+        if len(asked) == 3:
+            os.close(read)
+        assert len(asked) < 5
+
+    streams = [Silence(go_at_the_third)]
+    with os.fdopen(write, "wb") as out, Ending() as ending:
+        printer = Printer(lines_in("value", b""), out)
+        with pytest.raises(BrokenPipeError):
+            print_streams(streams, printer, ending, max_messages=None, timeout_ms=None)
+    assert len(asked) == 3
+
+
+def test_an_output_that_is_no_pipe_ends_nothing(tmp_path):
+    with (tmp_path / "out").open("wb") as out:
+        Printer(lines_in("value", b""), out).check_reader()
+    Printer(lines_in("value", b""), io.BytesIO()).check_reader()
+
+
+def test_ctrl_c_while_the_modules_are_loaded_shows_no_traceback():
+    program = (
+        "import sys, runpy\n"
+        "class Struck:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'click': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Struck())\n"
+        "runpy.run_module('legacy_consumer', run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")

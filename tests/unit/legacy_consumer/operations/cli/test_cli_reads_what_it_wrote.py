@@ -239,6 +239,15 @@ def test_a_misspelt_topic_is_an_error_and_deletes_nothing(cluster, topic):
     assert cluster.tree() == before
 
 
+def test_partitions_of_a_topic_are_no_topic_to_delete(cluster):
+    cluster.commit("g", "orders", 5)
+    before = cluster.tree()
+    done = cluster.run("groups", "delete", "g", "--topic", "orders:0", "--execute", "--no-backup")
+    assert done.code == 2
+    assert "name a topic without its partitions" in done.err
+    assert cluster.tree() == before
+
+
 def test_prune_and_its_backup_leave_out_groups_that_are_used_meanwhile(cluster, tmp_path, monkeypatch):
     cluster.ago_ms = 86_400_000
     cluster.commit("old", "t", 1)
