@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 from rebalance.assignors.seam import Assignor, MemberAssignment, RebalanceProtocol, Subscription
@@ -25,6 +24,7 @@ from rebalance.assignors.strategies import common_protocol
 from rebalance.clock import Clock
 from rebalance.errors import DeposedError, RebalanceError
 from rebalance.events import Event, Triggered
+from rebalance.led.attendance import Attendance
 from rebalance.led.cluster import threads_of, topics_of
 from rebalance.led.election import Election
 from rebalance.led.own_assignors import OwnAssignors
@@ -70,15 +70,6 @@ _UNHEARD_MS = 5000
 """A member that waits this long for its share looks whether what it told still stands there."""
 _ROOM_BYTES = 4096
 """For the path and the head of the request that writes a znode."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """What this member told when it joined a round."""
-
-    round: int
-    topics: tuple[str, ...]
-    owned: frozenset[TopicPartition]
 
 
 class LedMember:
@@ -138,14 +129,9 @@ class LedMember:
         )
         self._topics_in = remember_last(partial(topics_of, consumer_id))
         self._snapshot: GroupSnapshot | None = None
-        self._session_id = 0
-        self._round = Round()
-        self._generation = NO_GENERATION
+        self._mine = Attendance(consumer_id, is_eager=self._is_eager)
         self._given: Znode | None = None
         """The state of the group in which the generation was read."""
-        self._joined: _Joined | None = None
-        self._given_up_for: int | None = None
-        """The round before which this member gives up all that it owns."""
         self._due: tuple[int, frozenset[TopicPartition]] = (0, frozenset())
         """The generation that was carried out last, and what it gives to this member."""
         self._untold = False
@@ -161,7 +147,7 @@ class LedMember:
 
     def standing(self, phase: Phase, *, connected: bool) -> Standing:
         """As of now; any thread may ask. phase, connected: as the coordinator has them."""
-        given, group = self._generation, self._election.state
+        given, group = self._mine.generation, self._election.state
         return Standing(
             self._state(phase, connected=connected),
             "classic" if self._is_classic else LED,
@@ -179,7 +165,7 @@ class LedMember:
             return LedState.STOPPED
         owned = self._owned()
         generation, due = self._due
-        has_it = generation == self._generation.number and due <= owned.keys() and not self._is_joining
+        has_it = generation == self._mine.generation.number and due <= owned.keys() and not self._mine.is_joining
         if connected and (phase is Phase.STABLE if self._is_classic else has_it and self._sees):
             return LedState.MEMBER
         if owned:
@@ -215,7 +201,7 @@ class LedMember:
         why_out = self._why_out()
         if why_out is not None and not self._owned():
             raise why_out
-        given = self._generation
+        given = self._mine.generation
         shares = {member_id: share for member_id, share in given.shares.items() if self._counts(member_id, share)}
         assignment = threads_of(shares, snapshot)
         mine = frozenset(tp for tp, thread in assignment.items() if thread.consumer_id == self._consumer_id)
@@ -224,7 +210,7 @@ class LedMember:
 
     def _why_out(self) -> RebalanceError | None:
         """Return why this member takes no part in the group; None if it does, or is to join."""
-        why = self._round.refused.get(self._consumer_id)
+        why = self._mine.round.refused.get(self._consumer_id)
         if why is None:
             return self._failure
         return RebalanceError(
@@ -233,15 +219,12 @@ class LedMember:
         )
 
     def _counts(self, member_id: str, share: Share) -> bool:
-        """Not what another life of this member was given, nor what an eager one gives up before it joins."""
         if share.consumer_id != self._consumer_id:
             return True
         if self._why_out() is not None:
             return False
-        if self._session_id != self._session_id_now():
-            # it has not told anything in its new session
-            return False
-        return member_id == self._member_id and not (self._is_eager and self._is_joining)
+        # not before it has told something in a new session
+        return self._mine.session_id == self._session_id_now() and self._mine.counts(member_id)
 
     def _post_look(self) -> None:
         """From any thread: a watch fired."""
@@ -283,7 +266,7 @@ class LedMember:
         try:
             for path in self._paths[2:]:
                 stat = self._store.exists(path)
-                if stat is not None and stat.ephemeral_owner == self._session_id:
+                if stat is not None and stat.ephemeral_owner == self._mine.session_id:
                     self._store.delete(path, stat.version)
         except LegacyConsumerError as error:
             logger.warning("%s: its znodes in the led group stay until its session ends: %s", self._consumer_id, error)
@@ -294,9 +277,8 @@ class LedMember:
         session_id = self._session_id_now()
         if self._snapshot is None or not session_id or self._store.session_id != session_id:
             return
-        if session_id != self._session_id:
-            self._session_id = session_id
-            self._joined = self._given_up_for = None
+        if session_id != self._mine.session_id:
+            self._mine.begin_session(session_id)
             self._election.forget()
             self._own_znode.doubt()
             self._due = (0, frozenset())
@@ -308,7 +290,7 @@ class LedMember:
         if self._election.restore(leader, session_id, asked, given):
             self._look_in(0)
             return
-        was_joining, known = self._is_joining, self._generation
+        was_joining, known = self._mine.is_joining, self._mine.generation
         try:
             self._read_round(asked)
             self._read_generation(given)
@@ -318,16 +300,16 @@ class LedMember:
             # the next leader writes it anew
             logger.warning("%s: continues with the records that it read before: %s", self._consumer_id, error)
         if not self._own_znode.stands(session_id):
-            self._join_anew()
-        if self._must_join():
+            self._mine.join_anew()
+        if self._mine.must_join(self._topics(), self._owned().keys()):
             if self._is_eager and self._owned():
                 # the reconciler gives all up, and comes back here when it has
-                if self._given_up_for != self._round.number:
-                    self._given_up_for = self._round.number
-                    self._post(Triggered(f"round {self._round.number}"))
+                if self._mine.given_up_for != self._mine.round.number:
+                    self._mine.given_up_for = self._mine.round.number
+                    self._post(Triggered(f"round {self._mine.round.number}"))
             else:
                 self._join()
-        if was_joining and not self._is_joining and known is self._generation:
+        if was_joining and not self._mine.is_joining and known is self._mine.generation:
             # another client had deleted the round, or told just this in its place, and the leader has answered that:
             # an eager member has given up all that it had
             self._post(Triggered(f"generation {known.number} counts again"))
@@ -338,7 +320,7 @@ class LedMember:
             self._post(Triggered("it takes no part in the group, or does so again"))
         if self._may_lead():
             self._election.stand(leader, session_id, self._snapshot)
-            if self._joined is not None and self._election.misses(self._member_id):
+            if self._mine.joined is not None and self._election.misses(self._mine.member_id):
                 # another client wrote in its place; no generation shows that to the only member of a group
                 self._own_znode.doubt()
                 self._look_in(_SOON_MS)
@@ -349,43 +331,43 @@ class LedMember:
 
     def _doubt_while_waiting(self) -> None:
         """Another client may delete this member's znode before the leader reads it: then no generation names it."""
-        if self._waits and not self._will_doubt:
+        if self._mine.waits and not self._will_doubt:
             self._will_doubt = True
             self._later(Errand(self._doubt), _UNHEARD_MS)
 
     def _doubt(self) -> None:
         self._will_doubt = False
-        if self._waits:
+        if self._mine.waits:
             self._own_znode.doubt()
             self.look()
 
     def _read_round(self, znode: Znode | None) -> None:
-        before = self._round.refused.get(self._consumer_id)
-        self._round = Round() if znode is None else decode_round(self._paths[1], znode.data)
-        if self._round.refused.get(self._consumer_id) != before:
+        before = self._mine.round.refused.get(self._consumer_id)
+        self._mine.round = Round() if znode is None else decode_round(self._paths[1], znode.data)
+        if self._mine.round.refused.get(self._consumer_id) != before:
             # perhaps for what somebody else wrote in my place
             self._own_znode.doubt()
-        if self._joined is not None and self._consumer_id in self._round.joined:
-            self._joined = replace(self._joined, round=max(self._joined.round, self._round.number))
+        if self._consumer_id in self._mine.round.joined:
+            self._mine.count_for(self._mine.round.number)
 
     def _read_generation(self, znode: Znode | None) -> None:
         if znode == self._given:
             return
         given = NO_GENERATION if znode is None else decode_generation(self._paths[0], znode.data)
         self._given = znode
-        if given == self._generation:
+        if given == self._mine.generation:
             return
-        self._generation = given
+        self._mine.generation = given
         self._post(Triggered(f"generation {given.number}"))
-        share = given.shares.get(self._member_id)
-        if share is None and self._joined is not None and self._joined.round <= given.round:
+        share = self._mine.share
+        if self._mine.is_left_out():
             # the leader could not find or read what this member told, or asked for a round of this number before
             self._own_znode.doubt()
-            self._join_anew()
+            self._mine.join_anew()
         if share is not None:
-            if self._own_znode.compare(share.joined) and self._joined is not None:
+            if self._own_znode.compare(share.joined):
                 # a newcomer that joined while the round was asked for, and did not see it, need not join it again
-                self._joined = replace(self._joined, round=max(self._joined.round, given.round))
+                self._mine.count_for(given.round)
             self._own.hear(given.protocol, MemberAssignment(share.partitions, share.user_data), given.number)
             owned, is_given = self._owned().keys(), set(share.partitions)
             self._untold = is_given <= owned
@@ -396,41 +378,6 @@ class LedMember:
         if self._untold:
             self._untold = False
             self._tell_nothing_assigned()
-
-    @property
-    def _member_id(self) -> str:
-        return f"{self._consumer_id}-{self._session_id:x}"
-
-    @property
-    def _is_joining(self) -> bool:
-        """Whether this member has to join, or has joined a round that no generation has ended yet."""
-        joined = self._joined
-        return (
-            joined is None
-            or self._round.number != joined.round
-            or self._generation.round < joined.round
-            or self._member_id not in self._generation.shares
-        )
-
-    @property
-    def _waits(self) -> bool:
-        """Whether this member has written its offer, and no generation has answered."""
-        return self._joined is not None and self._is_joining
-
-    def _join_anew(self) -> None:
-        """Discard this member's offer: an eager member releases everything once more before it joins."""
-        if self._joined is not None:
-            self._joined = self._given_up_for = None
-
-    def _must_join(self) -> bool:
-        joined = self._joined
-        if joined is None or self._round.number != joined.round or joined.topics != self._topics():
-            return True
-        if self._is_eager or self._is_joining:
-            return False
-        # a cooperative member that has given up what a generation took from it
-        share = set(self._generation.shares[self._member_id].partitions)
-        return bool(joined.owned - share) and self._owned().keys() <= share
 
     def _topics(self) -> tuple[str, ...]:
         assert self._snapshot is not None
@@ -443,12 +390,18 @@ class LedMember:
         told = Subscription(
             topics,
             owned=() if self._is_eager else tuple(sorted(self._owned())),
-            generation=self._generation.number if self._member_id in self._generation.shares else None,
+            generation=None if self._mine.share is None else self._mine.generation.number,
         )
         try:
             offered = self._own.offer(told)
             data = encode_joining(
-                Joining(self._consumer_id, self._session_id, self._round.number, self._rebalance_timeout_ms, offered)
+                Joining(
+                    self._consumer_id,
+                    self._mine.session_id,
+                    self._mine.round.number,
+                    self._rebalance_timeout_ms,
+                    offered,
+                )
             )
             if len(data) > (most := self._store.max_multi_bytes - _ROOM_BYTES):
                 raise RebalanceError(
@@ -462,11 +415,11 @@ class LedMember:
             logger.warning("%s: joins group %s again: its assignors work", self._consumer_id, self._group)
             self._failure = None
         self._tell_if_untold()
-        if self._is_eager and self._given_up_for != self._round.number:
+        if self._is_eager and self._mine.given_up_for != self._mine.round.number:
             self._tell_nothing_revoked()
-            self._given_up_for = self._round.number
+            self._mine.given_up_for = self._mine.round.number
         try:
-            if not self._own_znode.write(data, self._session_id):
+            if not self._own_znode.write(data, self._mine.session_id):
                 self._look_in(_AGAIN_MS)
                 return
         except (NoNodeError, BadVersionError) as error:
@@ -476,15 +429,15 @@ class LedMember:
             self._own_znode.doubt()
             self._post_look()
             return
-        self._joined = _Joined(self._round.number, topics, frozenset(told.owned))
+        self._mine.join(topics, told.owned)
 
     def _stay_out(self, error: RebalanceError) -> None:
         """Leave the others to themselves, say why once, and try again: the next call may go well."""
         if self._failure is None:
             logger.error("%s: takes no part in group %s: %s", self._consumer_id, self._group, error)
         self._failure = error
-        self._joined = None
-        self._own_znode.delete(self._session_id)
+        self._mine.joined = None
+        self._own_znode.delete(self._mine.session_id)
         self._look_in(_AGAIN_MS)
 
     def _may_lead(self) -> bool:
@@ -495,4 +448,4 @@ class LedMember:
             names = self._watched.children(members_path(self._group))
         except NoNodeError:
             return True
-        return self._round.refused.keys() >= set(names)
+        return self._mine.round.refused.keys() >= set(names)
