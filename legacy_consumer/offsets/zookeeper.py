@@ -34,7 +34,7 @@ from zk_layout.errors import (
     SessionExpiredError,
 )
 from zk_layout.model import TopicPartition
-from zk_layout.paths import ConsumerIdPath, TopicOffsetsPath, TopicOwnersPath
+from zk_layout.paths import ConsumerIdPath, OffsetPath, OwnerPath, TopicOffsetsPath
 from zk_layout.store import CheckOp, CreateOp, DeleteOp, Op, SetOp, ZkStore, Znode, multi_size
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ class ZooKeeperOffsetStore:
     def __init__(self, store: ZkStore, group: str) -> None:
         self._store = store
         self._group = group
-        self._folders = _Folders(group)
+        self._znodes = _Znodes(group)
         self._unanswered: dict[TopicPartition, set[tuple[int, int]]] = {}
         self._written: dict[TopicPartition, tuple[int, int]] = {}
         """{partition: version and transaction} of the last commit that was answered.
@@ -240,8 +240,8 @@ class ZooKeeperOffsetStore:
 
     def _fence(self, tp: TopicPartition, guard: Sequence[CheckOp]) -> list[Op]:
         """Return operations that fail unless the committing member owns the partition; without one, if any owns it."""
-        path = self._owner_path(tp)
-        return [CheckOp(path)] if guard else [CreateOp(path, b""), DeleteOp(path)]
+        _, check = self._znodes[tp]
+        return [check] if guard else [CreateOp(check.path, b""), DeleteOp(check.path)]
 
     def _refuse(
         self,
@@ -323,21 +323,21 @@ class ZooKeeperOffsetStore:
             yield {tp: commits[tp] for tp in order[start : start + fitting]}
 
     def _path(self, tp: TopicPartition) -> str:
-        return f"{self._folders[tp.topic][0]}/{tp.partition}"
+        return self._znodes[tp][0]
 
     def _owner_path(self, tp: TopicPartition) -> str:
-        return f"{self._folders[tp.topic][1]}/{tp.partition}"
+        return self._znodes[tp][1].path
 
 
-class _Folders(dict[str, tuple[str, str]]):
-    """{topic: its folders of offsets and of owners}: a commit needs hundreds of paths in the same two folders."""
+class _Znodes(dict[TopicPartition, tuple[str, CheckOp]]):
+    """{partition: path of its offset, check of its owner znode}: each commit needs hundreds of them again."""
 
     def __init__(self, group: str) -> None:
         super().__init__()
         self._group = group
 
-    def __missing__(self, topic: str) -> tuple[str, str]:
-        found = self[topic] = (TopicOffsetsPath(self._group, topic).path, TopicOwnersPath(self._group, topic).path)
+    def __missing__(self, tp: TopicPartition) -> tuple[str, CheckOp]:
+        found = self[tp] = OffsetPath(self._group, *tp).path, CheckOp(OwnerPath(self._group, *tp).path)
         return found
 
 
