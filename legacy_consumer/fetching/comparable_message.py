@@ -20,7 +20,7 @@ Fields: TypeAlias = tuple[
 class ComparableMessage(Message):
     """Equal by its fields, whichever fetcher brought it; true though its value be empty; without an order.
 
-    One that is pickled or copied becomes a KeptMessage: what it was fetched with stays behind.
+    A pickled or copied message becomes a KeptMessage, without the memory that it was fetched with.
     """
 
     __slots__ = ()

@@ -77,7 +77,7 @@ class FetchedBatch(Protocol):
     def next_offsets(self) -> Mapping[TopicPartition, int]:
         """The position of each partition in the batch once all is consumed: behind its last message, or further.
 
-        Further where what follows holds no messages for the user, as the ends of transactions.
+        Further if records without messages for the user follow, such as the ends of transactions.
         """
         ...
 
@@ -105,7 +105,7 @@ class Fetcher(Protocol):
         """Return up to max_messages, or None if none came within timeout_s. Only from the consuming thread.
 
         A batch without messages carries, in next_offsets, new positions: of partitions whose position was unknown or
-        outside the log, and behind what holds no messages for the user.
+        outside the log, and behind records without messages for the user.
 
         Raises: FetchError (retriable ones are retried inside first). PositionError for a partition that waits to be
         assigned elsewhere, again with later polls until it is.
@@ -182,5 +182,5 @@ class FetcherFactory(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what the fetchers share; twice is harmless."""
+        """Free the shared parts of the fetchers; twice is harmless."""
         ...

@@ -70,7 +70,7 @@ def missing_modules() -> tuple[str, ...]:
 
 
 def decoder_obstacle(missing: tuple[str, ...] | None = None) -> str | None:
-    """Return why nothing can be decoded here, and what to install. missing: as missing_modules says, for tests."""
+    """Return why the decoder cannot be used, and how to install it. missing: as of missing_modules, for tests."""
     absent = missing_modules() if missing is None else missing
     if absent:
         return f"{', '.join(absent)} cannot be imported: {_INSTALL}"
@@ -94,10 +94,10 @@ def _loading_trouble() -> str | None:
 
 
 def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = None) -> FetcherChoice:
-    """Decide, by the configuration, what is installed, and whether it can be loaded.
+    """Decide by the configuration and the installed modules, and by whether they can be loaded.
 
-    missing: as missing_modules says, for tests.
-    Raises: ConfigError if fetcher=columnar is wanted and cannot be.
+    missing: as of missing_modules, for tests.
+    Raises: ConfigError if fetcher=columnar is configured and cannot be used.
     """
     if config.fetcher == LIBRDKAFKA:
         return FetcherChoice(LIBRDKAFKA, "fetcher=librdkafka is configured")

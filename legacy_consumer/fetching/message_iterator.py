@@ -66,7 +66,7 @@ class ListIterator:
         self._gate.clear()
         self._gate = gate
         self._allowed = iter(gate)
-        # whoever shuts it finds the new gate, or was there before this look
+        # a thread that shuts it finds the new gate, or was there before this look
         if self._is_shut:
             gate.clear()
         return bool(gate)

@@ -1,8 +1,8 @@
 """Finds positions that are not known yet: the ends of logs, and where to go from outside a log.
 
 A thread of its own asks the brokers, so that partitions that do flow need not wait for one that has no leader. It lives
-only while something is being looked for. What passes by waiting is waited out. Anything else ends the search and is
-raised where positions are taken; with that the search begins again.
+only while something is being looked for. It waits until a passing error is over. Any other error ends the search and
+is raised where positions are taken; then the search begins again.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Found:
 
 
 def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> Found:
-    """Decide, knowing the log's ends. A position inside the log stays: the broker had only not caught up.
+    """Decide from the log's ends. A position inside the log stays: the broker had only not caught up.
 
-    reset_to: EARLIEST, LATEST, or None to leave a position outside the log where it is; as is no position.
+    reset_to: EARLIEST, LATEST, or None to leave a position outside the log, and NO_POSITION, as it is.
     """
     position = search.position
     if earliest <= position <= latest:
@@ -65,9 +65,9 @@ def settle(search: Search, earliest: int, latest: int, reset_to: int | None) -> 
 
 
 class StandingStill:
-    """The partitions of one fetcher that wait for their user to say where they go on; for its polling thread.
+    """The partitions of one fetcher that wait for a seek by the user's code; for its polling thread.
 
-    Their user is told of each at once and one a poll, then of one every backoff_s: the others flow between two errors.
+    Polls raise the first error of each, one a poll, then one error every backoff_s: between two errors the others flow.
     """
 
     def __init__(self, backoff_s: float) -> None:
@@ -99,7 +99,7 @@ class StandingStill:
 
 
 class PositionFinder:
-    """Searches in the background and keeps what it found until it is taken."""
+    """Searches in the background and keeps found positions until they are taken."""
 
     def __init__(self, log_offsets: Callable[[], LogOffsets], *, reset_to: int | None, backoff_s: float) -> None:
         self._log_offsets = log_offsets
@@ -129,7 +129,7 @@ class PositionFinder:
         return bool(self._open or self._found)
 
     def search(self, searches: Collection[Search]) -> None:
-        """Look for these too, instead of what was looked for in the same partition."""
+        """Look for these too; each replaces an earlier search of its partition."""
         with self._lock:
             self._open.update((search.partition, search) for search in searches)
             self._go_on()
@@ -152,7 +152,7 @@ class PositionFinder:
                 self._failure = None
 
     def take(self) -> list[Found]:
-        """What was found since the last time. Raises: whatever keeps positions from being found and does not pass."""
+        """Return the positions found since the last call. Raises: an error that ended the search, and does not pass."""
         if not self._found and self._failure is None:
             return []
         with self._lock:
@@ -179,7 +179,7 @@ class PositionFinder:
                 if not searches or self._closed:
                     self._thread = None
                     return
-                self._news.clear()  # what comes from now on ends the next pause
+                self._news.clear()  # a change from now on ends the next pause
             unanswered = self._look(searches)
             if unanswered is None:
                 return

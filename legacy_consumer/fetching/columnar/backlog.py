@@ -40,7 +40,7 @@ class Backlog:
         self._at = 0
         self._size = 0
         self.positions: Mapping[TopicPartition, int] = {}
-        """Where each partition stands after the last take, also behind what holds no messages for the user."""
+        """The position of each partition after the last take, also behind records without messages for the user."""
 
     @property
     def nbytes(self) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SMALL_RUN = 4096
-"""Runs of fewer messages are put together into one record batch: what a batch costs would weigh more than copying."""
+"""Runs of fewer messages are put together into one record batch: each batch would cost more than the copy."""
 
 SMALL_RUN_BYTES = 512 * 1024
 """Runs of more are not put together, however few messages they are."""
@@ -84,7 +84,7 @@ class ColumnarBatch(ColumnSequence):
 
     def next_offsets_of(self, start: int, stop: int) -> Mapping[TopicPartition, int]:
         """The same of some of the messages."""
-        # not Columns.next_offset, which goes over what follows the last message, too
+        # not Columns.next_offset, which may lie further behind the last message
         return {
             self._runs[number].topic_partition: self._runs[number].offset(end - 1) + 1
             for number, _, end in self._places(start, stop)

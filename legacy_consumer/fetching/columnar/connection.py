@@ -82,7 +82,7 @@ class Connection:
         self._awaited = _Awaited(api, self._correlation_id, largest_bytes, bytearray(HEAD_BYTES))
 
     def receive(self) -> memoryview | None:
-        """Take what has come; the body of the response once it is whole, else None. Never waits."""
+        """Receive available bytes; return the body of the response once it is whole, else None. Never waits."""
         awaited = self._awaited
         assert awaited is not None
         if awaited.body is None:
@@ -126,7 +126,7 @@ class Connection:
         return answer
 
     def send_bytes(self, data: bytes, timeout_s: float) -> None:
-        """Send what needs no frame of this protocol, too."""
+        """Send bytes as they are, without a frame of this protocol."""
         deadline = time.monotonic() + timeout_s
         rest = memoryview(data)
         while rest:
@@ -149,7 +149,7 @@ class Connection:
         return bytes(into)
 
     def close(self) -> None:
-        """Hang up; twice is harmless, and from another thread it ends what waits."""
+        """Hang up; twice is harmless, and from another thread it ends a wait."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

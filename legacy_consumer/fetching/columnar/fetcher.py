@@ -67,7 +67,7 @@ _LOW_BACKLOG_BYTES = 8 * 1024 * 1024
 _SERVICE_S = 0.05
 """The interval at which sockets and searches are served while there is enough to hand out."""
 _SERVICE_LOW_S = 0.001
-"""The same while little is left: what has come is taken in, so that the next response can be asked for."""
+"""The same while little is left: a complete response is received, so that the next one can be requested."""
 _SEARCH_SLICE_S = 0.005
 """While positions are being looked for: they take a round trip."""
 _LONG_SEARCH_SLICE_S = 0.05
@@ -152,7 +152,7 @@ class ColumnarFetcher:
         """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
         A batch without messages carries new positions: of partitions whose position was unknown or outside the log, and
-        behind what holds no messages for the user, as the ends of transactions.
+        behind records without messages for the user, such as the ends of transactions.
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError. Polling
         again goes on.
         """
@@ -313,15 +313,13 @@ class ColumnarFetcher:
         for address, opening in self._sockets.take_opened():
             try:
                 version = self._sockets.use(address, opening)
-            except BrokerRefusedError as error:
-                self._lose(address, str(error), now, error)
             except KafkaError as error:
-                self._lose(address, str(error), now)
+                self._lose(address, str(error), now, error if isinstance(error, BrokerRefusedError) else None)
             else:
                 self._core.opened(address, version)
 
     def _ask(self, now: float) -> None:
-        """Carry out what the core wants of connections."""
+        """Carry out the orders of the core for connections."""
         for order in self._core.requests(now):
             try:
                 self._sockets.obey(order)
@@ -354,7 +352,7 @@ class ColumnarFetcher:
         self._follow(self._core.lost(address, reason, now, error))
 
     def _follow(self, events: Sequence[Event]) -> None:
-        """Do what the core says."""
+        """Carry out the events of the core."""
         searches: list[Search] = []
         for event in events:
             match event:

@@ -82,7 +82,7 @@ class LeaderFinder:
             self._changed.notify_all()
 
     def take(self) -> tuple[Leaders, KafkaError | None]:
-        """Return what was found since the last call, why the others were not, and an error that no waiting cures."""
+        """Return the leaders found since the last call, reasons for missing ones, and an error that no wait cures."""
         if not (self._found or self._reasons or self._error):
             return _NOTHING
         with self._changed:

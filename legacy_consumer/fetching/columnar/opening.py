@@ -197,7 +197,7 @@ class _Exchange:
 
 
 class Opening:
-    """A connection that is being opened on a thread of its own; result() once is_done."""
+    """A connection that a thread of its own opens; call result() once is_done."""
 
     def __init__(
         self, open_it: Callable[[Callable[[socket.socket], None]], Connection], on_done: Callable[[], None]
@@ -214,7 +214,7 @@ class Opening:
         self._thread.start()
 
     def result(self) -> Connection:
-        """The connection. Raises: what opening it raised."""
+        """Return the connection. Raises: the error of opening it."""
         if self._error is not None:
             raise self._error
         assert self._connection is not None

@@ -42,7 +42,7 @@ class ScramClient:
         return f"n,,{self._bare}".encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The proof. Raises: ValueError with what a server said that refuses, MalformedResponseError."""
+        """Return the proof. Raises: ValueError with the reason of a server that refuses, MalformedResponseError."""
         fields = self._fields(challenge)
         nonce = fields.get("r", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:

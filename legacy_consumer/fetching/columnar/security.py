@@ -1,4 +1,4 @@
-"""TLS by the standard library's ssl, and how to log in by SASL. fetchers.py knows what is covered.
+"""TLS by the standard library's ssl, and the SASL login. fetchers.py lists the supported properties.
 
 The names and defaults are librdkafka's, so that a configuration means the same to both.
 """
@@ -71,7 +71,7 @@ def _context(given: dict[str, str]) -> ssl.SSLContext:
 
 
 class _naming:  # noqa: N801
-    """Turn what OpenSSL and the file system say into a ConfigError that names the property."""
+    """Turn errors of OpenSSL and the file system into a ConfigError that names the property."""
 
     def __init__(self, name: str, value: str | None) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""A log segment as it lies on a broker's disk: what its entries say, each checked, up to the first that is wrong.
+"""A log segment as it lies on a broker's disk: its entries, each checked, up to the first that is wrong.
 
 An entry is a message of format 0 or 1 (a compressed one holds others), or a batch of format 2. All begin with an
 offset of 8 bytes, the size of the rest in 4, and have their format in byte 16. Nothing is believed before its CRC is
@@ -109,7 +109,7 @@ def read_entries(data: Bytes, name: str) -> Iterator[Entry]:
 def read_columns(data: Bytes, partition: TopicPartition, name: str) -> Iterator[Columns]:
     """The records, in order, those of aborted transactions too.
 
-    Raises: CorruptSegmentError where an entry or its records are not sound; what lies before has been given then.
+    Raises: CorruptSegmentError where an entry or its records are not sound, after all entries before it.
     """
     position = 0
     for entries in _pieces(data, name):
@@ -187,7 +187,7 @@ def _after_varint(data: bytes, at: int) -> int:
 
 
 def _read_entry(data: Bytes, at: int) -> Entry:
-    """Raises: ValueError with what is wrong."""
+    """Raises: ValueError with the reason."""
     left = len(data) - at
     if left < _HEAD.size:
         raise ValueError(f"{left} bytes are left, and no entry is so small")

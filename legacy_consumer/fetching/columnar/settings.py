@@ -11,7 +11,7 @@ _RESPONSE_BYTES = 8 * 1024 * 1024
 _FEW_PARTITIONS_BYTES = 2 * 1024 * 1024
 """More than Kafka's default of 1 MB, at which the fixed cost of each request and record set is noticeable."""
 _LARGEST_BYTES = 100_000_000
-"""librdkafka's receive.message.max.bytes: what a response, or one batch of messages, may have at most."""
+"""librdkafka's receive.message.max.bytes: the largest response, and the largest batch of messages."""
 _OVERHEAD_BYTES = 64 * 1024
 _MOST_BYTES = 2**31 - 1
 """A request holds sizes of 32 bits."""
@@ -25,9 +25,9 @@ class FetchSettings:
     """Sizes in bytes.
 
     partition_bytes: of each partition in a response; few_partitions_bytes: the same where they are so few that
-    response_bytes have room for it; response_bytes: of a response. All are what is asked for: the first batch of
-    messages is sent whole, whatever its size, from 0.10.1 on. largest_bytes: of one batch, or one response: larger ones
-    are an error.
+    response_bytes have room for it; response_bytes: of a response. Requests ask for these sizes; a broker from 0.10.1
+    on sends the first batch of messages whole, even if it is larger. largest_bytes: of one batch, or one response:
+    larger ones are an error.
     backlog_bytes: with this much received and not handed out, no more is received.
     """
 

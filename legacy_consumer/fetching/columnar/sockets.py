@@ -48,7 +48,7 @@ class BrokerSockets:
             self._bell_out.send(b"\0")
 
     def obey(self, order: Order) -> None:
-        """Carry out what the core wants. Raises, for a request: BrokersUnavailableError, MalformedResponseError."""
+        """Carry out an order of the core. Raises, for a request: BrokersUnavailableError, MalformedResponseError."""
         match order:
             case Open(broker):
                 self._openings[broker] = self._begin_opening(broker, self.ring)
@@ -70,7 +70,7 @@ class BrokerSockets:
         return done
 
     def use(self, address: BrokerAddress, opening: Opening) -> int:
-        """Take a connection that was opened; the version in which fetches are spoken. Raises: what opening raised."""
+        """Take an opened connection; return the version of its fetches. Raises: the error of opening it."""
         connection = opening.result()
         try:
             version = connection.versions.of(Api.FETCH)

@@ -141,7 +141,7 @@ def open_handle(
 
 
 def check_settings(settings: Settings) -> None:
-    """Refuse what librdkafka would refuse, without connecting. Raises: ConfigError."""
+    """Check that librdkafka accepts the settings, without connecting. Raises: ConfigError."""
     nowhere = {**settings, "bootstrap.servers": ""}
     if "group.id" in settings:
         open_handle(confluent_kafka.Consumer, nowhere, {}).close()

@@ -110,7 +110,7 @@ class ConsumerHandle(Client):
         return self._moved(asked)
 
     def passed(self) -> dict[TopicPartition, int]:
-        """The new positions where nothing came for the user: behind the ends of transactions, and what was aborted."""
+        """Return new positions without messages: behind the ends of transactions, and behind aborted transactions."""
         return self._moved(self._assigned)
 
     def _moved(self, asked: Mapping[TopicPartition, confluent_kafka.TopicPartition]) -> dict[TopicPartition, int]:

@@ -1,4 +1,4 @@
-"""A producer of librdkafka that counts what failed."""
+"""A producer of librdkafka that counts failed messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from legacy_consumer.fetching.librdkafka.client import Callbacks, Client, Settin
 
 
 class ProducerHandle(Client):
-    """One librdkafka producer that reports failures only; what is not reported by the end of flush was acknowledged.
+    """One librdkafka producer that reports failures only; all other messages are acknowledged at the end of flush.
 
     Raises: ConfigError for a setting that librdkafka does not take.
     """
@@ -61,6 +61,6 @@ class ProducerHandle(Client):
         return self._producer.flush(timeout_s)
 
     def drop(self) -> None:
-        """Forget what was not sent."""
+        """Drop messages that were not sent."""
         self._producer.purge()
         self._producer.flush(1.0)

@@ -84,7 +84,7 @@ class LibrdkafkaFetcher:
         """Return up to max_messages, or None if none came within timeout_s or something changed meanwhile.
 
         A batch without messages carries new positions: of partitions whose position was unknown or outside the log, and
-        behind what holds no messages for the user, as the ends of transactions.
+        behind records without messages for the user, such as the ends of transactions.
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
         else keeps a position from being found, as NotPermittedError.
         """
@@ -212,7 +212,7 @@ class LibrdkafkaFetcher:
         faults: Sequence[Fault] = ()
         if has_faults(messages):
             messages, faults = take_faults(messages)
-        # before the faults are handled: what changes the assignment forgets where the messages began
+        # before the faults are handled: a change of the assignment forgets where the messages began
         next_offsets = handle.next_offsets(messages)
         if messages and self._complaints:
             self._have_mended([None, *next_offsets])
@@ -290,7 +290,7 @@ class LibrdkafkaFetcher:
                     self._errors.append(FetchError(tp, fault.reason))
 
     def _complain(self, tp: TopicPartition | None, reason: str) -> None:
-        """Log what librdkafka mends by itself, once until it has: one partition may wait for long while others flow."""
+        """Log a fault that librdkafka mends by itself, once until it has: a partition may wait while others flow."""
         if (tp, reason) not in self._complaints:
             self._complaints.add((tp, reason))
             logger.warning("%s: waiting: %s", tp or "brokers", reason)
@@ -309,6 +309,6 @@ def _position_of(fault: Fault, handle: ConsumerHandle, tp: TopicPartition) -> in
     """Where a partition stands that librdkafka gave up.
 
     Of a log that is shorter than before (KIP-320) it names no offset, nor when two responses say that a position lies
-    outside the log. The partition goes on behind what was handed out, then: -1 would mean the end of the log.
+    outside the log. The partition then goes on behind the messages handed out: -1 would mean the end of the log.
     """
     return fault.offset if fault.offset >= 0 else handle.resume_positions()[tp]

@@ -29,17 +29,17 @@ class LibrdkafkaMetadataAsker:
     """
 
     def __init__(self, config: ClusterConfig, *, timeout_s: float = _TIMEOUT_S) -> None:
-        # the user named the servers; brokers that they name are looked at by whoever speaks with them
+        # the user named the servers; the caller checks the brokers that they name
         self._config = replace(config, broker_hosts=None)
         self._timeout_s = timeout_s
         self._oldest = 1 if config.security_protocol == "PLAINTEXT" else 2
         self._version = _ANSWERS_API_VERSIONS
-        """How the brokers of this cluster register, as far as it is known."""
+        """The registration version of the brokers of this cluster, as far as it is known."""
         self._server: tuple[str, int] | None = None
         self._handle: QueryHandle | None = None
 
     def ask(self, server: tuple[str, int], topics: Collection[str]) -> ClusterMetadata:
-        """What this broker says of all topics. Raises: BrokersUnavailableError, BrokerRefusedError."""
+        """Return this broker's metadata of all topics. Raises: BrokersUnavailableError, BrokerRefusedError."""
         del topics  # to name one may create it
         try:
             return self._ask_as(self._version, server)

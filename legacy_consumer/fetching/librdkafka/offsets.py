@@ -23,7 +23,7 @@ from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 _PATIENCE = 3
-"""So many failed questions in a row are put up with, then a new handle is opened."""
+"""After so many failed questions in a row a new handle is opened."""
 
 
 class LibrdkafkaGroupOffsets:
@@ -38,7 +38,7 @@ class LibrdkafkaGroupOffsets:
         self._abandoned: list[threading.Thread] = []
 
     def read(self, partitions: Collection[TopicPartition], timeout_s: float) -> dict[TopicPartition, KafkaOffset]:
-        """What is committed. Raises: BrokersUnavailableError, MissingListenerError, ConfigError."""
+        """Return the committed offsets. Raises: BrokersUnavailableError, MissingListenerError, ConfigError."""
         possible = [tp for tp in partitions if has_a_possible_name(tp.topic)]
         with self._lock:
             handle = self._opened()

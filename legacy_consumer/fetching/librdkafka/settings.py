@@ -50,9 +50,10 @@ def bootstrap_servers(brokers: Collection[Broker], security_protocol: str) -> st
 
 
 def protocol_settings(brokers: Collection[Broker]) -> SettingsDict:
-    """What brokers older than 0.10 need, which cannot say what they speak.
+    """Return the settings for brokers older than 0.10, which cannot report their protocol versions.
 
-    The registration gives them away: version 1 is 0.8, 2 is 0.9. The oldest one decides, newer ones understand it too.
+    Their registration tells them apart: version 1 is 0.8, version 2 is 0.9. The oldest broker decides; newer ones
+    understand its protocol too.
     """
     oldest = min((broker.version for broker in brokers), default=3)
     if oldest >= 3:
@@ -61,7 +62,7 @@ def protocol_settings(brokers: Collection[Broker]) -> SettingsDict:
 
 
 def client_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
-    """What every handle needs. Raises: BrokersUnavailableError, MissingListenerError."""
+    """Return the settings that every handle needs. Raises: BrokersUnavailableError, MissingListenerError."""
     return {
         "bootstrap.servers": bootstrap_servers(
             BrokerHosts(config.broker_hosts).keep(brokers), config.security_protocol
@@ -90,12 +91,12 @@ def _consumer_settings(config: ClusterConfig, brokers: Collection[Broker], group
 
 
 def query_settings(config: ClusterConfig, brokers: Collection[Broker]) -> SettingsDict:
-    """For a handle that only asks. Raises: BrokersUnavailableError, MissingListenerError."""
+    """Return the settings of a handle that only asks. Raises: BrokersUnavailableError, MissingListenerError."""
     return {**client_settings(config, brokers), "allow.auto.create.topics": False, **_without_sizes(config)}
 
 
 def group_offsets_settings(config: ConsumerConfig, brokers: Collection[Broker]) -> SettingsDict:
-    """For the handle that asks the group's coordinator. Raises: BrokersUnavailableError, MissingListenerError."""
+    """Return the settings to ask the group's coordinator. Raises: BrokersUnavailableError, MissingListenerError."""
     settings = _consumer_settings(config, brokers, config.group_id)
     settings["socket.timeout.ms"] = timeout_ms = min(max(10, config.offsets_channel_socket_timeout_ms), _MOST_MS)
     # librdkafka keeps a commit for so long while it knows no coordinator; it must not be carried out after a later one
@@ -104,12 +105,12 @@ def group_offsets_settings(config: ConsumerConfig, brokers: Collection[Broker]) 
 
 
 def _without_sizes(config: ClusterConfig) -> dict[str, str]:
-    """What passes through to a handle that never fetches: a limit on fetches would not fit its other sizes."""
+    """Return the passed-through settings without fetch limits: a handle that never fetches has no sizes to fit them."""
     return {name: value for name, value in config.rdkafka if name not in _FETCH_SIZES}
 
 
 def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], streams: int) -> SettingsDict:
-    """For the handle of one of so many streams. Raises: BrokersUnavailableError, MissingListenerError.
+    """Return the settings of one of so many streams. Raises: BrokersUnavailableError, MissingListenerError.
 
     Measured (100-byte messages, 4 partitions, one broker): librdkafka waits fetch.queue.backoff.ms, a second, whenever
     the queue is full, which throttles it to a tenth; 2 ms and 20,000 messages are as fast as anything and hold 20 MB.

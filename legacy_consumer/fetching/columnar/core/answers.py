@@ -37,7 +37,7 @@ def judge(
     settings: FetchSettings,
     glance: Callable[[memoryview, int], tuple[int, int]],
 ) -> Answer:
-    """Update the partition from the answer, and return what follows."""
+    """Update the partition from the answer, and return the consequences."""
     if fetched.error != error_codes.NONE:
         return _judge_error(tp, one, fetched.error)
     one.failures = 0

@@ -90,7 +90,7 @@ class FetchCore:
         return one.position if one is not None and one.is_placed else None
 
     def is_live(self, tp: TopicPartition, life: int) -> bool:
-        """Return whether what was asked in this life of a partition still counts."""
+        """Return whether responses to requests in this life of a partition still count."""
         one = self._partitions.get(tp)
         return one is not None and one.life == life
 
@@ -106,7 +106,7 @@ class FetchCore:
         if before == address:
             return []
         if before is not None and self._brokers[before].line is not Line.CLOSED:
-            # the search was for a broker that says nothing: what it led is better looked for at once
+            # the search was for a silent broker: the leaders of its other partitions are looked for at once
             events = self._lose(self._brokers[before], f"broker {address.broker_id} leads {tp} now", now)
         self._unlead(tp, one)
         self._known_leaders[tp] = address
@@ -156,7 +156,7 @@ class FetchCore:
             broker.heard_at = now
 
     def lost(self, address: BrokerAddress, reason: str, now: float, error: KafkaError | None = None) -> list[Event]:
-        """A connection cannot be opened, or has broken, for this reason. error: what the user is to get as well."""
+        """A connection cannot be opened, or has broken, for this reason. error: for the user, as well."""
         broker = self._brokers.get(address)
         if broker is None:
             return []
@@ -289,7 +289,7 @@ class FetchCore:
     # Partitions
 
     def _place(self, tp: TopicPartition, position: int) -> None:
-        """Go on there; what is under way or waits of the partition is dropped."""
+        """Continue there; responses under way and received records of the partition are dropped."""
         one = self._partitions[tp]
         self._life += 1
         one.life = self._life
@@ -349,7 +349,7 @@ class FetchCore:
         return events
 
     def _complain(self, about: object, reason: str, events: list[Event]) -> None:
-        """Tell what mends itself, once until it has: one partition may wait for long while others flow."""
+        """Report a fault that mends itself, once until it has: one partition may wait for long while others flow."""
         known = self._complaints.setdefault(about, set())
         if reason not in known and len(known) < MOST_COMPLAINTS:
             known.add(reason)

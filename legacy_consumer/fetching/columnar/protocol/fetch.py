@@ -22,7 +22,7 @@
     11        2.3        (fetching from followers)       2
 
 A response may end in the middle of a batch of records. From version 3 on the first batch of the first partition that
-has any is sent whole, whatever the limits are.
+has any is sent whole, beyond all limits.
 
 Sessions (KIP-227): a request with epoch 0 names all partitions and asks for a session, later ones with the session's id
 and the next epoch name only changed partitions, and the response only partitions with news. Session 0 means that the

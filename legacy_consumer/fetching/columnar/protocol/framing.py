@@ -4,7 +4,7 @@
     response  size int32 | correlation id int32 | body
 
 That is header version 1 of a request and 0 of a response: the flexible versions, which have tagged fields behind it,
-are not used. `size` counts what follows it.
+are not used. `size` counts the bytes after it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The protocol's primitive types. Integers are big-endian, lengths are signed, -1 stands for null.
 
-What comes from the wire is not trusted: every length is compared with what is left of the frame before it is used, and
+Bytes from the wire are not trusted: every length is compared with the rest of the frame before it is used, and
 an array may not promise more entries than the rest of the frame could hold.
 """
 

@@ -46,7 +46,7 @@ class Columns:
     def has_more(self) -> bool:
         """The record set holds more from next_offset on.
 
-        A limit was reached, or what follows is damaged, which decoding from there will say.
+        A limit was reached, or the next record is damaged; decoding from there raises the error.
         """
         return self._rows.has_more
 

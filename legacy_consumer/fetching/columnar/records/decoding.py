@@ -49,13 +49,13 @@ def decode_records(
     record_set: message sets of formats 0 and 1 and batches of format 2, one behind the other, the last one may be cut.
     Nothing of it is held afterwards. aborted: as the Fetch response says, for read_committed. The last stable offset
     beside it ends nothing: the broker sends no more than readers of committed messages may have, and since 2.3 it reads
-    the log after it has noted that offset, so that what lies behind it is committed too.
+    the log after it has noted that offset, so the records behind it are committed too.
 
     Columns.next_offset says where to go on, Columns.has_more whether in the same record set, and
     Columns.incomplete_size that nothing whole was there.
 
-    Raises: CorruptRecordsError if what comes first at the position cannot be read, whatever the decoder raises: it is
-    damage of that partition alone. FetchError if only a limit, whose setting it names, or memory is in the way.
+    Raises: CorruptRecordsError if the first record at the position cannot be read, with any error of the decoder: it
+    is damage of that partition alone. FetchError if only a limit, whose setting it names, or memory is in the way.
     """
     with _told(partition, position):
         rows = legacy_consumer_native.decode(
