@@ -370,14 +370,14 @@ def test_ends_of_transactions_and_what_was_aborted_are_no_gaps():
     assert (figures["acknowledged"], figures["delivered"], figures["aborted"]) == (6, 6, 2)
 
 
-def test_what_was_acknowledged_behind_the_end_of_a_transaction_is_missed():
+def test_a_lost_message_after_the_end_of_a_transaction_is_found():
     told = in_transactions().takes(2.0, "p1", 0, 3).takes(2.2, "p1", 9, 9)
     figures = told.commits(2.5, "p1", 10, 0).gives_up(3.0, "p1").final(4.0, 10).judged()
     assert names_of(figures) == ["lost", "order"]
 
 
 @pytest.mark.parametrize(("isolation", "names"), [("read_committed", ["aborted"]), ("read_uncommitted", [])])
-def test_what_was_aborted_is_for_nobody_that_reads_committed_messages(isolation, names):
+def test_an_aborted_message_for_a_reader_of_committed_messages_is_found(isolation, names):
     told = in_transactions().takes(2.0, "p1", 0, 4).takes(2.1, "p1", 6, 7).takes(2.2, "p1", 9, 9)
     told.note(0.0, "runner", "member", name="p1", kind="python", id="g_p1", isolation=isolation)
     figures = told.commits(2.5, "p1", 10, 0).gives_up(3.0, "p1").final(4.0, 10).judged()

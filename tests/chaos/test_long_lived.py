@@ -36,7 +36,7 @@ def test_nothing_is_complained_of_when_all_returns():
 
 
 @pytest.mark.parametrize("name", ["threads", "descriptors", "znodes", "ephemerals", "watches", "connections"])
-def test_whatever_is_left_is_named(name):
+def test_every_kind_of_leftover_is_named(name):
     (complaint,) = judged(replace(LATER, **{name: getattr(REST, name) + 1}))
     assert complaint.startswith(f"{name}: ")
 

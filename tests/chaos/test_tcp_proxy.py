@@ -40,7 +40,7 @@ def test_slow_connection_takes_its_time_both_ways(proxy):
         assert time.monotonic() - began >= 0.3
 
 
-def test_what_is_kept_back_comes_in_order_when_all_is_well_again(proxy):
+def test_bytes_that_were_held_back_arrive_in_order(proxy):
     with socket.create_connection(("127.0.0.1", proxy.port), 10) as client, client.makefile("rwb", 0) as lines:
         proxy.slow(60)
         lines.write(b"first\n")

@@ -62,7 +62,7 @@ def test_keys_values_timestamps_and_headers_are_those_of_the_format(cluster, mag
 
 
 @in_every_codec
-def test_what_a_producer_compressed_arrives_and_positions_are_exact_inside_it(cluster, codec):
+def test_messages_that_a_producer_compressed_arrive_with_exact_positions(cluster, codec):
     topic = cluster.new_topic()
     cluster.produce(topic, numbered(500), compression_type=codec, linger_ms=200)
     assert_compressed(cluster, topic, codec, fewer_batches_than=500)
@@ -80,7 +80,7 @@ def test_what_a_producer_compressed_arrives_and_positions_are_exact_inside_it(cl
     # 0.8.2.2 has no compression.type: it compresses anew whatever came compressed, in the test above
     [(version, codec) for version, codecs in CODECS.items() if version != "0.8.2.2" for codec in codecs],
 )
-def test_what_a_broker_compressed_itself_arrives(cluster, codec):
+def test_messages_that_a_broker_compressed_arrive(cluster, codec):
     topic = cluster.new_topic(compression_type=codec)
     cluster.produce(topic, numbered(500), linger_ms=200)
     assert_compressed(cluster, topic, codec, fewer_batches_than=500)

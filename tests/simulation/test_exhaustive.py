@@ -31,7 +31,7 @@ def test_the_same_choices_are_the_same_story():
     assert stories[0].fingerprint() == stories[1].fingerprint()
 
 
-def test_what_is_on_its_way_and_what_time_it_is_make_a_difference_and_nothing_else_does():
+def test_only_pending_deliveries_and_the_time_distinguish_two_states():
     group = Group(2, settled=True)
     one, other = SmallWorld(group, Choices()), SmallWorld(group, Choices())
     one.begin(group)

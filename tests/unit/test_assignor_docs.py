@@ -14,7 +14,7 @@ def test_the_tables_are_what_the_code_makes():
     assert written(text) == text
 
 
-def test_a_table_that_says_something_else_would_be_found():
+def test_a_table_that_differs_from_the_code_is_found():
     text = DOC.read_text(encoding="utf-8")
     assert written(text.replace("| a | s/0, t/0", "| a | s/1, t/0")) == text
     with pytest.raises(ValueError, match="0 places for table 'coordinated sticky'"):

@@ -134,7 +134,7 @@ def test_more_copies_than_other_members_are_as_many_as_there_can_be():
         ({"a": Subscription(("t",), b"\xff")}, "it raised UnicodeDecodeError"),
     ],
 )
-def test_what_the_stateful_assignor_cannot_divide_is_an_error_in_one_line(told, reason):
+def test_topics_that_the_stateful_assignor_cannot_assign_are_an_error_of_one_line(told, reason):
     with pytest.raises(AssignorFailedError) as caught:
         divide_group(make_assignor("assign_with_state:Stateful", {}), Protocol.EAGER, Cluster.of_counts({"t": 2}), told)
     assert reason in str(caught.value)

@@ -57,7 +57,7 @@ def test_every_decoder_is_fed_with_hostile_bytes():
 
 
 @pytest.mark.parametrize(("name", "data"), KEPT, ids=lambda value: str(value)[:40])
-def test_what_was_once_a_finding_is_none(name, data):
+def test_former_findings_of_the_fuzzer_are_none_any_more(name, data):
     assert trouble_with(TARGETS[name], data) is None
 
 
@@ -77,5 +77,5 @@ def test_hostile_bytes_are_taken_or_refused_by_every_decoder():
         (lambda data: [][len(data)], "IndexError"),
     ],
 )
-def test_what_a_decoder_should_not_raise_is_a_finding(decode, said):
+def test_an_unexpected_exception_of_a_decoder_is_a_finding(decode, said):
     assert said in trouble_with(Target(lambda _: b"", decode, (KeyError,)), b"\xff")

@@ -157,7 +157,7 @@ def test_everything_declared_is_pinned():
     assert {name.lower().replace("_", "-") for name in declared} - pinned == set()
 
 
-def test_what_the_image_installs_is_pinned_as_the_tests_ran_and_has_hashes():
+def test_the_image_installs_the_tested_versions_with_hashes():
     pins = r"^([\w-]+==[\w.]+)(?: ; python_(?:full_)?version (<|>=) ['\"]([\d.]+)['\"])?"
     tested = set(re.findall(pins, text_of("constraints.txt"), re.MULTILINE))
     entries = re.split(r"\n(?=\w)", re.sub(r"(?m)^#.*\n", "", text_of("requirements-deploy.txt")).strip())
@@ -187,7 +187,7 @@ def test_every_tier_and_marker_is_explained():
     assert [name for name in (*TIERS, *SERVER_MARKERS, "slow") if f"`{name}`" not in explained] == []
 
 
-def test_what_is_checked_before_landing_is_what_the_readme_tells_people_to_run():
+def test_the_checks_before_landing_are_those_of_the_readme():
     assert re.findall(r"^make .+", text_of(".ci/run"), re.MULTILINE) == [
         "make style native",
         'make types native-check >"$types" 2>&1 &',

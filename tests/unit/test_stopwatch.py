@@ -21,7 +21,7 @@ print(watch.seconds, watch.late_s)
 """
 
 
-def test_what_a_process_stands_still_for_is_not_counted():
+def test_the_time_of_a_standstill_of_the_process_is_not_counted():
     began = time.monotonic()
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -59,7 +59,7 @@ PathFinder.find_spec = classmethod(
 """
 
 
-def test_what_decodes_is_named_as_skipped_where_the_decoder_is_not_built_and_fails_in_ci(run_tests):
+def test_tests_of_the_decoder_are_skipped_by_name_without_it_and_fail_in_ci(run_tests):
     files = {
         "unit/test_a.py": PASSES,
         "unit/test_b.py": "from legacy_consumer.fetching.columnar.records import decode_records\n" + PASSES,
@@ -75,7 +75,7 @@ def test_what_decodes_is_named_as_skipped_where_the_decoder_is_not_built_and_fai
 LONG = "import pytest\n@pytest.mark.long\ndef test_more(): pass\n"
 
 
-def test_what_shows_a_claim_at_more_length_is_left_out_unless_asked_for(run_tests):
+def test_long_versions_of_a_test_run_only_on_request(run_tests):
     files = {"unit/test_a.py": PASSES, "unit/test_b.py": LONG}
     status, output = run_tests(files, "--all-tiers")
     assert status == 0
@@ -142,7 +142,7 @@ def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):
     assert not re.search("^simulation", output, re.MULTILINE)
 
 
-def test_whatever_a_run_leaves_behind_fails_it(run_tests):
+def test_anything_that_a_run_leaves_behind_fails_it(run_tests):
     # posix_spawn is back when the program runs; until then a child shows its parent's environment, without the mark
     source = """
 import os

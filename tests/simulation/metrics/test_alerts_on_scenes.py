@@ -53,7 +53,7 @@ def test_no_alert_fires_where_all_is_well_and_the_dashboard_shows_it(tmp_path):
 
 
 @needs_promtool
-def test_a_member_that_crashes_before_it_ever_commits_is_told(tmp_path):
+def test_a_member_that_crashes_before_its_first_commit_raises_an_alert(tmp_path):
     recordings = {"crashes": record(a_member_crashes_over_a_message(committed=False), named_in([RULES.read_text()]))}
     fired, _ = ask(recordings, tmp_path, every_s=EVERY_S, alerts=ALERTS)
     assert "ConsumerGroupDoesNotMove" in fired["crashes"]
@@ -70,7 +70,7 @@ def test_each_alert_fires_in_the_story_that_it_is_for(tmp_path):
     assert not [text for text in said if re.search("no value|error calling|NaN", text)]
 
 
-def test_what_a_healthy_group_tells_is_true_and_it_is_never_warned_of():
+def test_metrics_of_a_healthy_group_are_true_and_raise_no_alert():
     recording = record(healthy, {"legacy_consumer_group_verdict"}, Comparison())
     seen = {verdict for one in recording.series() for verdict in re.findall('verdict="(\\w+)"', one["series"])}
     assert "ok" in seen

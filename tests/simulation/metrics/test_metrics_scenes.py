@@ -31,7 +31,7 @@ def test_every_metric_tells_the_truth_or_is_absent():
     assert not unseen, "these were never looked at"
 
 
-def test_what_retention_took_was_not_consumed(scene):
+def test_messages_deleted_by_retention_do_not_count_as_consumed(scene):
     member = scene.join()
     scene.run(100)
     member.is_stuck = True

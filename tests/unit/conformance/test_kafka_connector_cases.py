@@ -72,7 +72,7 @@ def test_consumers_come_one_after_another_and_each_message_is_read_once(cluster)
     assert cluster.owners(TOPIC) == [("0", "group1_consumer1-0"), ("1", "group1_consumer2-0")]
 
 
-def test_what_was_read_in_part_and_not_committed_is_read_again_whole(cluster):
+def test_a_partly_read_and_uncommitted_range_is_read_again_whole(cluster):
     for tp in (P0, P1):
         cluster.kafka.produce(tp, 200)
     with cluster.connector(consumer_id="consumer0", auto_commit_enable=False) as connector:

@@ -33,7 +33,7 @@ def test_a_misspelt_field_is_noticed():
 
 
 @pytest.mark.parametrize("document", [p for p in DOCUMENTS if p.values[0]["kind"] in {"Deployment", "StatefulSet"}])
-def test_what_serves_metrics_is_scraped_at_the_port_where_it_serves_them(document):
+def test_each_container_with_metrics_is_scraped_at_its_port(document):
     template = document["spec"]["template"]
     ports = {port["name"]: port["containerPort"] for one in template["spec"]["containers"] for port in one["ports"]}
     annotations = template["metadata"]["annotations"]

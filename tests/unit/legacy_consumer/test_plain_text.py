@@ -22,7 +22,7 @@ def test_a_line_is_one_line_of_printable_characters(text):
 
 
 @given(st.text(st.characters(exclude_categories=["C", "Z"])))
-def test_what_can_be_printed_stays_as_it_is(text):
+def test_printable_text_is_unchanged(text):
     assert printable(text) == text
 
 

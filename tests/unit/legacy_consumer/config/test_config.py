@@ -97,7 +97,7 @@ def test_an_unknown_property_in_a_file_is_a_warning(tmp_path):
     assert "wholly.other" in second
 
 
-def test_what_only_jvm_members_use_is_a_note(tmp_path):
+def test_a_property_of_jvm_members_alone_is_a_note(tmp_path):
     path = tmp_path / "consumer.properties"
     path.write_text(
         "zookeeper.connect=a\ngroup.id=g\nnum.consumer.fetchers=4\nkey.deserializer=x.Y\n", encoding="utf-8"
@@ -138,7 +138,7 @@ def test_a_file_that_is_no_text_is_a_config_error(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["zookeeper.connect", "group.id"])
-def test_what_is_required_is_asked_for(missing):
+def test_a_missing_required_property_is_an_error(missing):
     with pytest.raises(ConfigError, match=f"^{missing}: is required"):
         ConsumerConfig.load(None, {k: v for k, v in MINIMUM.items() if k != missing})
 
@@ -244,7 +244,7 @@ def test_offsets_in_kafka_are_kept_in_zookeeper_too_unless_told_otherwise():
         ({"zookeeper.ssl.truststore.location": "ca.pem"}, "zookeeper.ssl.client.enable is false"),
     ],
 )
-def test_what_cannot_be_meant_is_a_warning(given, said):
+def test_an_implausible_setting_is_a_warning(given, said):
     (warning,) = load(given).warnings
     assert said in warning
 
@@ -325,14 +325,14 @@ def test_kafka_security_and_pass_through_are_kept_as_librdkafka_wants_them():
         ("metadata.broker.list", "found in ZooKeeper"),
     ],
 )
-def test_what_is_decided_here_cannot_be_decided_otherwise_in_librdkafka(setting, reason):
+def test_a_setting_of_librdkafka_that_this_project_sets_is_refused(setting, reason):
     with pytest.raises(ConfigError, match=reason) as caught:
         load({f"rdkafka.{setting}": "hush"})
     assert str(caught.value).startswith(f"rdkafka.{setting}: ")
 
 
 @pytest.mark.parametrize("setting", ["fetch.max.bytes", "queued.min.messages", "debug", "ssl.key.pem"])
-def test_what_only_librdkafka_knows_passes_through(setting):
+def test_a_setting_that_only_librdkafka_knows_is_passed_on(setting):
     assert load({f"rdkafka.{setting}": "1"}).rdkafka == ((setting, "1"),)
 
 

@@ -75,7 +75,7 @@ _PLAIN = st.text(string.ascii_letters + string.digits + "=: #!\\.,-/äß", min_s
 
 
 @given(st.dictionaries(_PLAIN, _PLAIN | st.just("")))
-def test_what_is_escaped_comes_back(properties):
+def test_escaped_text_survives_a_properties_file(properties):
     text = "\n".join(f"{_escaped(k, is_key=True)}={_escaped(v, is_key=False)}" for k, v in properties.items())
     assert parse_java_properties(text) == properties
 

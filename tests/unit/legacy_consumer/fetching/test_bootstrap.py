@@ -229,7 +229,7 @@ def test_servers_are_hosts_and_ports(text, servers):
 @pytest.mark.parametrize(
     "text", ["", "a", "a:", ":9092", "a:0", "a:65536", "a:x", "a:1,", "a b:1", "::1:9", "a:1/c", 7, ["a:1"]]
 )
-def test_what_is_no_list_of_servers_is_refused_before_anything_is_connected(text):
+def test_an_invalid_list_of_servers_is_refused_before_any_connection(text):
     with pytest.raises(ConfigError, match=r"bootstrap\.servers=.*must be host:port\[,host:port"):
         SimpleConsumer(bootstrap_servers=text)
 

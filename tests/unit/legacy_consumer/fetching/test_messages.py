@@ -99,7 +99,7 @@ def test_messages_have_no_order(make):
             compare(make(SAMPLE), make(SAMPLE))
 
 
-def test_a_message_without_a_time_says_so_in_one_way():
+def test_a_message_without_a_timestamp_has_the_same_value_with_both_fetchers():
     [ours] = decoded(messages([Written(1, None, b"v")], 0)).messages()
     theirs = by_librdkafka(Written(1, None, b"v"), timestamp=(confluent_kafka.TIMESTAMP_NOT_AVAILABLE, 0))
     assert ours.timestamp() == theirs.timestamp() == (0, -1)

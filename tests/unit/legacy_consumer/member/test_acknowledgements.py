@@ -23,7 +23,7 @@ def cluster():
     cluster.close(0.1)
 
 
-def test_what_is_committed_is_the_first_message_that_is_not_acknowledged(cluster):
+def test_a_commit_writes_the_offset_of_the_first_unacknowledged_message(cluster):
     connector, stream = cluster.join()
     messages = [next(stream) for _ in range(6)]
     for number, expected in [(2, 0), (1, 0), (0, 3), (5, 3), (4, 3), (3, 6)]:
@@ -56,7 +56,7 @@ def test_a_message_that_a_loop_has_in_hand_can_be_acknowledged(cluster):
     assert cluster.committed(P0) == 21
 
 
-def test_what_was_not_acknowledged_comes_again_to_the_next_owner(cluster):
+def test_unacknowledged_messages_come_again_to_the_next_owner(cluster):
     connector, stream = cluster.join(drain_timeout_ms=50)
     messages = next(stream.batches(10))
     for message in messages[:4] + messages[6:]:

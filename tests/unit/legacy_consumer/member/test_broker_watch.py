@@ -41,7 +41,7 @@ def watched(store):
         one.close()
 
 
-def test_what_is_there_at_first_is_no_news(store, watched):
+def test_brokers_that_are_registered_at_the_start_are_no_change(store, watched):
     register(store, 1)
     watch, told = watched()
     eventually(lambda: watch.brokers == (1,))

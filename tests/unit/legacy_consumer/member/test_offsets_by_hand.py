@@ -93,7 +93,7 @@ def test_a_commit_by_name_is_refused_and_the_others_are_written(cluster):
     assert connector.committed([GROUP[0], HAND[0]]) == {GROUP[0]: 3, HAND[0]: None}
 
 
-def test_what_stands_in_the_group_for_them_is_not_read(cluster):
+def test_the_groups_offsets_of_topics_by_hand_are_not_read(cluster):
     for tp, data in ((HAND[0], b"17"), (HAND[1], b"garbage"), (GROUP[0], b"4")):
         cluster.write(tp, data)
     database = Database(dict.fromkeys(HAND, 5))
@@ -124,7 +124,7 @@ def test_a_member_without_such_a_listener_is_refused_before_it_registers(cluster
 
 
 @pytest.mark.parametrize("names", ["", ",", "a,,b", "a b", "a/b", "..", "a,", "ü"])
-def test_what_names_no_topics_is_refused(names):
+def test_a_value_without_topics_is_refused(names):
     with pytest.raises(ConfigError, match=r"offsets\.by\.hand"):
         ConsumerConfig.load(zookeeper_connect="z", group_id="g", offsets_by_hand=names)
 

@@ -217,7 +217,7 @@ def test_a_topic_created_again_before_its_deletion_is_seen_is_read_from_its_begi
     assert len(connector.status.owned) == 2
 
 
-def test_what_was_consumed_of_a_deleted_topic_is_not_committed_for_the_next(cluster):
+def test_offsets_of_a_deleted_topic_are_not_committed_for_the_next_topic_of_that_name(cluster):
     cluster.kafka.ends.update(dict.fromkeys(TPS, 5))
     connector, stream = cluster.stream()
     take(stream, 6)

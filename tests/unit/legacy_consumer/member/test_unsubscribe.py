@@ -70,7 +70,7 @@ def test_it_commits_releases_and_leaves_and_the_connector_joins_again_for_anothe
     assert {tp.topic for tp in connector.status.owned} == {"u"}
 
 
-def test_who_unsubscribed_and_shut_down_is_shown_as_closed(cluster):
+def test_a_connector_that_unsubscribed_and_shut_down_is_closed(cluster):
     connector, _ = cluster.join()
     connector.unsubscribe()
     connector.shutdown()
@@ -148,7 +148,7 @@ def test_a_group_that_is_not_left_in_order_ends_the_connector_and_its_session(cl
     assert traces(cluster) == ((), [])
 
 
-def test_what_was_counted_goes_on_and_warnings_are_said_once(cluster, caplog):
+def test_counters_continue_after_unsubscribe_and_warnings_are_logged_once(cluster, caplog):
     caplog.set_level(logging.INFO)
     for topic, partition in itertools.product("tu", range(2)):
         cluster.write(TopicPartition(topic, partition), b"0")

@@ -231,7 +231,7 @@ def test_after_it_has_left(closed, name):
         AFTER[name](closed)
 
 
-def test_what_is_harmless_after_it_has_left_does_nothing(closed):
+def test_harmless_calls_after_the_end_do_nothing(closed):
     closed.shutdown()
     closed.end_streams()
     called = []
@@ -330,7 +330,7 @@ def test_a_simple_consumer_refuses_it_as_clearly(reading, name):
         lambda c: c.offsets_before(P0, -1),
     ],
 )
-def test_a_simple_consumer_that_was_closed_says_so(call):
+def test_a_closed_simple_consumer_raises_an_error(call):
     consumer = SimpleConsumer(store=MemoryStore(MemoryZooKeeper()), zookeeper_connect="memory")
     consumer.close()
     consumer.close()
@@ -340,25 +340,25 @@ def test_a_simple_consumer_that_was_closed_says_so(call):
 
 @pytest.mark.parametrize("config", ["consumer.properties", {"group.id": "g"}, 7, b"x", object()])
 @pytest.mark.parametrize("consumer", [ConsumerConnector, SimpleConsumer])
-def test_what_is_no_configuration_is_said_to_be_none(consumer, config):
+def test_a_value_that_is_no_configuration_is_refused(consumer, config):
     with pytest.raises(TypeError, match=r"config must be a \w+, not .*: \w+\.load\(path\) reads a file"):
         consumer(config)
 
 
 @pytest.mark.parametrize("path", [{"group.id": "g"}, 7, b"x", ["a"]])
 @pytest.mark.parametrize("kind", [ConsumerConfig, ClusterConfig])
-def test_what_is_no_path_is_no_properties_file(kind, path):
+def test_a_value_that_is_no_path_is_no_properties_file(kind, path):
     with pytest.raises(ConfigError, match=r"properties file=.*must be the path"):
         kind.load(path)
 
 
 @pytest.mark.parametrize("overrides", ["group.id=g", [("group.id", "g")], 7])
-def test_what_is_no_mapping_is_no_properties(overrides):
+def test_a_value_that_is_no_mapping_is_no_properties(overrides):
     with pytest.raises(ConfigError, match=r"overrides=.*must be \{property: value\}"):
         ConsumerConfig.load(None, overrides)
 
 
 @pytest.mark.parametrize("value", [True, 3.7, "3.7", "1_000", "٣", "", None, [], math.nan, -1, 10**12])
-def test_what_is_no_number_of_milliseconds_is_refused(value):
+def test_a_value_that_is_no_number_of_milliseconds_is_refused(value):
     with pytest.raises(ConfigError, match=r"auto.commit.interval.ms"):
         ConsumerConfig.load(zookeeper_connect="a", group_id="g", auto_commit_interval_ms=value)

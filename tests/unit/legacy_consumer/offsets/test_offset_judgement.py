@@ -145,7 +145,7 @@ def test_an_offset_is_compared_with_its_log(log, verdict):
     ("text", "verdict"),
     [(None, Verdict.NONE), (b"-1", Verdict.NONE), (b"7\n", Verdict.UNREADABLE), (b"", Verdict.UNREADABLE)],
 )
-def test_what_is_no_offset_counts_as_none_and_only_garbage_has_a_reason(text, verdict):
+def test_an_invalid_offset_counts_as_none_and_only_garbage_has_a_reason(text, verdict):
     world = Ensemble()
     world.start_brokers()
     world.create_topic()

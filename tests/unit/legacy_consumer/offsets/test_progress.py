@@ -9,7 +9,7 @@ TP = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize(("place", "why"), [(44, "an aborted transaction"), (500, "outside the log"), (3, "a new log")])
-def test_what_was_consumed_before_a_move_still_counts_as_committed_after_it(place, why):
+def test_messages_consumed_before_a_move_still_count_as_committed_after_it(place, why):
     progress = Progress()
     epochs = {TP: progress.begin(TP, 0, Committed(None, None))}
     progress.note_consumed({TP: 20}, epochs)

@@ -112,7 +112,7 @@ def test_librdkafka_takes_what_only_asks():
     check_settings(query_settings(config, [PLAIN]))
 
 
-def test_what_librdkafka_refuses_is_a_config_error():
+def test_a_setting_that_librdkafka_refuses_is_a_config_error():
     with pytest.raises(ConfigError, match=r"^rdkafka\.no\.such\.thing: librdkafka says"):
         check_settings(settings(rdkafka_no_such_thing="1"))
 
