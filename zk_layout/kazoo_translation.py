@@ -32,6 +32,7 @@ _BY_PATH = {
 }
 OR_NO_SASL = " (a server that is not set up for SASL does so, too)"
 """A server without SASL drops the connection, as after a wrong password."""
+_QUOTA_EXCEEDED = -125
 _REFUSED = (
     kazoo_errors.AuthFailedError,
     # kazoo 2.10 lacks it
@@ -65,8 +66,12 @@ def translated(error: Exception, path: str) -> ZooKeeperError:
 
 
 def failure_of(code: int, path: str) -> ZooKeeperError:
-    """Return the error of zk_layout.errors for one of ZooKeeper's codes."""
-    return translated(kazoo_errors.EXCEPTIONS[code](), path)
+    """Return the error of zk_layout.errors for one of ZooKeeper's codes, of which an older kazoo does not know all."""
+    if code == _QUOTA_EXCEEDED:
+        return ZooKeeperError(f"{path}: a quota of ZooKeeper forbids it")
+    # not by index, which raises for what it does not know
+    foreign = kazoo_errors.EXCEPTIONS.get(code)
+    return ZooKeeperError(f"{path}: ZooKeeper's error {code}") if foreign is None else translated(foreign(), path)
 
 
 def entries_of(acl: Sequence[ACL]) -> AclEntries:

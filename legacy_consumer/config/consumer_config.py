@@ -79,8 +79,9 @@ class ConsumerConfig(ClusterConfig):
         if group in {".", ".."}:
             raise ConfigError("group.id", group, "is no name that ZooKeeper takes for a znode")
         consumer = complete["consumer.id"]
-        if consumer is not None and (not consumer or "/" in str(consumer) or not str(consumer).isprintable()):
-            raise ConfigError("consumer.id", consumer, "must not be empty nor hold / or control characters")
+        if consumer is not None and not _is_part_of_a_name(str(consumer)):
+            reason = "must not be empty nor hold /, control characters or emojis, which ZooKeeper takes in no name"
+            raise ConfigError("consumer.id", consumer, reason)
         by_hand = complete["offsets.by.hand"]
         for topic in _topics(by_hand if isinstance(by_hand, str) else None):
             check_name("offsets.by.hand", topic)
@@ -155,3 +156,8 @@ def _checked_strategy(complete: Mapping[str, Value | None], assignment: Mapping[
     except UnknownAssignorError as error:
         raise ConfigError(name, strategy, f"cannot be used: {error}") from error
     return strategy
+
+
+def _is_part_of_a_name(text: str) -> bool:
+    """Return whether ZooKeeper takes a znode of such a name (its PathUtils: no character from U+FFF0 on)."""
+    return bool(text) and text.isprintable() and "/" not in text and max(text) < "\ufff0"

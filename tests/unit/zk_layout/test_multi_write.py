@@ -7,7 +7,7 @@ from kazoo.protocol.serialization import CheckVersion, Create, Delete, SetData, 
 from kazoo.security import OPEN_ACL_UNSAFE
 
 from zk_layout.errors import ZooKeeperError
-from zk_layout.kazoo_translation import encode_acl, entries_of
+from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of
 from zk_layout.multi_read import STAT_BYTES
 from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
 from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, SetOp, Stat
@@ -63,3 +63,12 @@ def test_a_failed_multi_names_the_operation_that_failed_and_not_its_neighbours()
 def test_bytes_that_are_no_reply_are_an_error(reply):
     with pytest.raises(ZooKeeperError, match="cannot be decoded"):
         decode_multi(reply)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"), [(-125, "/a: a quota of ZooKeeper forbids it"), (-999, "/a: ZooKeeper's error -999")]
+)
+def test_an_error_that_kazoo_does_not_know_is_one_of_ours_too(code, said):
+    error = failure_of(code, "/a")
+    assert type(error) is ZooKeeperError
+    assert str(error) == said

@@ -159,7 +159,7 @@ def test_a_group_that_kafka_would_not_take_is_refused(group):
         load(group_id=group)
 
 
-@pytest.mark.parametrize("consumer", ["", "a/b", "a\nb"])
+@pytest.mark.parametrize("consumer", ["", "a/b", "a\nb", "\ue000", "\ufffd", "\U0001f642"])
 def test_a_consumer_id_that_is_no_znode_name_is_refused(consumer):
     with pytest.raises(ConfigError, match=r"consumer\.id"):
         load(consumer_id=consumer)
