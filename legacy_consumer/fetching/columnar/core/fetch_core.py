@@ -84,11 +84,6 @@ class FetchCore:
             events.append(FindLeader(tuple(leaderless)))
         return events
 
-    def position(self, tp: TopicPartition) -> int | None:
-        """Behind all that was received of a partition; None while that is not known."""
-        one = self._partitions.get(tp)
-        return one.position if one is not None and one.is_placed else None
-
     def is_live(self, tp: TopicPartition, life: int) -> bool:
         """Return whether responses to requests in this life of a partition still count."""
         one = self._partitions.get(tp)

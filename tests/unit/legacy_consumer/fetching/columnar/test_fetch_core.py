@@ -170,8 +170,8 @@ def test_records_are_read_on_from_behind_their_last():
     (one,) = events
     assert isinstance(one, Records)
     assert (one.partition, one.position, one.records) == (T0, 5, records)
-    assert core.position(T0) == 9
     assert core.is_live(T0, one.life)
+    assert request(core).partitions[T0].offset == 9
 
 
 def test_what_was_asked_in_a_life_that_has_ended_changes_nothing():
@@ -179,7 +179,7 @@ def test_what_was_asked_in_a_life_that_has_ended_changes_nothing():
     request(core)
     core.change({T0: 90})
     assert answer(core, {T0: says(records=record_set(5, 9)), T1: says(1)}) == []
-    assert core.position(T0) == 90
+    assert request(core).partitions[T0].offset == 90
 
 
 def test_a_partition_that_is_given_up_and_taken_again_begins_anew_even_at_the_same_offset():
@@ -269,7 +269,8 @@ def test_what_cannot_be_read_waits_for_the_decoder_to_say_why():
     core, (told, records) = answered({T0: says(records=record_set(5, 5))})
     assert "nothing to be had at offset 5" in told.reason
     assert isinstance(records, Records)
-    assert (core.position(T0), core.requests(NOW)) == (5, [])
+    assert core.requests(NOW) == []
+    assert request(core, NOW + BACKOFF_S).partitions[T0].offset == 5
 
 
 def test_damage_is_asked_for_again_after_a_pause_where_it_begins():
