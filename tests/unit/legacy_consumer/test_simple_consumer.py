@@ -276,7 +276,7 @@ def test_a_fetch_that_goes_on_asks_zookeeper_nothing(world):
     assert world.zookeeper.requests.total() == 0
 
 
-def test_what_is_fetched_is_a_list_also_if_it_is_nothing(world):
+def test_a_fetch_returns_a_list_also_without_messages(world):
     some, none = world.consumer.fetch(TP, 8), world.consumer.fetch(TP, 10, timeout=0)
     assert (some + none)[-1].offset() == 9
     assert none == []
@@ -324,7 +324,7 @@ def test_whatever_line_is_interrupted_a_fetch_that_is_made_again_leaves_no_messa
     assert line > 100, "the library's lines were not seen"
 
 
-def test_a_closed_consumer_says_so(world):
+def test_a_closed_consumer_raises_an_error(world):
     world.fetch(TP, 0)
     world.consumer.close()
     world.consumer.close()
@@ -342,7 +342,7 @@ def test_a_configuration_and_properties_are_one_too_many():
         SimpleConsumer(ClusterConfig.load(zookeeper_connect="z"), zookeeper_connect="z")
 
 
-def test_what_cannot_be_configured_is_refused_before_anything_is_connected():
+def test_an_invalid_configuration_is_refused_before_any_connection():
     with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
         SimpleConsumer()
     with pytest.raises(ConfigError, match=r"fetch\.message\.max\.bytes"):

@@ -115,7 +115,7 @@ def test_a_failure_is_told_once_for_each_try(finder_of):
     assert found_by(finder) == {HERE: 8}
 
 
-def test_what_passes_is_waited_out(finder_of):
+def test_a_passing_error_is_waited_out(finder_of):
     finder = finder_of(Logs(*[BrokersUnavailableError("not yet")] * 5))
     finder.search([Search(HERE, 1, LATEST)])
     assert found_by(finder) == {HERE: 8}

@@ -94,7 +94,7 @@ def test_a_partition_whose_commit_is_refused_for_good_costs_the_others_nothing_a
     assert first.counters.failed_commits > 1
 
 
-def test_what_is_refused_is_committed_once_it_is_allowed_again(cluster):
+def test_refused_offsets_are_committed_once_they_are_allowed_again(cluster):
     cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_enable=False)
     connector._store.refused = {cluster.path(tp) for tp in TPS[1:]}
@@ -180,7 +180,7 @@ def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, confli
 # Commits by name
 
 
-def test_what_was_committed_by_name_is_not_taken_back_by_the_members_own_next_commit(cluster):
+def test_an_explicit_commit_is_not_undone_by_the_members_next_commit(cluster):
     cluster.produce(40, TPS[0])
     with cluster.connector(auto_commit_interval_ms=20) as connector:
         batches = stream_of(connector).batches(max_messages=10)
@@ -195,7 +195,7 @@ def test_what_was_committed_by_name_is_not_taken_back_by_the_members_own_next_co
     assert cluster.committed(TPS[0]) == 20
 
 
-def test_what_was_committed_by_name_stands_though_its_partition_is_stopped_and_stays(cluster):
+def test_an_explicit_commit_stays_when_its_partition_is_stopped_and_kept(cluster):
     cluster.produce(40, TPS[0])
     connector = cluster.connector(auto_commit_enable=False)
     batches = stream_of(connector).batches(max_messages=10)
@@ -242,7 +242,7 @@ def test_an_offset_of_a_partition_that_nobody_owns_moves_forward_only(cluster):
 # While a member leaves
 
 
-def test_what_a_worker_is_done_with_while_shutdown_waits_for_it_is_committed(cluster):
+def test_messages_that_a_worker_finishes_during_shutdown_are_committed(cluster):
     cluster.produce(20, TPS[0])
     connector = cluster.connector(auto_commit_enable=False, drain_timeout_ms=20_000)
     stream = stream_of(connector)

@@ -73,7 +73,7 @@ def test_a_filter_serves_all_its_topics_from_the_same_streams(cluster):
     assert {m.topic() for m in (next(stream), next(stream))} == {"t", "u"}
 
 
-def test_what_was_consumed_is_committed_when_leaving_and_the_next_one_goes_on_there(cluster):
+def test_consumed_offsets_are_committed_when_leaving_and_the_next_member_continues_there(cluster):
     cluster.kafka.produce(TPS[0], 10)
     with cluster.connector() as connector:
         (stream,) = connector.create_message_streams({"t": 1})["t"]
@@ -276,7 +276,7 @@ def test_shutdown_removes_the_member_from_zookeeper(cluster):
     assert cluster.admin.get_children("/consumers/g/owners/t") == ()
 
 
-def test_a_closed_connector_says_so(cluster):
+def test_a_closed_connector_raises_an_error(cluster):
     connector = cluster.connector()
     connector.create_message_streams({"t": 1})
     connector.shutdown()

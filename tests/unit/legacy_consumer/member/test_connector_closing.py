@@ -77,7 +77,7 @@ def member():
     ("timeout", "error"),
     [("5", TypeError), (True, TypeError), (b"", TypeError), (math.nan, ValueError), (-1, ValueError)],
 )
-def test_what_is_no_time_is_refused_before_anything_is_done(member, timeout, error):
+def test_an_invalid_timeout_is_refused_before_any_step(member, timeout, error):
     member.join()
     with pytest.raises(error, match="timeout must be"):
         member.connector.shutdown(timeout)

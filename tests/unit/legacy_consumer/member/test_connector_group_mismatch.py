@@ -105,7 +105,7 @@ def test_the_right_setting_joins(cluster):
     assert cluster.admin.exists("/consumers/g/ids/g_me") is not None
 
 
-def test_warn_joins_all_the_same_and_says_so_at_once(cluster, caplog):
+def test_with_warn_a_member_joins_at_once_with_a_warning(cluster, caplog):
     cluster.register("a", "b")
     cluster.own(RANGE)
     with caplog.at_level(logging.WARNING):

@@ -61,7 +61,7 @@ class Setup:
         return [message.offset() for message in next(self.stream.batches(count, 0.2))]
 
 
-def test_what_is_in_hand_counts_when_its_partition_stays_after_all():
+def test_messages_in_hand_count_when_their_partition_stays_after_all():
     s = Setup()
     assert s.take() == [0, 1]
     s.delivery.stop([TP])
@@ -72,7 +72,7 @@ def test_what_is_in_hand_counts_when_its_partition_stays_after_all():
     assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
 
 
-def test_what_is_in_hand_of_a_lost_session_does_not_count_when_the_partition_claimed_anew_stays_after_all():
+def test_messages_in_hand_of_a_lost_session_do_not_count_after_a_new_claim():
     """The committed offset went back: over an operator's reset, and over what another owner had committed meanwhile."""
     s = Setup()
     assert s.take() == [0, 1]

@@ -236,7 +236,7 @@ def test_a_handler_that_interrupts_joining_cannot_join_and_joining_goes_on():
             assert len(member.admin.get_children("/consumers/g/ids")) == 1
 
 
-def test_what_wait_until_looks_at_may_call_the_connector():
+def test_the_function_of_wait_until_may_call_the_connector():
     member = Member()
     with member.connector:
         member.join()

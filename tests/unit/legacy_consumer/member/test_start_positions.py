@@ -80,7 +80,7 @@ def test_a_listener_is_asked_where_partitions_start_before_any_message(cluster):
         ({P1: 3, TopicPartition("other", 5): 7}, {P0: 4, P1: 3}),
     ],
 )
-def test_what_the_listener_does_not_say_starts_as_ever(cluster, answer, expected):
+def test_a_partition_that_the_listener_leaves_out_starts_as_without_it(cluster, answer, expected):
     connector, stream = cluster.join(Starts(answer))
     count = sum(10 - start for start in expected.values() if start is not None)
     taken = take(stream, count)
@@ -173,7 +173,7 @@ def test_a_commit_after_a_seek_moves_the_group_back_and_the_seek_alone_does_not(
     assert cluster.committed(P0) == 2
 
 
-def test_what_is_in_hand_at_a_seek_does_not_count(cluster):
+def test_messages_in_hand_at_a_seek_do_not_count(cluster):
     connector, stream = cluster.join(Starts({P1: LATEST}))
     batches = stream.batches(3)
     assert [message.offset() for message in next(batches)] == [4, 5, 6]
@@ -183,7 +183,7 @@ def test_what_is_in_hand_at_a_seek_does_not_count(cluster):
     assert next(batches)[0].offset() == 1
 
 
-def test_what_was_committed_by_name_does_not_stand_against_a_seek(cluster):
+def test_an_explicit_commit_does_not_prevent_a_seek(cluster):
     connector, _ = cluster.join()
     connector.commit_offsets({P0: 9})
     connector.seek(P0, 3)

@@ -176,7 +176,7 @@ def test_after_stop_no_message_of_the_partition_is_handed_out(rig):
     ]
 
 
-def test_what_is_in_hand_keeps_a_stopped_partition_undrained_until_the_user_comes_back(rig):
+def test_messages_in_hand_keep_a_stopped_partition_undrained_until_the_users_code_asks_again(rig):
     rig.kafka.produce(P0, 3)
     rig.kafka.produce(P1, 3)
     rig.begin(P0)
@@ -212,7 +212,7 @@ def test_a_whole_batch_in_hand_keeps_its_partitions_undrained(rig):
     assert rig.consumed(P0) == 3
 
 
-def test_what_a_user_acknowledges_late_does_not_move_the_partitions_next_life(rig):
+def test_a_late_acknowledgement_does_not_move_the_partitions_next_life(rig):
     rig.kafka.produce(P0, 10)
     rig.begin(P0)
     batches = rig.stream.batches()
@@ -439,7 +439,7 @@ def test_a_loop_that_stands_in_a_long_run_repeats_nothing_after_others_have_take
     assert [next(way).offset() for way in ways for _ in range(5)] == list(range(50, 85))
 
 
-def test_what_is_loaded_before_the_first_message_takes_nothing_of_the_timeout():
+def test_loading_before_the_first_message_takes_no_time_of_the_timeout():
     rig = Rig(consumer_timeout_ms=200)
     clock = rig.stream._clock
 

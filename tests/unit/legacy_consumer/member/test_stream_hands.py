@@ -152,7 +152,7 @@ def test_a_poll_between_any_two_steps_of_a_change_brings_nothing_that_is_handed_
 
 
 @pytest.mark.parametrize("way", ["batches", "arrow_batches"])
-def test_what_raises_while_a_batch_is_made_leaves_its_messages_to_come(rig, way, monkeypatch):
+def test_an_exception_while_a_batch_is_made_leaves_its_messages_to_come(rig, way, monkeypatch):
     rig.begin(P0)
 
     def fail(*_):
@@ -180,7 +180,7 @@ def test_columns_that_can_be_read_once_are_read_once(rig):
         *((value, ValueError) for value in ([], (), iter(()), ["nope"], [7], [None], [["value"]])),
     ],
 )
-def test_what_names_no_columns_is_refused_at_the_call_and_nothing_is_taken(rig, columns, error):
+def test_invalid_columns_are_refused_at_the_call_and_no_message_is_taken(rig, columns, error):
     rig.begin(P0)
     with pytest.raises(error, match="key, value, topic"):
         rig.stream.arrow_batches(columns=columns)
@@ -269,7 +269,7 @@ def test_no_later_thread_is_taken_for_one_that_ended():
     assert this_thread() is this_thread()
 
 
-def test_what_a_thread_that_died_had_in_hand_is_not_its_successors(rig):
+def test_messages_in_hand_of_a_dead_thread_are_not_its_successors(rig):
     rig.begin(P0)
     in_thread(lambda: next(rig.stream))
     held = []

@@ -246,7 +246,7 @@ def test_two_threads_may_unsubscribe_and_a_third_may_shut_down(cluster):
 
 
 @pytest.mark.parametrize("line", range(0, 100, 4))
-def test_whoever_is_interrupted_at_any_line_of_it_may_call_it_again(cluster, line):
+def test_unsubscribe_interrupted_at_any_line_may_be_called_again(cluster, line):
     connector, _ = cluster.join()
     with contextlib.suppress(KeyboardInterrupt), AtLine(line, interrupt):
         connector.unsubscribe()

@@ -53,7 +53,7 @@ def test_a_leader_is_found_after_no_broker_no_leader_and_the_same_again():
     finder.close()
 
 
-def test_of_what_is_not_looked_for_any_more_nothing_is_told():
+def test_a_partition_that_is_no_longer_looked_for_is_not_reported():
     other = TopicPartition("t", 1)
     told = threading.Event()
     both = Leaders({other: BROKER}, missing={TP: "it has no leader"})
@@ -65,7 +65,7 @@ def test_of_what_is_not_looked_for_any_more_nothing_is_told():
     finder.close()
 
 
-def test_what_waits_for_a_leader_looks_again_at_once_when_brokers_change():
+def test_partitions_without_a_leader_are_looked_for_at_once_when_brokers_change():
     found = threading.Event()
     asked = threading.Event()
 

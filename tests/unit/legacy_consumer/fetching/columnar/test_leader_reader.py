@@ -70,7 +70,7 @@ def answer(reader):
 
 @given(changes)
 @settings(max_examples=200)
-def test_whatever_changes_a_reader_says_what_a_new_one_says(changes):
+def test_after_any_change_a_reader_answers_as_a_new_one_does(changes):
     cluster = Cluster()
     reader = cluster.reader()
     for name, *arguments in [*changes, ("read",)]:

@@ -208,7 +208,7 @@ def served(server, bodies):
         ),
     ],
 )
-def test_what_a_broker_says_before_it_is_known_is_bounded_and_so_is_the_error_that_tells_it(bodies, error, said):
+def test_the_answer_of_an_unknown_broker_is_bounded_and_so_is_its_error(bodies, error, said):
     login = SaslLogin("SCRAM-SHA-256", "u", "p")
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         serving = threading.Thread(target=served, args=(server, bodies))
@@ -262,7 +262,7 @@ def test_an_inner_offset_that_cannot_be_is_damage(inner):
 @pytest.mark.parametrize(
     ("error", "kind"), [(MemoryError(), FetchError), (OverflowError("too large"), CorruptRecordsError)]
 )
-def test_whatever_the_decoder_raises_names_the_partition_and_the_offset(error, kind, monkeypatch):
+def test_every_error_of_the_decoder_names_the_partition_and_the_offset(error, kind, monkeypatch):
     def fail(*_, **__):
         raise error
 

@@ -61,7 +61,7 @@ def test_a_challenge_that_cannot_be_is_refused(challenge):
         ScramClient("SCRAM-SHA-256", "user", "pencil", nonce="abc").final(challenge)
 
 
-def test_what_the_server_says_against_us_is_passed_on():
+def test_the_servers_reason_for_a_refusal_is_in_the_error():
     with pytest.raises(ValueError, match=r"^unknown-user$"):
         ScramClient("SCRAM-SHA-256", "user", "pencil").final(b"e=unknown-user")
 

@@ -31,7 +31,7 @@ def rows(columns):
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_a_thread_decodes_is_what_the_caller_would_have_decoded(codec):
+def test_a_thread_decodes_the_same_as_the_caller_would(codec):
     data = record_set(1000, codec)
     for _ in range(20):
         assert rows(ahead_of(data).result()) == rows(decode_records(data, TP, 0))

@@ -172,7 +172,7 @@ def complete(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_what_is_damaged_is_an_error_that_names_where_and_why(case):
+def test_damaged_records_are_an_error_with_offset_and_reason(case):
     data, reason = DAMAGED[case]
     message = rf"^t/3: the records at offset 4 are corrupt: .*({reason})"
     with pytest.raises(CorruptRecordsError, match=message) as caught:
@@ -181,7 +181,7 @@ def test_what_is_damaged_is_an_error_that_names_where_and_why(case):
 
 
 @pytest.mark.parametrize("case", DAMAGED)
-def test_what_is_sound_before_the_damage_is_delivered_first(case):
+def test_sound_records_before_the_damage_are_delivered_first(case):
     data, _ = DAMAGED[case]
     for sound in (
         batch([Written(3, None, b"sound", 1)]),
@@ -198,7 +198,7 @@ def test_what_is_sound_before_the_damage_is_delivered_first(case):
 
 
 @pytest.mark.parametrize("case", TOO_LARGE)
-def test_what_is_only_too_large_is_not_called_corrupt_and_the_setting_to_raise_is_named(case):
+def test_records_that_are_only_too_large_are_an_error_that_names_the_setting_to_raise(case):
     sound = batch([Written(3, None, b"sound", 1)])
     options = {"check_crcs": False, "max_batch_bytes": 10_000_000}
     columns = decoded(sound + complete(TOO_LARGE[case]), 1, **options)

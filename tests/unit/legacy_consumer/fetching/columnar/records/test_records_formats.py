@@ -60,7 +60,7 @@ def record_sets(draw):
 
 @given(record_sets(), st.integers(0, 400), st.booleans())
 @settings(max_examples=80)
-def test_what_was_written_is_read_from_every_position(data, ahead, check_crcs):
+def test_written_records_are_read_from_every_position(data, ahead, check_crcs):
     whole, _ = read(data)
     position = whole[0][0] + ahead
     columns = decoded(data, position, check_crcs=check_crcs)
@@ -161,7 +161,7 @@ def test_a_batch_that_begins_before_the_position_is_read_from_there():
         assert decoded(data, 20).next_offset == 20
 
 
-def test_what_lies_before_the_position_is_not_decompressed():
+def test_batches_before_the_position_are_not_decompressed():
     damaged = batch([Written(0, None, b"v", 0)], "gzip", inside=b"no records")
     good = batch([Written(1, None, b"w", 0)])
     assert [m.offset() for m in decoded(damaged + good, 1, max_batch_bytes=1).messages()] == [1]

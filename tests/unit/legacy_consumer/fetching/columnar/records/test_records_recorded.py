@@ -24,7 +24,7 @@ def test_each_broker_version_is_there_in_each_of_its_formats_and_compressions():
 
 
 @every_recording
-def test_what_librdkafka_delivered_is_decoded(recording):
+def test_recorded_record_sets_decode_to_the_messages_of_librdkafka(recording):
     columns = decoded(recording.data, **recording.options)
     assert rows_of(columns) == recording.rows
     assert columns.next_offset == recording.next_offset
