@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import legacy_consumer.fetching.columnar.core as core_package
+from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.fetching.columnar.core import (
     BrokerAddress,
     Failed,
@@ -24,7 +25,9 @@ from legacy_consumer.fetching.columnar.protocol.fetch import (
     FetchPartition,
     FetchResponse,
     FetchSession,
+    encode_fetch,
 )
+from legacy_consumer.fetching.columnar.settings import FetchSettings
 from tests.support.core_world import BACKOFF_S, SETTINGS, glance, record_set
 from zk_layout.model import TopicPartition
 
@@ -35,9 +38,9 @@ SESSION = 77
 CORE = Path(core_package.__file__).parent
 
 
-def core_of(positions, version=11):
+def core_of(positions, version=11, settings=SETTINGS, glance=glance):
     """A core that is connected to the broker, which leads all of these."""
-    core = FetchCore(SETTINGS, glance)
+    core = FetchCore(settings, glance)
     core.change(positions)
     for tp in positions:
         core.leader_found(tp, BROKER, NOW)
@@ -257,6 +260,18 @@ def test_a_batch_larger_than_the_answer_is_asked_for_in_its_own_size():
     (event,) = answer(core, {T0: says(records=record_set(5, 5, cut=3000))})
     assert "does not come whole" in event.reason
     assert request(core, NOW + BACKOFF_S).partitions == {T0: FetchPartition(5, 6000)}
+
+
+def test_a_batch_that_does_not_come_whole_is_asked_for_again_at_the_largest_fetch_size():
+    """A broker that keeps on sending a part of it ended each poll with struct.error."""
+    largest = 2**31 - 1
+    config = ConsumerConfig.load(zookeeper_connect="h:1", group_id="g", fetch_message_max_bytes=largest)
+    core = core_of({T0: 0}, settings=FetchSettings.of(config), glance=lambda _records, at: (at, largest))
+    for later in (0, 1000, 2000):
+        send = request(core, NOW + later)
+        assert encode_fetch(send.version, send.limits, send.partitions, send.session, send.forgotten)
+        assert send.partitions == {T0: FetchPartition(0, largest)}
+        answer(core, {T0: says(records=record_set(0, 1))}, now=NOW + later)
 
 
 def test_a_batch_larger_than_allowed_is_an_error_that_names_the_setting():

@@ -13,10 +13,7 @@ import pytest
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.errors import BrokersUnavailableError, MalformedResponseError, MissingListenerError
 from legacy_consumer.fetching import fetchers
-from legacy_consumer.fetching.columnar.core import BrokerAddress, FetchCore
 from legacy_consumer.fetching.columnar.leaders import match_leaders
-from legacy_consumer.fetching.columnar.protocol import error_codes
-from legacy_consumer.fetching.columnar.protocol.fetch import FetchedPartition, FetchResponse, encode_fetch
 from legacy_consumer.fetching.columnar.scram import ScramClient
 from legacy_consumer.fetching.columnar.security import security_of
 from legacy_consumer.fetching.columnar.settings import FetchSettings
@@ -109,23 +106,6 @@ def test_sizes_follow_the_fetch_size():
     assert (usual.partition_bytes, usual.response_bytes) == (1_048_576, 8 * 1_048_576)
     assert large.largest_bytes > large.response_bytes == large.partition_bytes == 200_000_000
     assert usual.largest_response_bytes(120_000_000) > 120_000_000 > usual.largest_response_bytes(1)
-
-
-def test_a_batch_that_does_not_come_whole_is_asked_for_again_at_the_largest_fetch_size():
-    """A broker that keeps on sending a part of it ended each poll with struct.error."""
-    largest = 2**31 - 1
-    core = FetchCore(FetchSettings.of(config(fetch_message_max_bytes=largest)), lambda _records, at: (at, largest))
-    address = BrokerAddress(0, "h", 1, 4)
-    core.change({T0: 0})
-    core.leader_found(T0, address, 0.0)
-    core.requests(0.0)
-    core.opened(address, 11)
-    part = FetchedPartition(error_codes.NONE, 0, (), memoryview(b"part of a batch"))
-    for now in (10.0, 20.0, 30.0):
-        [send] = core.requests(now)
-        assert encode_fetch(send.version, send.limits, send.partitions, send.session, send.forgotten)
-        assert send.partitions[T0].max_bytes == largest
-        core.received(address, FetchResponse(0, error_codes.NONE, 0, {T0: part}), now)
 
 
 @pytest.mark.parametrize(
