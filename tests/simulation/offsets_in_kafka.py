@@ -33,7 +33,7 @@ def use_kafka(seed, settings):
     rng = random.Random(f"kafka {seed}")
     if rng.random() >= 0.3 or settings.jvm_members:
         return None
-    return replace(settings, adopt=rng.random() < 0.6, commit_ms=rng.choice((200, 500, 2000)))
+    return replace(settings, adopt=rng.random() < 0.75, commit_ms=rng.choice((200, 500, 2000)))
 
 
 class GroupCoordinator:
@@ -47,7 +47,7 @@ class GroupCoordinator:
         self.user_commits = 0.3 if is_used else 0.1
         """How often users commit by themselves: what befalls a commit in Kafka is told to them alone."""
         self.rng = random.Random(f"coordinator {world.seed}")
-        self.fails = self.rng.choice((0.0, 0.2, 0.3, 0.5))
+        self.fails = self.rng.choice((0.2, 0.3, 0.5))
         self.kept = {}
         self._late = []
         """[(when it is carried out, channel, offsets)], of commits without an answer."""
@@ -57,7 +57,7 @@ class GroupCoordinator:
         if not self.is_used or self.rng.random() < 0.3:
             return
         for tp in [TopicPartition(topic, n) for topic, count in self.world.partitions.items() for n in range(count)]:
-            end = self.world.kafka.ends[tp] = self.rng.randint(0, 6)
+            end = self.world.kafka.ends[tp] = self.rng.randint(0, 9)
             self.world.record("produced", tp, end)
             where = self.rng.choice(("both", "in Kafka", "in Kafka", "in ZooKeeper")) if self.is_dual else "in Kafka"
             if where != "in ZooKeeper":
@@ -113,7 +113,7 @@ class Channel:
 
     def read(self, partitions, timeout_s):
         """As the protocol says."""
-        fate = self._begin(("down", "unforeseen", "untold"))
+        fate = self._begin(("down", "unforeseen", "untold", "untold"))
         if fate in ("down", "unforeseen"):
             self._fail(fate)
         told = {tp: self._coordinator.kept.get(tp, KafkaOffset(None)) for tp in partitions}
@@ -127,7 +127,9 @@ class Channel:
     def write(self, offsets, timeout_s):
         """As the protocol says."""
         coordinator = self._coordinator
-        fate = self._begin(("down", "unforeseen", "refused", "refused", "unanswered", "unforeseen, done", "late"))
+        fate = self._begin(
+            ("down", "unforeseen", "refused", "refused", "unanswered", "unanswered", "unforeseen, done", "late")
+        )
         coordinator.world.checker.check_asked(self.name, offsets)
         if coordinator.is_waiting(self):
             self._fail("an earlier commit may still be carried out")

@@ -76,11 +76,14 @@ class Failing:
         self.fault = fault
         self.session_id = 0
         self.left = 10**9
+        self.kinds = set()
 
     def __call__(self, session_id, kind):
         if session_id != self.session_id:
             return None
         self.left -= 1
+        if self.left == 0:
+            self.kinds.add(kind)
         return self.fault if self.left == 0 else None
 
 
@@ -106,6 +109,29 @@ def test_after_any_failed_request_of_a_join_or_release_the_member_settles_and_kn
         if failing.left > 0:
             return
     raise AssertionError("the fault never came to an end")
+
+
+@pytest.mark.parametrize("error", ["reply lost", "no answer", "unexpected, but done"])
+def test_after_any_failed_request_of_a_led_member_the_group_settles_and_divides_all(error):
+    kinds = set()
+    for number in range(1, 100):
+        group = Group({"t": 4})
+        failing = group.server.fault = Failing(ERRORS[error])
+        # the leader, and the first to tell and to be told
+        member = group.join("a", {"t": 1}, led="range")
+        failing.session_id, failing.left, failing.kinds = member.store.session_id, number, kinds
+        settle(group)
+        other = group.join("b", {"t": 1}, led="range")
+        for _ in range(12):
+            settle(group)
+            group.clock.now += 1.0
+        assert knows_what_it_owns(group, member)
+        assert (member.phase, other.phase) == (Phase.STABLE, Phase.STABLE)
+        assert sorted((*member.owned, *other.owned)) == sorted(owner_znodes(group))
+        assert len(owner_znodes(group)) == 4
+        if failing.left > 0:
+            break
+    assert {"get_children", "set_data", "create", "multi", "multi_read"} <= kinds
 
 
 @pytest.mark.parametrize("fault", ERRORS.values(), ids=ERRORS)
