@@ -100,6 +100,8 @@ class ResetFollower:
         self._releasing: set[TopicPartition] = set()
         """Partitions that the coordinator has stopped, and neither resumed nor ended."""
         self._held: set[TopicPartition] = set()
+        self._followed: set[TopicPartition] = set()
+        """Partitions that continue already from what the present request has written."""
         self._request: Request | None = None
         self._overdue = ""
         """The request that has taken too long, by its id."""
@@ -190,7 +192,7 @@ class ResetFollower:
         self._delivery.commit()
 
     def _forget(self, partitions: Collection[TopicPartition]) -> None:
-        for known in (self._owned, self._releasing, self._held):
+        for known in (self._owned, self._releasing, self._held, self._followed):
             known.difference_update(partitions)
 
     # Events, on threads of the store.
@@ -272,6 +274,7 @@ class ResetFollower:
             )
             self._later(Errand(partial(self._hold_no_longer, request.request_id)), HOLD_MS)
             self._later(Errand(self.look), _AGAIN_MS)
+            self._followed.clear()
         self._request = request
         mine = request.partitions & self._owned
         if request.state is RequestState.PREPARE and request.request_id == self._overdue:
@@ -284,7 +287,9 @@ class ResetFollower:
             self._answer(Answer(request.request_id, AnswerState.READY, mine))
         elif self._answered != Answer(request.request_id, AnswerState.DONE, mine):
             # also for partitions claimed in between: their offsets may have been read before the reset wrote them
-            self._take_up(mine | self._held, is_applied=True)
+            # once each: if the answer fails and is written later, the stored offset may be an own commit by then
+            self._take_up((mine | self._held) - self._followed, is_applied=True)
+            self._followed |= mine
             self._answer(Answer(request.request_id, AnswerState.DONE, mine))
 
     def _hold_no_longer(self, request_id: str) -> None:

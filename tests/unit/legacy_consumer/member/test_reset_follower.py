@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from legacy_consumer.member.resets import (
+    AnswerState,
     Request,
     RequestState,
     ResetFollower,
     answer_path,
     answers_path,
+    decode_answer,
     encode_request,
     request_path,
     standing_reset,
@@ -206,6 +209,23 @@ def test_an_own_commit_without_an_answer_is_gone_on_from_only_if_the_operator_ha
     else:
         world.call_off()
         assert world.delivery.adopted == {TPS[1]: 5}, "users may have gone on from there, or sought, since"
+
+
+def test_a_member_whose_answer_fails_does_not_continue_a_second_time_from_what_it_committed_since(monkeypatch):
+    world = World()
+    world.begin(TPS[:1])
+    world.ask()
+    world.offsets.write(TPS[0], 6)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "create", Mock(side_effect=ConnectionLostError("lost")))
+        world.apply()
+    assert world.delivery.adopted == {TPS[0]: 6}
+    # its own next commit, carried out and not answered
+    world.offsets.write(TPS[0], 8)
+    world.offsets.unanswered.add((TPS[0], 8))
+    world.alarms[2000].run()
+    assert world.delivery.adopted == {TPS[0]: 6}
+    assert decode_answer("", world.answer()).state is AnswerState.DONE
 
 
 def test_a_request_is_seen_before_anything_that_is_claimed_is_committed():
