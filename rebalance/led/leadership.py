@@ -154,7 +154,8 @@ class Leadership:
         members = []
         for member_id, share in given.shares.items():
             joining = joined.get(member_id)
-            if joining is None:
+            if joining is None or joining.consumer_id != share.consumer_id:
+                # it joins like a new one: a share under another name, which a stranger wrote, is nobody's
                 continue
             if joining.written == share.joined:
                 self._joined[member_id] = joining

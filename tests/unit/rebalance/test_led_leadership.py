@@ -98,6 +98,19 @@ def test_a_new_leader_writes_no_generation_that_stands_so_that_no_member_reads_i
     assert world.leaders.exists(generation_path("g")).mzxid == written
 
 
+def test_a_new_leader_assigns_anew_what_a_stranger_gave_to_a_member_under_another_name(world):
+    before = world.generation()
+    path = generation_path("g")
+    data, stat = world.other.get_data(path)
+    world.other.set_data(path, data.replace(b'"consumer":"b"', b'"consumer":"nobody"'), stat.version)
+    assert world.generation() != before
+    successor = world.lead("c", store=world.connect())
+    world.tell(world.leaders, "a", ("t", "u"))
+    world.look(successor)
+    assert sorted(share.consumer_id for share in world.generation().shares.values()) == ["a", "b"]
+    assert sizes(world) == [2, 4]
+
+
 def test_a_generation_that_was_written_after_a_new_leader_read_the_last_one_is_not_lost(world, monkeypatch):
     written = []
 
