@@ -271,6 +271,7 @@ class ZooKeeperOffsetStore:
                 continue
             if now.offset == todo[tp].offset:
                 # our own write, whose reply was lost
+                self._written[tp] = -1 if now.version is None else now.version, now.transaction
                 result.committed[tp] = now
                 self._unanswered.pop(tp, None)
             elif self.wrote(tp, now):

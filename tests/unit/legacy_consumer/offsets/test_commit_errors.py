@@ -294,6 +294,33 @@ def test_whatever_line_of_a_commit_is_interrupted_its_writes_are_not_taken_for_s
     assert line > 100, "the library's lines were not seen"
 
 
+@pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="AtLine strikes where 3.13 leaves a with, and looks for no signal"
+)
+@pytest.mark.parametrize("storage", ["zookeeper", "both"])
+def test_a_commit_without_an_answer_that_is_interrupted_when_tried_again_is_not_taken_for_somebody_elses(storage):
+    def unanswered():
+        world = World(storage)
+        world.consume()
+        world.store.fault = ("multi", 0, "connection lost after")
+        with pytest.raises(ConnectionLostError):
+            world.committer.commit()
+        world.mend()
+        return world
+
+    world = unanswered()
+    with PassedLines() as passed:
+        world.committer.commit()
+    for line in passed.first_times(2):
+        world = unanswered()
+        with contextlib.suppress(KeyboardInterrupt), AtLine(line, interrupt) as strike:
+            world.committer.commit()
+        world.goes_on()
+        if not strike.struck:
+            break
+    assert line > 100, "the library's lines were not seen"
+
+
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize("bad", [TPS[0], BAD, TPS[-1]], ids=str)
 def test_a_refusal_of_one_partition_stops_no_other(bad, refusal):
