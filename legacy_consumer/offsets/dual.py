@@ -38,8 +38,9 @@ class DualOffsetStore:
 
     def read(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Committed]:
         """The greater of both offsets, with the znode's version. Raises: GroupOffsetsUnavailableError."""
-        in_kafka = self._kafka.fetch(partitions)
+        # in this order: if an operator writes both in between, the znode's version is the old one, and no commit passes
         in_zookeeper = self._zookeeper.read(partitions)
+        in_kafka = self._kafka.fetch(partitions)
         found = {tp: greater(in_zookeeper[tp], in_kafka.get(tp, UNTOLD)) for tp in partitions}
         self._behind.difference_update(partitions)
         self._behind.update(tp for tp, seen in found.items() if seen.offset != in_zookeeper[tp].offset)

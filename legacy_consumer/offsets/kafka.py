@@ -213,21 +213,28 @@ class KafkaOffsetStore:
         within_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         wanted = {tp: KafkaOffset(c.offset, metadata_of(c.seen.topic)) for tp, c in todo.items()}
         refused: set[TopicPartition] = set()
+        unwritten: set[TopicPartition] = set()
         for tp, offset in wanted.items():
             # before the request: the thread may be interrupted at any moment after it
-            self._unanswered.setdefault(tp, set()).add(offset)
+            noted = self._unanswered.setdefault(tp, set())
+            if offset not in noted:
+                noted.add(offset)
+                unwritten.add(tp)
         try:
             reason = self._channel.write(wanted, within_s)
             if reason is not None:
                 # one partition's refusal is reported for all: see which stand
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
+                # an earlier request for the same, or one that the coordinator does not tell of, may have been carried out
+                unwritten &= refused & now.keys()
         except Exception as error:  # noqa: BLE001
             result.failure = self._failure(todo, error)
             return
         for tp, commit in todo.items():
             if tp in refused:
-                self._unanswered[tp].discard(wanted[tp])
+                if tp in unwritten:
+                    self._unanswered[tp].discard(wanted[tp])
                 continue
             self._written[tp] = wanted[tp]
             result.committed[tp] = Committed(commit.offset, None, commit.seen.topic)

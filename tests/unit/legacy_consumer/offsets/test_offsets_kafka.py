@@ -144,6 +144,20 @@ def test_a_commit_without_an_answer_that_is_interrupted_at_any_line_is_not_taken
     raise AssertionError("the commit never came to its end")
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_an_unanswered_commit_stays_our_own_after_the_same_offset_was_refused(rig, is_told):
+    seen = rig.kafka.read([P0])
+    rig.channel.lost = 1
+    assert rig.commit(rig.kafka, {P0: 3}, seen).failure is not None
+    # the second try finds that another partition's refusal is told for all, and perhaps not what stands
+    rig.channel.refused = {P0}
+    rig.channel.before_write = lambda: rig.channel.untold.update(set() if is_told else {P0})
+    rig.commit(rig.kafka, {P0: 3}, seen)
+    rig.channel.mend()
+    result = rig.commit(rig.kafka, {P0: 6}, seen)
+    assert (result.foreign, result.failure, rig.in_kafka()) == ({}, None, {P0: 6})
+
+
 def test_an_offset_that_expired_is_committed_again(rig):
     seen = rig.commit(rig.kafka, {P0: 7}).committed
     rig.channel.kept.clear()
@@ -337,3 +351,18 @@ def test_without_a_coordinator_zookeeper_has_the_offset_and_the_failure_is_told(
 def test_closing_closes_the_way_to_the_coordinator(rig):
     rig.dual.close()
     assert rig.channel.closed
+
+
+def test_an_operator_that_sets_both_stores_while_a_member_reads_them_is_not_overwritten(rig):
+    rig.commit(rig.dual, {P0: 8})
+
+    def operator():
+        rig.channel.before_read = lambda: None
+        rig.channel.kept[P0] = KafkaOffset(3)
+        rig.zk.set_data("/consumers/g/offsets/t/0", b"3")
+
+    rig.channel.before_read = operator
+    seen = rig.dual.read([P0])
+    result = rig.commit(rig.dual, {P0: 9}, seen)
+    assert {tp: kept.offset for tp, kept in result.foreign.items()} == {P0: 3}
+    assert (rig.in_kafka(), rig.in_zookeeper(P0)) == ({P0: 3}, 3)
