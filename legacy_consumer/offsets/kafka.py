@@ -226,7 +226,7 @@ class KafkaOffsetStore:
                 # one partition's refusal is reported for all: see which stand
                 now = self._channel.read(wanted, within_s)
                 refused = {tp for tp in wanted if now.get(tp) != wanted[tp]}
-                # an earlier request for the same, or one that the coordinator does not tell of, may have been carried out
+                # an earlier request for the same, or one that the coordinator does not tell of, may have passed
                 unwritten &= refused & now.keys()
         except Exception as error:  # noqa: BLE001
             result.failure = self._failure(todo, error)
