@@ -344,15 +344,19 @@ class LeavingHandler(logging.Handler):
 
 
 @pytest.mark.parametrize(
-    ("text", "room"),
-    [(": connected", "zk_layout"), ("joins group", "rebalance"), ("rebalanced group", "rebalance")],
-    ids=["connection", "coordinator", "coordinator, joined"],
+    ("place", "text", "room"),
+    [
+        # the in-memory store has no thread of its own
+        pytest.param("3.9", ": connected", "zk_layout", marks=pytest.mark.zookeeper, id="connection"),
+        pytest.param("3.9", "joins group", "rebalance", marks=pytest.mark.zookeeper, id="coordinator"),
+        pytest.param("memory", "joins group", "rebalance", id="coordinator, memory"),
+        pytest.param("memory", "rebalanced group", "rebalance", id="coordinator, joined, memory"),
+    ],
+    indirect=["place"],
 )
 def test_shutdown_in_a_logging_handler_on_a_thread_of_the_library_returns_and_leaves_the_group(
     place, request, text, room
 ):
-    if room == "zk_layout" and isinstance(place, MemoryBackend):
-        pytest.skip("the in-memory store has no thread")
     stage = Stage(place)
     logger = logging.getLogger(room)
     handler = LeavingHandler(stage.connector, text)
