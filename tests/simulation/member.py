@@ -309,7 +309,8 @@ class OurMember:
 
     @property
     def is_settled(self):
-        return self.coordinator.status.phase is Phase.STABLE
+        # one that was frozen may have news that it has not read
+        return self.coordinator.status.phase is Phase.STABLE and not self.coordinator._mailbox._inbox
 
     @property
     def is_registered(self):
