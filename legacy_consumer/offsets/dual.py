@@ -20,6 +20,7 @@ from legacy_consumer.offsets.kafka import UNTOLD, KafkaOffset, KafkaOffsetStore,
 from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.store import Commit, CommitResult
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
+from zk_layout.errors import SessionExpiredError
 from zk_layout.model import TopicPartition
 
 
@@ -72,6 +73,9 @@ class DualOffsetStore:
             except Exception as error:  # noqa: BLE001 - as of the ZooKeeper store
                 result.failure = error
         passed = result.committed.keys() | (same - result.unowned if result.failure is None else set())
+        if isinstance(result.failure, SessionExpiredError):
+            # a part of the commit took so long: the next owner may have begun, and reads what ZooKeeper has
+            passed = set()
         in_kafka = CommitResult()
         self._kafka.put({tp: commits[tp] for tp in sorted(passed)}, timeout_s, in_kafka)
         result.refused.update(in_kafka.refused)

@@ -366,3 +366,22 @@ def test_an_operator_that_sets_both_stores_while_a_member_reads_them_is_not_over
     result = rig.commit(rig.dual, {P0: 9}, seen)
     assert {tp: kept.offset for tp, kept in result.foreign.items()} == {P0: 3}
     assert (rig.in_kafka(), rig.in_zookeeper(P0)) == ({P0: 3}, 3)
+
+
+def test_kafka_gets_nothing_of_a_commit_during_which_the_session_ended(rig, monkeypatch):
+    rig.commit(rig.dual, {P0: 1, P1: 1})
+    seen = rig.dual.read([P0, P1])
+    # so that it is tried in a request of its own, after the others
+    monkeypatch.setitem(rig.zookeeper._refused, P1, SessionExpiredError("as if refused"))
+    multi, asked = rig.zk.multi, []
+
+    def over_after_the_first(ops, **how):
+        asked.append(ops)
+        if len(asked) > 1:
+            raise SessionExpiredError("the session is over")
+        return multi(ops, **how)
+
+    monkeypatch.setattr(rig.zk, "multi", over_after_the_first)
+    result = rig.commit(rig.dual, {P0: 7, P1: 5}, seen)
+    assert isinstance(result.failure, SessionExpiredError)
+    assert (rig.in_zookeeper(P0), rig.in_kafka()) == (7, {P0: 1, P1: 1})
