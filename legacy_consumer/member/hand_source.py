@@ -56,7 +56,7 @@ def is_running(thread: threading.Thread) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The request of a call: at most so many messages, handed out one by one or as a whole.
+    """What a call asks for: a largest number of messages, and whether one by one or as a whole.
 
     timeout: seconds until an empty hand is given; None = consumer.timeout.ms decides. as_columns: no more than make one
     record batch cheaply.

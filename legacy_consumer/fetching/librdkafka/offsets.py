@@ -23,7 +23,7 @@ from zk_layout.model import TopicPartition
 from zk_layout.store import ZkStore
 
 _PATIENCE = 3
-"""After so many failed questions in a row a new handle is opened."""
+"""The reader opens a new handle after this number of failed questions in a row."""
 
 
 class LibrdkafkaGroupOffsets:

@@ -110,7 +110,7 @@ def _without_sizes(config: ClusterConfig) -> dict[str, str]:
 
 
 def fetcher_settings(config: ConsumerConfig, brokers: Collection[Broker], streams: int) -> SettingsDict:
-    """Return the settings of one of so many streams. Raises: BrokersUnavailableError, MissingListenerError.
+    """Return the settings of one stream. streams: how many share the buffer. Raises: as client_settings.
 
     Measured (100-byte messages, 4 partitions, one broker): librdkafka waits fetch.queue.backoff.ms, a second, whenever
     the queue is full, which throttles it to a tenth; 2 ms and 20,000 messages are as fast as anything and hold 20 MB.

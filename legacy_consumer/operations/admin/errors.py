@@ -160,11 +160,13 @@ class TopicMadeAnewError(ChangeError):
 
     def _text(self) -> str:
         done = (
-            "its offsets are removed again, those of other topics stay" if self.was_written else "nothing was written"
+            "the command removed its offsets again and kept the offsets of other topics"
+            if self.was_written
+            else "nothing was written"
         )
         return (
             f"{done}: topic {self.topic!r} was deleted or created since the plan of group {self.group!r} was made, and "
-            "the plan's offsets are not those of the present topic; run the command again for a new plan"
+            "the plan has offsets of the earlier topic; run the command again for a new plan"
         )
 
 

@@ -243,8 +243,8 @@ GROUP_MEMBER_BROKERS = _group(
 )
 GROUP_PARTITIONS = _group(
     "partitions",
-    "partitions that the group consumes: those of existing topics to which a member subscribes, or, without "
-    "members, of all its existing topics",
+    "partitions that the group consumes: all partitions of existing topics to which a member subscribes; of all "
+    "its existing topics if the group has no member",
 )
 GROUP_UNOWNED = _group("unowned_partitions", "consumed partitions without a registered owner")
 GROUP_LAG = _group(

@@ -206,7 +206,7 @@ def test_offsets_that_came_to_stand_in_a_topic_made_in_that_moment_go_again(worl
     given, problem = given_before(world.before_each_multi(lambda: world.make_anew("t")), plans, TopicMadeAnewError)
     assert given == ["a", "b", "c"]
     assert world.offsets("a", "b") == [None, None]
-    assert "its offsets are removed again" in problem
+    assert "the command removed its offsets again" in problem
     assert world.store.get_data("/consumers/c/offsets/u/0").data == b"9"
 
 

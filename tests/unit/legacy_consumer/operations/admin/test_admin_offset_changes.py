@@ -376,7 +376,7 @@ def test_an_offset_that_came_to_stand_in_a_topic_made_in_that_moment_goes_again(
 
     mine = MadeAnewInside(server)
     mine.start()
-    with pytest.raises(TopicMadeAnewError, match="its offsets are removed again"):
+    with pytest.raises(TopicMadeAnewError, match="the command removed its offsets again"):
         write_plan(mine, plan)
     assert store.exists("/consumers/g/offsets/t/0") is None
     assert store.exists("/consumers/g/offsets/t/1") is None
