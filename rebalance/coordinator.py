@@ -60,6 +60,7 @@ from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.status import Report, Status
 from rebalance.upkeep import Periods, Upkeep
 from zk_layout.errors import AuthenticationError, LegacyConsumerError, SessionExpiredError
+from zk_layout.own_thread import OwnThread
 from zk_layout.shown import in_one_line
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
 
@@ -171,7 +172,7 @@ class Coordinator:
         """Join the group; the store is connected already. Twice is harmless."""
         if self._thread is None:
             self.open()
-            thread = threading.Thread(target=self._run, name=f"{self._name}-coordinator", daemon=True)
+            thread = OwnThread(target=self._run, name=f"{self._name}-coordinator")
             thread.start()
             # only now, so that no caller waits for a thread that does not run yet
             self._thread = thread

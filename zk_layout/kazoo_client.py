@@ -25,7 +25,7 @@ import ssl
 import struct
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -38,6 +38,7 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
+from zk_layout.own_thread import OwnThread
 from zk_layout.sockets import open_socket
 from zk_layout.store import Watcher, WatchEvent, WatchKind
 
@@ -79,6 +80,12 @@ class StoreHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo h
         if self._server is not None:
             with contextlib.suppress(OSError):
                 self._server.shutdown(socket.SHUT_RDWR)
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> OwnThread:
+        """Start and return a thread."""
+        thread = OwnThread(target=func, args=args, kwargs=kwargs)
+        thread.start()
+        return thread
 
     def create_socket_pair(self) -> tuple[socket.socket, socket.socket]:
         """The pipe that wakes kazoo's thread."""

@@ -57,6 +57,7 @@ from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, fail
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
+from zk_layout.own_thread import OwnThread
 from zk_layout.paths import acl_models
 from zk_layout.settings import ZkSettings
 from zk_layout.sockets import make_tls_context
@@ -262,7 +263,7 @@ class KazooStore(ReadsMany):
             elif client.client_state == KeeperState.CLOSED:
                 # kazoo's thread ends on a reply it cannot make sense of; the server will let the session expire
                 logger.warning("the connection to %s broke down, starting a new session", self._settings.connect)
-                threading.Thread(target=self._revive, args=(client,), daemon=True).start()
+                OwnThread(target=self._revive, args=(client,)).start()
         with self._changed:
             self._session_id = session_id
             listeners = self._listeners

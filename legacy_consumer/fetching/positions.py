@@ -17,6 +17,7 @@ from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
+from zk_layout.own_thread import OwnThread
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class PositionFinder:
 
     def _go_on(self) -> None:
         if self._thread is None and self._failure is None and self._open and not self._closed:
-            self._thread = threading.Thread(target=self._run, name="position-finder", daemon=True)
+            self._thread = OwnThread(target=self._run, name="position-finder")
             self._thread.start()
 
     def look_now(self) -> None:

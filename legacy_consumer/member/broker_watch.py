@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from zk_layout.errors import LegacyConsumerError, NoNodeError, NotPermittedError
+from zk_layout.own_thread import OwnThread
 from zk_layout.paths import BrokerIdsPath, broker_ids
 from zk_layout.store import WatchEvent, ZkStore
 
@@ -62,7 +63,7 @@ class BrokerWatch:
         with self._lock:
             self._is_old = True
             if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-brokers", daemon=True)
+                self._thread = OwnThread(target=self._run, name=f"{self._consumer_id}-brokers")
                 self._thread.start()
 
     def _run(self) -> None:

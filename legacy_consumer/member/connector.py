@@ -48,7 +48,7 @@ from legacy_consumer.member.broker_watch import BrokerWatch
 from legacy_consumer.member.closing import Closing
 from legacy_consumer.member.counters import ConnectorCounters
 from legacy_consumer.member.hand_source import this_thread
-from legacy_consumer.member.interrupted_calls import is_inside, is_on_own_thread, refuse_inside
+from legacy_consumer.member.interrupted_calls import is_inside, refuse_inside
 from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.listener import GenerationListener, RebalanceListener, StartListener, in_our_words
 from legacy_consumer.member.membership import Membership
@@ -74,6 +74,7 @@ from rebalance.subscription import TopicFilter
 from zk_layout.errors import ConfigError, LegacyConsumerError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
+from zk_layout.own_thread import OwnThread
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):
@@ -489,7 +490,7 @@ class ConsumerConnector:
             return
         timeout_s = self._time_to_leave(timeout)
         self._closed = True
-        if is_inside(self, *self._membership.streams.all()) or is_on_own_thread():
+        if is_inside(self, *self._membership.streams.all()) or OwnThread.is_current():
             # what was interrupted may hold locks, or is waited for by what is to be done, and goes on when this returns
             threading.Thread(target=self._leave_quietly, args=(timeout_s,), name=f"{self.consumer_id}-shutdown").start()
             return

@@ -8,7 +8,6 @@ exception between a call and its counting.
 from __future__ import annotations
 
 import inspect
-import threading
 from types import CodeType, FrameType
 
 from legacy_consumer.errors import CallInProgressError
@@ -24,28 +23,6 @@ _MODULES = frozenset(
         "member.interrupted_calls",
     )
 )
-
-_OWN_THREADS = frozenset(
-    (
-        "rebalance.coordinator",
-        "zk_layout.kazoo_client",
-        "legacy_consumer.member.broker_watch",
-        "legacy_consumer.fetching.positions",
-        "legacy_consumer.fetching.columnar.leader_finder",
-        "legacy_consumer.fetching.columnar.opening",
-    )
-)
-"""Where the objects are defined whose threads a shutdown waits for, or waits for the answers that they read."""
-
-
-def is_on_own_thread() -> bool:
-    """Return whether this is a thread of the library: user code runs there in a logging handler or a finaliser."""
-    frame, target = inspect.currentframe(), None
-    while frame is not None:
-        if frame.f_globals.get("__name__") != threading.__name__:
-            target = frame
-        frame = frame.f_back
-    return target is not None and type(target.f_locals.get("self")).__module__ in _OWN_THREADS
 
 
 def is_inside(*consumers: object, but: CodeType | None = None) -> bool:

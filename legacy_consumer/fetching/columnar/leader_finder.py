@@ -12,6 +12,7 @@ from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.leaders import LeaderReader, Leaders
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
+from zk_layout.own_thread import OwnThread
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class LeaderFinder:
             if self._closed:
                 return
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="leader-finder", daemon=True)
+                self._thread = OwnThread(target=self._run, name="leader-finder")
                 self._thread.start()
             self._changed.notify_all()
 

@@ -28,6 +28,7 @@ from legacy_consumer.fetching.columnar.protocol.sasl import (
 )
 from legacy_consumer.fetching.columnar.scram import ScramClient
 from legacy_consumer.fetching.columnar.security import SaslLogin, Security
+from zk_layout.own_thread import OwnThread
 
 logger = logging.getLogger(__name__)
 
@@ -210,7 +211,7 @@ class Opening:
         self._connection: Connection | None = None
         self._error: Exception | None = None
         self.is_done = False
-        self._thread = threading.Thread(target=self._run, name="open-broker-connection", daemon=True)
+        self._thread = OwnThread(target=self._run, name="open-broker-connection")
         self._thread.start()
 
     def result(self) -> Connection:
