@@ -187,9 +187,10 @@ class Gate:
     def pause(self, by: Pause) -> None:
         """Hand out nothing until each pause is resumed."""
         with self._lock:
-            self._pauses |= {by}
-            self._interrupt()
+            # the assignment comes last: an exception before it leaves the stream as it was
             self._opened.clear()
+            self._interrupt()
+            self._pauses |= {by}
 
     def resume(self, by: Pause) -> None:
         """Undo that pause."""
@@ -321,7 +322,8 @@ class Gate:
 
     # A poll applies the changes that the fetcher got before it, and its messages belong to the lives of that moment. So
     # the fetcher learns of an end before the life ends, and of a start after the life began: a poll between the two
-    # brings nothing, or messages of an ended life.
+    # brings nothing, or messages of an ended life. A life may also begin between the look at the lives and the poll:
+    # what the poll brings of it cannot be told from an earlier life, and is fetched again.
 
     def _shut(self, going: Collection[TopicPartition]) -> None:
         if not going:

@@ -240,7 +240,19 @@ class HandSource(Gate):
             with self._lock:
                 ledger = self._ledger
                 self._ledger = Ledger(ledger.hand, (*ledger.waiting, Chunk(messages, batch.next_offsets, lives)))
+                self._fetch_what_began(batch.next_offsets, lives)
         self._is_poll_open = False
+
+    def _fetch_what_began(self, polled: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life]) -> None:
+        """Fetch polled partitions again from where they began, if that was after the poll noted the lives.
+
+        The poll may have begun with them all the same. Its messages of them are dropped, as those of an earlier life.
+        """
+        if self._live is lives:
+            return
+        began = {tp: self._live[tp].start for tp in polled if tp in self._live and not self._is_live(tp, lives)}
+        if began:
+            self._fetcher.assign(began)
 
     def _go_on_after_an_exception(self) -> None:
         """Fetch again after an exception that is not the fetcher's: it is unknown which messages the poll took."""

@@ -36,15 +36,17 @@ class PatientClock:
 
 
 class SimulatedFetcher(FakeFetcher):
-    """interlude: called when a poll has fetched and not returned yet."""
+    """before: called when a poll begins; interlude: when it has fetched and not returned yet."""
 
-    def __init__(self, kafka, clock, interlude):
+    def __init__(self, kafka, clock, before, interlude):
         super().__init__(kafka)
         self._clock = clock
+        self.before_poll_begins = before
         self.before_poll_returns = interlude
 
     def poll(self, max_messages, timeout_s):
         self._clock.strike()
+        self._meanwhile(self.before_poll_begins)
         changes, self._changes = self._changes, []
         for what, which in changes:
             for tp in which:
@@ -56,11 +58,14 @@ class SimulatedFetcher(FakeFetcher):
         messages = self._fetch(max_messages)
         if not messages:
             self._clock.waited += timeout_s
+        self._meanwhile(self.before_poll_returns)
+        self._clock.strike()
+        return FakeBatch(messages) if messages else None
+
+    def _meanwhile(self, act):
+        """Nothing strikes the code that acts meanwhile."""
         strike, self._clock.strike = self._clock.strike, no_strike
         try:
-            # nothing strikes the code that acts meanwhile
-            self.before_poll_returns()
+            act()
         finally:
             self._clock.strike = strike
-        strike()
-        return FakeBatch(messages) if messages else None

@@ -160,7 +160,9 @@ class OurMember:
             for thread in range(count):
                 clock = PatientClock(world.clock)
                 stream = GatedStream(
-                    fetcher=SimulatedFetcher(world.kafka, clock, partial(world.interlude, self)),
+                    fetcher=SimulatedFetcher(
+                        world.kafka, clock, partial(world.before_poll, self), partial(world.interlude, self)
+                    ),
                     progress=self.progress,
                     clock=clock,
                     consumer_timeout_ms=50,

@@ -120,6 +120,8 @@ class World:
         self._steering = random.Random(f"steering {seed}")
         self._steers = self._steering.random() < 0.4
         self.trouble = Trouble(self, acknowledges=self.acknowledges)
+        self._before_polls = random.Random(f"polls begin {seed}")
+        self._acts_before_polls = self._before_polls.random() < 0.15
         self.members = []
         self.jvms = []
         self.by_store = {}
@@ -228,6 +230,11 @@ class World:
         member = self.by_store.get(store)
         if member is not None and member.committing and not member.turning:
             self.trouble.strike(_COMMIT_STRIKES)
+
+    def before_poll(self, member):
+        """Others act after a stream has looked at its partitions for a poll, and before its fetcher begins."""
+        if self.faults and self._acts_before_polls and self._before_polls.random() < 0.3:
+            self.interlude(member)
 
     def interlude(self, member):
         """Others act while this member is in the middle of something."""

@@ -75,6 +75,7 @@ class FakeFetcher:
         self._lock = threading.Lock()
         self._changes = []
         self._closed = False
+        self.before_poll_begins = lambda: None
         self.before_poll_returns = lambda: None
 
     def assign(self, positions):
@@ -86,6 +87,7 @@ class FakeFetcher:
             self._changes.append(("unassign", list(partitions)))
 
     def poll(self, max_messages, timeout_s):
+        self.before_poll_begins()
         with self._lock:
             changes, self._changes = self._changes, []
         for what, which in changes:

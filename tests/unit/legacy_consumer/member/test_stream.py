@@ -237,6 +237,68 @@ def test_messages_under_way_for_an_earlier_life_are_dropped(rig):
     assert offsets(next(rig.stream.batches())) == [7, 8, 9]
 
 
+def claim(rig):
+    rig.begin(P0, 2)
+
+
+def seek(rig):
+    rig.begin(P0)
+    rig.stream.seek(P0, 2)
+
+
+def resume(rig):
+    rig.begin(P0, 2)
+    rig.stream.pause_partitions([P0])
+    rig.stream.resume_partitions([P0])
+
+
+def keep_after_all(rig):
+    rig.begin(P0, 2)
+    rig.stream.stop([P0])
+    rig.stream.go_on([P0])
+
+
+def seek_what_is_paused(rig):
+    rig.begin(P0)
+    rig.stream.pause_partitions([P0])
+    rig.stream.seek(P0, 2)
+    rig.stream.resume_partitions([P0])
+
+
+@pytest.mark.parametrize("change", [claim, seek, resume, keep_after_all, seek_what_is_paused], ids=lambda c: c.__name__)
+def test_what_begins_as_a_poll_begins_is_handed_out_from_its_position_on(rig, change):
+    rig.kafka.produce(P0, 10)
+    rig.kafka.produce(P1, 3)
+    rig.begin(P1)
+
+    def begin_once():
+        rig.fetcher.before_poll_begins = lambda: None
+        change(rig)
+
+    rig.fetcher.before_poll_begins = begin_once
+    batches = rig.stream.batches(timeout=0.05)
+    polled = [message for _ in range(4) for message in next(batches)]
+    assert offsets(message for message in polled if message.partition() == 0) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert offsets(message for message in polled if message.partition() == 1) == [0, 1, 2]
+    assert (rig.consumed(P0), rig.consumed(P1)) == (10, 3)
+
+
+def test_what_begins_and_is_moved_as_a_poll_begins_and_ends_is_handed_out_from_its_last_position_on(rig):
+    rig.kafka.produce(P0, 10)
+
+    def begin_once():
+        rig.fetcher.before_poll_begins = lambda: None
+        rig.begin(P0)
+
+    def move_once():
+        rig.fetcher.before_poll_returns = lambda: None
+        rig.stream.seek(P0, 6)
+
+    rig.fetcher.before_poll_begins, rig.fetcher.before_poll_returns = begin_once, move_once
+    assert offsets(next(rig.stream.batches())) == [6, 7, 8, 9]
+    assert rig.stream.position(P0) == 10
+
+
 def test_a_paused_stream_hands_out_nothing_and_loses_nothing(rig):
     rig.kafka.produce(P0, 4)
     rig.begin(P0)

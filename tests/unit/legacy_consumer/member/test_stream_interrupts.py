@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from legacy_consumer.errors import ConsumerTimeoutError
+from legacy_consumer.member.kafka_stream import KafkaStream
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets.progress import Committed, Progress
 from tests.support.at_line import AtLine, PassedLines, interrupt
@@ -211,6 +212,45 @@ def test_whatever_line_of_a_pause_or_a_resume_is_interrupted_it_is_done_or_not_d
         assert came == {TPS[0]: [] if is_paused else [1, 2, 3], TPS[1]: [0, 1, 2, 3]}, f"interrupted at line {line}"
         rig.stream.resume_partitions([TPS[0]])
         assert all_of(rig.stream)[TPS[0]] == ([1, 2, 3] if is_paused else [])
+        if not strike.struck:
+            break
+    assert line > 20, "the library's lines were not seen"
+
+
+class WaitingClock(PatientClock):
+    """Notes waits for what is there already: with a real clock they would end at once, and keep a processor busy."""
+
+    def __init__(self):
+        super().__init__()
+        self.busy = 0
+
+    def wait(self, event, timeout_s):
+        self.busy += event.is_set()
+        return super().wait(event, timeout_s)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["between loops", "inside a loop"])
+@pytest.mark.parametrize("what", ["pause", "resume"])
+def test_whatever_line_of_a_pause_or_a_resume_of_a_stream_is_interrupted_it_is_done_or_not_done(what, inside):
+    for line in itertools.count():
+        rig = Rig(Objects, 4)
+        rig.stream._clock = clock = WaitingClock()
+        face = KafkaStream(rig.stream)
+        loop = iter(rig.stream)
+        next(loop)
+        if what == "resume":
+            face.pause()
+        strike = AtLine(line, interrupt)
+        with contextlib.suppress(KeyboardInterrupt), strike:
+            getattr(face, what)()
+        is_paused = bool(rig.stream.paused())
+        assert strike.struck or is_paused == (what == "pause")
+        came = all_of(loop if inside else rig.stream)
+        rest = {TPS[0]: [1, 2, 3], TPS[1]: [0, 1, 2, 3]}
+        assert came == (dict.fromkeys(TPS, []) if is_paused else rest), f"interrupted at line {line}"
+        assert clock.busy == 0, f"interrupted at line {line}"
+        face.resume()
+        assert all_of(rig.stream) == (rest if is_paused else dict.fromkeys(TPS, []))
         if not strike.struck:
             break
     assert line > 20, "the library's lines were not seen"
