@@ -14,6 +14,7 @@ from copy import copy
 from dataclasses import replace
 from itertools import accumulate
 
+from rebalance.led.records import generation_path, round_path
 from tests.simulation.by_hand import Placing
 from tests.simulation.checker import Checker, Violation
 from tests.simulation.ending import Ending
@@ -101,11 +102,14 @@ class World:
         )
         owners = self.checker.owner_of_session
         self.server.tree.is_member = lambda session: owners.get(session) in self.checker.actors
+        self.server.tree.forbids = self._forbids_to_lead
         self.kafka = FakeKafka()
         self.fetchers = FakeFetchers(self.kafka)
         self.admin = self.server.connect("operator")
         self.partitions = dict(settings.topics)
         self.led = led_strategy(seed)
+        self._may_not_lead = "m1" if random.Random(f"may not lead {seed}").random() < 0.2 else None
+        """A member of a led group that an ACL keeps from writing what a leader writes, for good."""
         self._unsubscribing = random.Random(f"unsubscribing {seed}")
         self._unsubscribes = self._unsubscribing.random() < 0.3
         self.acknowledging = random.Random(f"acknowledging {seed}")
@@ -530,6 +534,15 @@ class World:
         else:
             self.record("forbidden", tp)
             forbidden.add(path)
+
+    def _forbids_to_lead(self, session, path):
+        """While there is another member."""
+        name = self.checker.owner_of_session.get(session)
+        return (
+            name == self._may_not_lead
+            and path in (round_path(GROUP), generation_path(GROUP))
+            and any(member.name != name and not member.ending for member in self.members)
+        )
 
     def _steal(self):
         tp = self.one_of(sorted(self.checker.owners))

@@ -35,10 +35,14 @@ class RecordingTree(MemoryTree):
         self.forbidden = set()
         """Znodes that members may not write, as an ACL has it."""
         self.is_member = lambda session_id: False
+        self.forbids = lambda session_id, path: False
+        """Whether this session alone may not write it."""
 
     def write(self, ops, session_id):
         for index, op in enumerate(ops):
-            if op.path in self.forbidden and isinstance(op, (CreateOp, SetOp)) and self.is_member(session_id):
+            if not isinstance(op, (CreateOp, SetOp)):
+                continue
+            if (op.path in self.forbidden and self.is_member(session_id)) or self.forbids(session_id, op.path):
                 raise MultiFailedError(index, op.path, NotPermittedError(op.path))
         done = super().write(ops, session_id)
         for op in ops:
