@@ -13,8 +13,8 @@ LegacyConsumerError (zk_layout.errors)
     CallInProgressError             a signal handler interrupted a call of this consumer and makes another one
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
-      BrokerRefusedError            the brokers do not let us in with these credentials or certificates
-      GroupRefusedError             the brokers let us in, but not into this group
+      BrokerRefusedError            the brokers refuse these credentials or certificates
+      GroupRefusedError             the brokers accept the client, but not in this group
     MissingListenerError            no broker offers the wanted security protocol
     FetchError                      a broker answered a fetch with an error
       CorruptRecordsError           what lies in the log is not what Kafka writes
@@ -166,7 +166,7 @@ class BrokersUnavailableError(KafkaError):
 
 
 class BrokerRefusedError(BrokersUnavailableError):
-    """The brokers do not let us in, or we do not trust them; reason as librdkafka says it."""
+    """The brokers refuse this client, or it does not trust them; reason: librdkafka's words."""
 
     retriable: ClassVar[bool] = False
 
@@ -176,11 +176,11 @@ class BrokerRefusedError(BrokersUnavailableError):
         self.brokers = brokers
 
     def _text(self) -> str:
-        return f"brokers {self.brokers} refuse us: {self.reason}; check security.protocol, sasl.* and ssl.*"
+        return f"brokers {self.brokers} refuse this client: {self.reason}; check security.protocol, sasl.* and ssl.*"
 
 
 class GroupRefusedError(BrokersUnavailableError):
-    """The brokers do not let us into the group: asking again does not help; reason as librdkafka says it."""
+    """The brokers do not let this client into the group: asking again does not help; reason: librdkafka's words."""
 
     retriable: ClassVar[bool] = False
 
@@ -191,8 +191,8 @@ class GroupRefusedError(BrokersUnavailableError):
 
     def _text(self) -> str:
         return (
-            f"the brokers do not let us into group {self.group!r}: {self.reason}; allow our principal Read on the "
-            "group and on its topics, or give the credentials of its members"
+            f"the brokers do not let this client into group {self.group!r}: {self.reason}; allow this "
+            "client's principal Read on the group and on its topics, or give the credentials of its members"
         )
 
 
@@ -400,7 +400,7 @@ class GroupOffsetsUnavailableError(OffsetError):
 
 
 class EmbeddedError(LegacyConsumerError):
-    """An embedded server cannot be had."""
+    """An embedded server cannot be started."""
 
 
 class JavaMissingError(EmbeddedError):
@@ -423,7 +423,7 @@ class JarsUnavailableError(EmbeddedError):
         self.reason = reason
 
     def _text(self) -> str:
-        return f"the jars of {self.what} cannot be had: {self.reason}"
+        return f"the jars of {self.what} are not available: {self.reason}"
 
 
 class ServerStartError(EmbeddedError):
@@ -456,7 +456,7 @@ class PortInUseError(EmbeddedError):
 
 
 class MetricsServerError(LegacyConsumerError):
-    """There is no listening at this address."""
+    """The server cannot listen at this address."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(host, port, reason)

@@ -1,4 +1,4 @@
-"""Whether the brokers let us in, asked before a question that would wait for an answer."""
+"""Whether the brokers accept this client, asked before a question that would wait for an answer."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def match_columns(
             known = ", ".join(each.name for each in columns)
             raise SchemaMismatchError(name, f"there is no such column, only {known}")
         if type_name != column.type.value:
-            reason = f"has type {column.type.value} and cannot be had as {type_name}"
+            reason = f"has type {column.type.value} and cannot be read as {type_name}"
             raise SchemaMismatchError(name, reason + _advice(name, column.type, type_name))
         if column.nullable and not nullable:
             raise SchemaMismatchError(name, "can be null: leave NOT NULL out of the schema")

@@ -88,7 +88,7 @@ class TierRun:
         self.not_selected = 0
         self.not_long = 0
         self.unavailable: dict[str, str] = {}
-        """marker -> why its servers cannot be had, once one test has found out."""
+        """marker -> why its servers are not available, once one test has found out."""
         self.left: list[str] = []
         self.mark = uuid.uuid4().hex
         os.environ[leaks.MARK] = self.mark

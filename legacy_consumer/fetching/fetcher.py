@@ -158,7 +158,7 @@ class FetcherFactory(Protocol):
     """Makes the fetchers of one connector."""
 
     def check_access(self) -> None:
-        """See whether the brokers would let us in, before anything is registered; takes 5 s at most.
+        """See whether the brokers would accept this client, before anything is registered; takes 5 s at most.
 
         That no broker can be reached is no failure: a member may join and wait for them.
         Raises: MissingListenerError, BrokerRefusedError; errors of ZooKeeper.

@@ -104,7 +104,9 @@ def choose_fetcher(config: ConsumerConfig, missing: tuple[str, ...] | None = Non
     obstacle = _obstacle(config) or decoder_obstacle(missing)
     if config.fetcher == COLUMNAR:
         if obstacle is not None:
-            raise ConfigError("fetcher", config.fetcher, f"cannot be had: {obstacle}; set fetcher=auto or librdkafka")
+            raise ConfigError(
+                "fetcher", config.fetcher, f"is not available: {obstacle}; set fetcher=auto or librdkafka"
+            )
         return FetcherChoice(COLUMNAR, "fetcher=columnar is configured")
     if obstacle is not None:
         return FetcherChoice(LIBRDKAFKA, obstacle)

@@ -52,7 +52,7 @@ class KafkaOffset:
     metadata: str = ""
 
 
-_UNTOLD = "the group coordinator does not tell this partition's offset: allow our principal Read on the topic"
+_UNTOLD = "the group coordinator does not tell this partition's offset: allow this client's principal Read on the topic"
 UNTOLD = KafkaOffset(None, _UNTOLD)
 """Stands for an offset that the coordinator does not return."""
 

@@ -57,7 +57,7 @@ def test_without_a_network_the_error_says_what_to_do_and_nothing_is_left(tmp_pat
     with pytest.raises(JarsUnavailableError) as caught:
         kafka_jars(VERSION, root)
     text = str(caught.value)
-    assert text.startswith(f"the jars of Kafka {VERSION} cannot be had: the resolver failed (Connection refused)")
+    assert text.startswith(f"the jars of Kafka {VERSION} are not available: the resolver failed (Connection refused)")
     assert f"put the files that jars.lock.json lists for {VERSION} into the folder {root / VERSION}" in text
     assert "\n" not in text
     assert [path.name for path in root.iterdir()] == [f".{VERSION}.lock"]

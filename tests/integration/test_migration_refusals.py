@@ -79,7 +79,7 @@ def test_brokers_that_refuse_the_group_are_an_error_and_nothing_is_written(guard
         done = guarded.migrate(*arguments)
         assert (done.code, done.out) == (1, ""), done
         [line] = done.err.splitlines()
-        assert line.startswith("Error: the brokers do not let us into group 'closed': ")
+        assert line.startswith("Error: the brokers do not let this client into group 'closed': ")
         assert "authorization failed" in line
 
     is_refused("apply", "closed", "--execute", "--backup", backup)

@@ -431,7 +431,7 @@ def test_a_column_that_there_is_not_is_refused_when_planned():
     with pytest.raises(LegacyConsumerError) as caught:
         request_message_columns([("value", "string", True)])
     assert str(caught.value) == (
-        "column value: has type binary and cannot be had as string: cast it, value.cast('string')"
+        "column value: has type binary and cannot be read as string: cast it, value.cast('string')"
     )
 
 

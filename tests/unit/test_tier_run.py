@@ -130,7 +130,7 @@ def test_two(): pass
 """
     status, output = run_tests({"integration/test_a.py": source}, "--all-tiers")
     assert status == 0
-    assert "skipped 2: the jars of Kafka 1.1.1 cannot be had: no network" in output
+    assert "skipped 2: the jars of Kafka 1.1.1 are not available: no network" in output
 
 
 def test_failing_quick_tier_spares_the_wait_for_servers(run_tests):

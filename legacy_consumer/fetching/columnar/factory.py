@@ -68,7 +68,10 @@ class BrokerDoor:
         return Opening(lambda opened: self.open(address, opened=opened), on_done)
 
     def check_access(self) -> None:
-        """See whether a broker lets us in, or all refuse us. Raises: MissingListenerError, BrokerRefusedError."""
+        """See whether a broker accepts this client.
+
+        Raises: MissingListenerError, BrokerRefusedError if all refuse it.
+        """
         try:
             addresses = list(self.leaders.brokers().values())
         except BrokersUnavailableError:
@@ -106,7 +109,7 @@ class ColumnarFetchers:
         self._fetchers: list[ColumnarFetcher] = []
 
     def check_access(self) -> None:
-        """See whether the brokers would let us in; brokers that are down are no failure.
+        """See whether the brokers would accept this client; brokers that are down are no failure.
 
         Raises: MissingListenerError, BrokerRefusedError.
         """

@@ -75,7 +75,7 @@ class Client:
         self.has_forgotten = False
         """It was told that a topic has no partitions: then it may never fetch them again (librdkafka issue 4916)."""
         self.refusal: str | None = None
-        """Why a broker did not let us in, if one did not."""
+        """Why a broker refused this client, if one did."""
         self._refusals = 0
         self._oversize: str | None = None
 

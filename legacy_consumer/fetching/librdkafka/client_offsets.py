@@ -87,7 +87,7 @@ class OffsetsHandle(Client):
         return self._answers.pop(0)
 
     def _serve(self) -> None:
-        """Have callbacks called. Raises: GroupRefusedError if the coordinator does not let us in."""
+        """Have callbacks called. Raises: GroupRefusedError if the coordinator refuses this client."""
         said = self._consumer.poll(0)
         error = None if said is None else said.error()
         if error is not None and error.code() == _Code.GROUP_AUTHORIZATION_FAILED:

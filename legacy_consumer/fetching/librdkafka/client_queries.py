@@ -123,7 +123,7 @@ class QueryHandle(Client):
         )
 
     def try_access(self, timeout_s: float) -> None:
-        """Wait until a broker lets us in, all refuse us, or time is over. Raises: BrokerRefusedError."""
+        """Wait until a broker accepts this client, all refuse it, or time is over. Raises: BrokerRefusedError."""
         deadline = time.monotonic() + timeout_s
         slice_s = 0.25
         while (left_s := deadline - time.monotonic()) > 0:

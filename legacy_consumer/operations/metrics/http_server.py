@@ -59,7 +59,7 @@ class Pages:
 class MetricsServer:
     """Serves until close(); start() binds. port 0: any free one, see port.
 
-    Raises (start): MetricsServerError if the address cannot be had.
+    Raises (start): MetricsServerError if the address cannot be used.
     """
 
     def __init__(self, pages: Pages, *, port: int, host: str = "127.0.0.1") -> None:

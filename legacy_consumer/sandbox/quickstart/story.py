@@ -49,7 +49,7 @@ def run_story(screen: Screen, before_cleanup: Callable[[], None] = lambda: None)
     """Run it all; afterwards no server, no process and no folder is left.
 
     before_cleanup is called when the end has come, one way or the other, before anything is taken down.
-    Raises: LegacyConsumerError when something cannot be had or does not happen in time.
+    Raises: LegacyConsumerError when something is not available or does not happen in time.
     """
     flights = find_flights()
     with ExitStack() as stack:

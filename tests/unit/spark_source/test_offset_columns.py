@@ -93,8 +93,8 @@ def test_a_schema_chooses_and_orders_columns_and_keeps_its_spelling():
     ("field", "complaint"),
     [
         (("offset", "bigint", True), "there is no such column, only group, topic"),
-        (("partition", "bigint", True), "has type int and cannot be had as bigint"),
-        (("group", "string collate UTF8_LCASE", True), "cannot be had as string collate"),
+        (("partition", "bigint", True), "has type int and cannot be read as bigint"),
+        (("group", "string collate UTF8_LCASE", True), "cannot be read as string collate"),
         (("lag", "bigint", False), "leave NOT NULL out"),
         (("GROUP", "string", True), "stands twice in the schema"),
     ],

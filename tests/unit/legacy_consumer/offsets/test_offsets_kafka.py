@@ -206,7 +206,7 @@ def test_a_refusal_that_waiting_does_not_mend_is_no_retriable_failure(rig):
 def test_a_partition_that_the_coordinator_does_not_tell_about_is_refused_alone(rig):
     rig.channel.untold = {P0}
     found = rig.kafka.read([P0, P1])
-    assert "allow our principal Read" in found[P0].problem
+    assert "allow this client's principal Read" in found[P0].problem
     result = rig.commit(rig.kafka, {P0: 7, P1: 5}, found)
     assert result.refused.keys() == {P0}
     assert rig.in_kafka() == {P1: 5}

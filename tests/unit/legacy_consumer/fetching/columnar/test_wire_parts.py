@@ -140,7 +140,9 @@ def test_librdkafka_fetches_what_the_columnar_fetcher_does_not_cover(properties,
         demanded = ConsumerConfig.load(
             None, overrides, zookeeper_connect="h:1", group_id="g", **{**properties, "fetcher": "columnar"}
         )
-        with pytest.raises(ConfigError, match=r"^fetcher=columnar: cannot be had: .*; set fetcher=auto or librdkafka$"):
+        with pytest.raises(
+            ConfigError, match=r"^fetcher=columnar: is not available: .*; set fetcher=auto or librdkafka$"
+        ):
             choose_fetcher(demanded, FAST)
 
 
@@ -189,7 +191,7 @@ def test_another_decoder_than_that_of_this_package_is_named_with_what_to_install
     monkeypatch.setitem(sys.modules, "legacy_consumer_native", installed)
     said = f"legacy-consumer-native {fetchers.DECODER_VERSION} is needed, not {version}: install legacy-consumer"
     with pytest.raises(
-        ConfigError, match=f"^fetcher=columnar: cannot be had: {said}.*; set fetcher=auto or librdkafka$"
+        ConfigError, match=f"^fetcher=columnar: is not available: {said}.*; set fetcher=auto or librdkafka$"
     ):
         choose_fetcher(config(fetcher="columnar"))
     assert choose_fetcher(config()).fetcher == "librdkafka"
@@ -206,7 +208,7 @@ def test_an_extra_that_cannot_be_loaded_leaves_librdkafka_and_is_said_once(error
     for _ in range(3):
         choice = choose_fetcher(config())
         assert (choice.fetcher, str(error) in choice.reason) == ("librdkafka", True)
-    with pytest.raises(ConfigError, match="cannot be had: the extra `fast` is installed and cannot be loaded"):
+    with pytest.raises(ConfigError, match="is not available: the extra `fast` is installed and cannot be loaded"):
         choose_fetcher(config(fetcher="columnar"))
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
