@@ -246,11 +246,11 @@ def test_whatever_line_of_a_pause_or_a_resume_of_a_stream_is_interrupted_it_is_d
         is_paused = bool(rig.stream.paused())
         assert strike.struck or is_paused == (what == "pause")
         came = all_of(loop if inside else rig.stream)
-        rest = {TPS[0]: [1, 2, 3], TPS[1]: [0, 1, 2, 3]}
-        assert came == (dict.fromkeys(TPS, []) if is_paused else rest), f"interrupted at line {line}"
+        rest, nothing = {TPS[0]: [1, 2, 3], TPS[1]: [0, 1, 2, 3]}, {tp: [] for tp in TPS}
+        assert came == (nothing if is_paused else rest), f"interrupted at line {line}"
         assert clock.busy == 0, f"interrupted at line {line}"
         face.resume()
-        assert all_of(rig.stream) == (rest if is_paused else dict.fromkeys(TPS, []))
+        assert all_of(rig.stream) == (rest if is_paused else nothing)
         if not strike.struck:
             break
     assert line > 20, "the library's lines were not seen"
