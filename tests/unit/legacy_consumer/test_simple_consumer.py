@@ -303,7 +303,7 @@ def test_of_two_threads_each_is_given_what_it_asked_for(world):
     assert [(m.partition(), m.offset()) for m in fetched] == [(1, n) for n in range(2, 5)]
 
 
-def test_whatever_line_is_interrupted_a_fetch_that_is_made_again_leaves_no_message_out():
+def test_a_fetch_interrupted_at_any_line_and_made_again_leaves_no_message_out():
     line, struck = 0, True
     while struck:
         world = World()
@@ -359,7 +359,7 @@ def test_the_property_that_chooses_the_fetcher_is_not_taken_for_one():
         SimpleConsumer(zookeeper_connect="z:2181", fetcher="fastest")
 
 
-def test_whatever_raises_while_it_closes_the_connection_to_zookeeper_is_closed(world):
+def test_the_connection_to_zookeeper_is_closed_though_another_part_raises_while_closing(world):
     class Broken(FakeFetcher):
         def close(self):
             raise RuntimeError("cannot close")

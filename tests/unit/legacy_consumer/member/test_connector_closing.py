@@ -98,7 +98,7 @@ def test_any_time_will_do_for_a_member_whose_users_have_nothing_in_hand(member, 
 
 
 @pytest.mark.parametrize("part", [FakeFetcher, FakeFetchers, ZooKeeperOffsetStore, MemoryStore])
-def test_what_raises_while_it_is_closed_keeps_nothing_else_open_and_is_closed_by_the_next_call(part, monkeypatch):
+def test_a_part_that_raises_while_closing_keeps_no_other_open_and_the_next_call_closes_it(part, monkeypatch):
     close, failed = part.close, []
 
     def fail_once(self):

@@ -257,7 +257,7 @@ def test_a_leader_that_an_acl_keeps_from_writing_says_so_and_tries_again_each_se
     cluster.await_shares([4, 4], first, second)
 
 
-def test_what_a_member_tells_and_nobody_can_read_costs_the_others_nothing(cluster, caplog):
+def test_an_unreadable_znode_of_one_member_costs_the_others_nothing(cluster, caplog):
     first, second = (cluster.join(consumer_id=f"m{n}")[0] for n in range(2))
     cluster.await_shares([3, 3], first, second)
     for garbage in (b"", b"{", bytes(900_000), b'{"version":1,"session":"zz"}'):

@@ -266,7 +266,7 @@ def seek_what_is_paused(rig):
 
 
 @pytest.mark.parametrize("change", [claim, seek, resume, keep_after_all, seek_what_is_paused], ids=lambda c: c.__name__)
-def test_what_begins_as_a_poll_begins_is_handed_out_from_its_position_on(rig, change):
+def test_a_partition_that_begins_as_a_poll_begins_is_handed_out_from_its_position_on(rig, change):
     rig.kafka.produce(P0, 10)
     rig.kafka.produce(P1, 3)
     rig.begin(P1)
@@ -283,7 +283,7 @@ def test_what_begins_as_a_poll_begins_is_handed_out_from_its_position_on(rig, ch
     assert (rig.consumed(P0), rig.consumed(P1)) == (10, 3)
 
 
-def test_what_begins_and_is_moved_as_a_poll_begins_and_ends_is_handed_out_from_its_last_position_on(rig):
+def test_a_partition_moved_as_a_poll_begins_and_ends_is_handed_out_from_its_last_position_on(rig):
     rig.kafka.produce(P0, 10)
 
     def begin_once():

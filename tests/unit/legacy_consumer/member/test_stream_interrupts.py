@@ -109,7 +109,7 @@ class Rig:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fetcher", [Objects, Columns], ids=["objects", "columns"])
 @pytest.mark.parametrize("way", ["iterate", "next", "batches", "arrow", "mixed"])
-def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_counts_before(fetcher, way):
+def test_an_interrupt_at_any_line_hands_out_each_message_once_and_none_counts_before(fetcher, way):
     # as few messages as show each way begin, go on and end: what this costs grows with the square
     length = 3 if way == "mixed" else 2
     with PassedLines() as passed, contextlib.suppress(ConsumerTimeoutError):
@@ -135,7 +135,7 @@ def test_whatever_line_is_interrupted_each_message_is_handed_out_once_and_none_c
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_whatever_line_ends_a_thread_its_successor_is_given_the_rest():
+def test_a_thread_that_ends_at_any_line_leaves_the_rest_to_its_successor():
     with PassedLines() as passed, contextlib.suppress(ConsumerTimeoutError):
         Rig(Objects, 2).next()
     for line in passed.first_times(1):
@@ -170,7 +170,7 @@ def all_of(stream):
 @pytest.mark.parametrize("offset", [0, 4], ids=["back", "forth"])
 @pytest.mark.parametrize("inside", [False, True], ids=["between loops", "inside a loop"])
 @pytest.mark.parametrize("fetcher", [Objects, Columns], ids=["objects", "columns"])
-def test_whatever_line_of_a_seek_is_interrupted_it_is_done_or_not_done(fetcher, inside, offset):
+def test_a_seek_interrupted_at_any_line_is_done_or_not_done(fetcher, inside, offset):
     for line in itertools.count():
         rig = Rig(fetcher, 6)
         # two of each partition were handed out, and others are fetched
@@ -196,7 +196,7 @@ def test_whatever_line_of_a_seek_is_interrupted_it_is_done_or_not_done(fetcher, 
 @pytest.mark.parametrize("inside", [False, True], ids=["between loops", "inside a loop"])
 @pytest.mark.parametrize("what", ["pause", "resume"])
 @pytest.mark.parametrize("fetcher", [Objects, Columns], ids=["objects", "columns"])
-def test_whatever_line_of_a_pause_or_a_resume_is_interrupted_it_is_done_or_not_done(fetcher, what, inside):
+def test_a_pause_or_resume_interrupted_at_any_line_is_done_or_not_done(fetcher, what, inside):
     for line in itertools.count():
         rig = Rig(fetcher, 4)
         loop = iter(rig.stream)
@@ -231,7 +231,7 @@ class WaitingClock(PatientClock):
 
 @pytest.mark.parametrize("inside", [False, True], ids=["between loops", "inside a loop"])
 @pytest.mark.parametrize("what", ["pause", "resume"])
-def test_whatever_line_of_a_pause_or_a_resume_of_a_stream_is_interrupted_it_is_done_or_not_done(what, inside):
+def test_a_pause_or_resume_of_a_stream_interrupted_at_any_line_is_done_or_not_done(what, inside):
     for line in itertools.count():
         rig = Rig(Objects, 4)
         rig.stream._clock = clock = WaitingClock()
@@ -256,7 +256,7 @@ def test_whatever_line_of_a_pause_or_a_resume_of_a_stream_is_interrupted_it_is_d
     assert line > 20, "the library's lines were not seen"
 
 
-def test_whatever_line_of_an_acknowledgement_is_interrupted_it_is_done_or_can_be_made_again():
+def test_an_acknowledgement_interrupted_at_any_line_is_done_or_can_be_made_again():
     for line in itertools.count():
         rig = Rig(Objects, 3, acknowledged=True)
         all_of(rig.stream)

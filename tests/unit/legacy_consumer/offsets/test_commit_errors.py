@@ -268,7 +268,7 @@ def test_users_back_where_the_offset_stood_before_a_commit_without_an_answer_are
     sys.version_info >= (3, 13), reason="AtLine strikes where 3.13 leaves a with, and looks for no signal"
 )
 @pytest.mark.parametrize("storage", ["zookeeper", "kafka", "both"])
-def test_whatever_line_of_a_commit_is_interrupted_its_writes_are_not_taken_for_somebody_elses(storage):
+def test_the_writes_of_a_commit_interrupted_at_any_line_are_not_taken_for_another_clients(storage):
     world = World(storage)
     world.consume()
     with PassedLines() as passed:

@@ -314,7 +314,7 @@ def test_the_first_commit_to_both_tells_zookeeper_the_greater_offset_that_only_k
     assert rig.zookeeper.read([P0])[P0].version == version
 
 
-def test_what_kafka_refuses_of_a_commit_to_both_is_told(rig):
+def test_a_commit_to_both_stores_tells_what_kafka_refused(rig):
     seen = rig.dual.read([P0, P1])
     rig.channel.untold = {P1}
     result = rig.commit(rig.dual, {P0: 7, P1: 5}, seen)
@@ -322,7 +322,7 @@ def test_what_kafka_refuses_of_a_commit_to_both_is_told(rig):
     assert rig.in_kafka() == {P0: 7}
 
 
-def test_what_zookeeper_refuses_kafka_does_not_get(rig):
+def test_offsets_that_zookeeper_refuses_are_not_sent_to_kafka(rig):
     seen = rig.commit(rig.dual, {P0: 7, P1: 5}).committed
     rig.zk.set_data("/consumers/g/offsets/t/0", b"3")
     result = rig.commit(rig.dual, {P0: 8, P1: 6}, seen)

@@ -174,7 +174,7 @@ def test_an_offset_that_is_no_number_is_the_problem_of_its_partition_alone(rig):
         refuse_unreadable(found)
 
 
-def test_what_a_commit_of_several_requests_wrote_is_told_when_a_later_request_fails():
+def test_a_commit_of_several_requests_tells_what_was_written_when_a_later_one_fails():
     server = MemoryZooKeeper(max_multi_bytes=3000)
     zk = MemoryStore(server)
     zk.start()

@@ -70,7 +70,7 @@ def test_only_what_no_thread_decodes_ahead_is_decoded_by_the_poll():
     assert len(here) == 2
 
 
-def test_what_is_damaged_is_told_each_time_until_it_is_dropped_and_what_follows_comes():
+def test_damage_is_told_each_time_until_it_is_dropped_and_then_the_next_records_come():
     data = batch([Written(number, None, b"v") for number in range(10)])
     backlog = Backlog(
         lambda one: decode_records(one.records, one.partition, one.position),
@@ -86,7 +86,7 @@ def test_what_is_damaged_is_told_each_time_until_it_is_dropped_and_what_follows_
     assert [run.offsets.tolist() for run in backlog.take(40)] == [[*range(10, 20)]]
 
 
-def test_what_is_left_of_a_record_set_is_taken_first(backlog):
+def test_the_rest_of_a_record_set_is_taken_first(backlog):
     assert [len(run) for run in backlog.take(7, 5)] == [7]
     assert [run.offsets.tolist() for run in backlog.take(35, 3)] == [[7, 8, 9]]
 

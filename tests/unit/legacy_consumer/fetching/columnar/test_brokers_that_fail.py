@@ -185,7 +185,7 @@ def test_a_broker_that_always_fails_holds_up_nobody_else_and_is_not_overrun(call
         assert sum(reader.raised.values()) <= tries * partitions
 
 
-def test_what_one_partition_holds_is_that_partitions_damage_alone():
+def test_damaged_records_of_one_partition_damage_no_other():
     with World(random.Random(1), brokers=1, partitions=3) as world:
         spoilt = world.partitions[1]
         first, count, data = world.batches[spoilt][2]
@@ -198,7 +198,7 @@ def test_what_one_partition_holds_is_that_partitions_damage_alone():
         assert {(type(error), error.partition) for error in reader.complaints} == {(CorruptRecordsError, spoilt)}
 
 
-def test_what_lies_behind_the_last_stable_offset_of_a_response_is_committed_too():
+def test_records_behind_the_last_stable_offset_of_a_response_are_handed_out_too():
     """The broker notes that offset, then reads the log, which may have been committed further by then."""
     with World(random.Random(5), brokers=1, partitions=1, read_committed=True) as world:
         world.stable = lambda tp: 3
@@ -288,7 +288,7 @@ def test_a_broker_that_left_zookeeper_is_left_before_it_is_suspected():
         reader.check(world.partitions)
 
 
-def test_what_a_silent_leader_answers_after_all_does_not_come_on_top_of_what_the_new_one_sends():
+def test_a_late_answer_of_a_silent_leader_does_not_repeat_messages_of_the_new_one():
     with World(random.Random(8), partitions=1) as world:
         old, new = world.brokers
         [tp] = world.partitions

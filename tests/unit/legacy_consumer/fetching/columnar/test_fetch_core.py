@@ -177,7 +177,7 @@ def test_records_are_read_on_from_behind_their_last():
     assert request(core).partitions[T0].offset == 9
 
 
-def test_what_was_asked_in_a_life_that_has_ended_changes_nothing():
+def test_an_answer_to_a_request_of_an_ended_life_changes_nothing():
     core = core_of({T0: 5})
     request(core)
     core.change({T0: 90})
@@ -204,7 +204,7 @@ def test_a_silent_leader_is_left_as_soon_as_another_one_leads():
     assert answer(core, {T0: says(records=record_set(5, 9))}) == []
 
 
-def test_what_was_received_stays_when_a_position_turns_out_to_be_inside_the_log():
+def test_received_records_stay_when_the_position_turns_out_to_be_inside_the_log():
     """A new leader's log may end lower for a moment (KIP-207), while the user still has what the last one sent."""
     core = core_of({T0: 5})
     request(core)
@@ -280,7 +280,7 @@ def test_a_batch_larger_than_allowed_is_an_error_that_names_the_setting():
     assert core.requests(NOW) == []
 
 
-def test_what_cannot_be_read_waits_for_the_decoder_to_say_why():
+def test_unreadable_records_wait_for_the_decoder_to_say_why():
     core, (told, records) = answered({T0: says(records=record_set(5, 5))})
     assert "nothing to be had at offset 5" in told.reason
     assert isinstance(records, Records)
