@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from legacy_consumer.errors import OffsetsNotCommittedError
+from legacy_consumer.errors import OffsetError, OffsetsNotCommittedError
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.offsets import Commit, CommitResult, OffsetStore, RetrySettings
 from legacy_consumer.offsets.progress import Committed, Progress
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 _UNOWNED = "this member does not own it, or not any more"
 _OWNED = "another member owns it; with unfenced=True it is written all the same"
 _BY_HAND = "its offsets are kept by hand: offsets.by.hand names its topic"
+_OVERTAKEN = "another client keeps committing it too: see the log, and commit again"
 _BACKWARDS = "the group has committed {} already; with unfenced=True it is moved back"
 
 
@@ -282,5 +283,7 @@ class Committer:
         second = self.offsets.commit(kept, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)
         result.committed.update(second.committed)
         result.refused.update(second.refused)
+        result.foreign.update(second.foreign)
+        result.refused.update(dict.fromkeys(second.foreign, OffsetError(_OVERTAKEN)))
         result.unowned |= second.unowned
         result.failure = result.failure or second.failure

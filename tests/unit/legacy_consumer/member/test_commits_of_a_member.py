@@ -9,7 +9,7 @@ import pytest
 from legacy_consumer import ConsumerTimeoutError, Phase
 from legacy_consumer.errors import CommitFailedError, ConsumerClosedError, NotJoinedError, OffsetsNotCommittedError
 from rebalance.coordinator import Coordinator
-from tests.support.member_cluster import MemberCluster
+from tests.support.member_cluster import MemberCluster, RefusingStore
 from tests.support.waiting import eventually
 from zk_layout.codecs import encode_topic
 from zk_layout.model import TopicAssignment, TopicPartition
@@ -178,6 +178,28 @@ def test_a_commit_to_kafka_whose_answer_was_lost_repeats_nothing(cluster, confli
 
 
 # Commits by name
+
+
+@pytest.mark.parametrize("offsets", [None, {TPS[0]: 4}], ids=["consumed", "by name"])
+def test_a_commit_that_other_clients_overtake_twice_says_what_was_not_committed(cluster, monkeypatch, offsets):
+    cluster.produce(5, *TPS[:2])
+    connector, stream = cluster.join(auto_commit_enable=False)
+    take(stream, 10)
+    multi = RefusingStore.multi
+    foreign = iter((b"1", b"2"))
+
+    def overtaken(store, ops, **options):
+        if (data := next(foreign, None)) is not None:
+            cluster.write(TPS[0], data)
+        return multi(store, ops, **options)
+
+    monkeypatch.setattr(RefusingStore, "multi", overtaken)
+    with pytest.raises(OffsetsNotCommittedError, match=r"1 offsets .*t/0: another client keeps committing it") as raised:
+        connector.commit_offsets(offsets)
+    assert list(raised.value.reasons) == [TPS[0]]
+    assert cluster.committed(TPS[1]) == (5 if offsets is None else None)
+    connector.commit_offsets(offsets)
+    assert cluster.committed(TPS[0]) == (5 if offsets is None else 4)
 
 
 def test_an_explicit_commit_is_not_undone_by_the_members_next_commit(cluster):
