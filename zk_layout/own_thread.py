@@ -18,3 +18,11 @@ class OwnThread(threading.Thread):
     def is_current() -> bool:
         """Return whether the calling thread is one of them."""
         return isinstance(threading.current_thread(), OwnThread)
+
+
+def is_at_work(thread: threading.Thread | None) -> bool:
+    """Return whether a thread that begins when it is needed is there.
+
+    It may not have begun: an exception struck its caller, or the system had no thread left. Or it may have died.
+    """
+    return thread is not None and thread.is_alive()

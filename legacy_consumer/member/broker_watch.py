@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Collection
 
 from zk_layout.errors import LegacyConsumerError, NoNodeError, NotPermittedError
-from zk_layout.own_thread import OwnThread
+from zk_layout.own_thread import OwnThread, is_at_work
 from zk_layout.paths import BrokerIdsPath, broker_ids
 from zk_layout.store import WatchEvent, ZkStore
 
@@ -62,7 +62,7 @@ class BrokerWatch:
     def _look(self) -> None:
         with self._lock:
             self._is_old = True
-            if self._thread is None and not self._closed.is_set():
+            if not self._closed.is_set() and not is_at_work(self._thread):
                 self._thread = OwnThread(target=self._run, name=f"{self._consumer_id}-brokers")
                 self._thread.start()
 
@@ -81,6 +81,11 @@ class BrokerWatch:
                 )
             except LegacyConsumerError as error:
                 logger.debug("%s: the brokers cannot be read for now: %s", self._consumer_id, error)
+                self._is_old = True
+                self._closed.wait(_PAUSE_S)
+            except Exception:
+                # without this thread no change would ever be noticed again
+                logger.exception("%s: reading the brokers failed unexpectedly; it is tried again", self._consumer_id)
                 self._is_old = True
                 self._closed.wait(_PAUSE_S)
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from legacy_consumer.member.listener import RebalanceListener
+from zk_layout.own_thread import is_at_work
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,11 @@ class ListenerCalls:
         with self._lock:
             if self._over:
                 return
+            if not is_at_work(self._thread):
+                # a thread that died is late with nothing
+                self._late = False
+                self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-listener", daemon=True)
+                self._thread.start()
             late = self._late
             if len(self._waiting) >= _MOST_WAITING:
                 self.errors += 1
@@ -58,9 +64,6 @@ class ListenerCalls:
                 )
                 return
             self._waiting.append((hook, done))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-listener", daemon=True)
-                self._thread.start()
         if self._is_over_in_time(done, 0.0 if late else timeout_s):
             return
         with self._lock:
@@ -126,7 +129,8 @@ class ListenerCalls:
                 with self._lock:
                     self.errors += 1
                 logger.exception("%s: the rebalance listener raised", self._consumer_id)
-            done.set()
+            finally:
+                done.set()
 
 
 class BoundedCall(Generic[Result]):

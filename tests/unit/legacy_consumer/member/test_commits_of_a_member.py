@@ -194,7 +194,9 @@ def test_a_commit_that_other_clients_overtake_twice_says_what_was_not_committed(
         return multi(store, ops, **options)
 
     monkeypatch.setattr(RefusingStore, "multi", overtaken)
-    with pytest.raises(OffsetsNotCommittedError, match=r"1 offsets .*t/0: another client keeps committing it") as raised:
+    with pytest.raises(
+        OffsetsNotCommittedError, match=r"1 offsets .*t/0: another client keeps committing it"
+    ) as raised:
         connector.commit_offsets(offsets)
     assert list(raised.value.reasons) == [TPS[0]]
     assert cluster.committed(TPS[1]) == (5 if offsets is None else None)
