@@ -1,4 +1,4 @@
-"""Threads of the library that begin when there is work: one that did not begin, or died, is replaced by the next call."""
+"""Threads of the library that begin when there is work: the next call replaces one that did not begin, or died."""
 
 import itertools
 import logging
