@@ -135,7 +135,7 @@ _CONSUMING = (
     ),
     *(
         _consuming(
-            f"consume_arrow_{codec}_vs_floor", f"{codec}, against reading and decompressing the same bytes", _ARROW,
+            f"consume_arrow_{codec}_vs_floor", f"{codec}, against reading and decompressing", _ARROW,
             Socket(decompress=True), 0.7, scene=scene,
         )
         for codec, scene in COMPRESSED.items()

@@ -1,7 +1,8 @@
 """Receives a number of messages and drops them: consume_socket.py ZOOKEEPER TOPIC MESSAGES [decompress]
 
 It sends the requests of our columnar fetcher to the one broker, and reads only the headers of the batches, which
-contain the number of messages and the next offset. With `decompress` it decompresses each batch, too.
+contain the number of messages and the next offset. With `decompress` it also checks each batch's CRC and decompresses
+the batch.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 import cramjam
+from legacy_consumer_native import crc32c
 
 from legacy_consumer import ConsumerConfig, TopicPartition
 from legacy_consumer.fetching.columnar.factory import BrokerDoor
@@ -33,8 +35,11 @@ from zk_layout.paths import TopicPath
 
 NO_SESSION = FetchSession(0, -1)
 _LENGTH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
 _HEAD_BYTES = 12
 """Offset and length, before what the length counts."""
+_CRC_AT = 17
+_CHECKED_FROM = 21
 _CODEC_AT = 22
 """The lower byte of the attributes."""
 _RECORDS_AT = 61
@@ -47,14 +52,16 @@ _DECOMPRESS = {
 """By the number in the attributes; snappy as librdkafka writes it, without the framing of Java's library."""
 
 
-def decompress(records: bytes | memoryview) -> None:
-    """Each whole batch of format 2."""
+def check_and_decompress(records: bytes | memoryview) -> None:
+    """Check and decompress each whole batch of format 2. Raises: ValueError if a batch is damaged."""
     view = memoryview(records)
     at = 0
     while at + _RECORDS_AT <= len(view):
         end = at + _HEAD_BYTES + _LENGTH.unpack_from(view, at + 8)[0]
         if end > len(view):
             break
+        if crc32c(view[at + _CHECKED_FROM : end]) != _CRC.unpack_from(view, at + _CRC_AT)[0]:
+            raise ValueError(f"the batch at byte {at} is damaged")
         # a batch that did not get smaller is not compressed
         if codec := view[at + _CODEC_AT] & 7:
             _DECOMPRESS[codec](view[at + _RECORDS_AT : end])
@@ -103,7 +110,7 @@ def main() -> None:
             if answer.records:
                 position = glance(answer.records, positions[tp])[0]
                 if decompresses:
-                    decompress(answer.records)
+                    check_and_decompress(answer.records)
                 count += position - positions[tp]
                 positions[tp] = position
     ended = time.perf_counter()
