@@ -148,6 +148,13 @@ _CONSUMING = (
         "consume_arrow_format1_vs_scala", "format 1, Kafka 0.10.2.2 on both sides", _ARROW, _SCALA, 5,
         scene=FORMAT_1_MESSAGES,
     ),
+    *(
+        _consuming(
+            f"consume_arrow_{version}_vs_socket", f"{version}, against reading the same bytes", _ARROW, Socket(),
+            scene=scene,
+        )
+        for version, scene in (("format0", FORMAT_0_MESSAGES), ("format1", FORMAT_1_MESSAGES))
+    ),
 )  # fmt: skip
 
 _COMMIT: Comparison[GroupStage] = Comparison(
