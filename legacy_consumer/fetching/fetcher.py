@@ -113,10 +113,7 @@ class Fetcher(Protocol):
         ...
 
     def wake(self) -> None:
-        """Let a poll that waits look for changes soon; from any thread, and from a signal handler: it takes no lock.
-
-        It ends the poll that is under way, and is not kept for the next one, which looks for changes as it begins.
-        """
+        """End the poll that waits, or the next one, soon. From any thread, and a signal handler: it takes no lock."""
         ...
 
     def close(self) -> None:

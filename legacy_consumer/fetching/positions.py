@@ -90,8 +90,10 @@ class StandingStill:
     def tell(self) -> None:
         """Raises: the next error, if it is time for one."""
         waiting = self._untold or self._told
+        if not waiting:
+            return
         now = time.monotonic()
-        if not waiting or (not self._untold and now < self._next_time):
+        if not self._untold and now < self._next_time:
             return
         self._next_time = now + self._backoff_s
         tp = next(iter(waiting))

@@ -23,8 +23,10 @@ from rebalance.clock import Clock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
 
-_SLICE_S = 0.5
-"""How long one poll may wait. The end of the stream wakes a poll; one that begins at that moment notices it then."""
+_POLL_S = 60.0
+"""How long one poll may wait. The end of the stream wakes it."""
+_PAUSED_SLICE_S = 0.5
+"""How long to wait in a pause before the end of the stream is looked for, which takes no lock and so wakes nobody."""
 _LEASE_SLICE_S = 0.01
 """How long to wait before the lease is looked at again; the next heartbeat renews it."""
 TAKEN_AT_ONCE = 10_000
@@ -193,21 +195,21 @@ class HandSource(Gate):
             return hand
         began = self._clock.monotonic()
         limit = self._patience(demand.timeout)
-        slice_s = _SLICE_S if limit is None else min(_SLICE_S, limit)
+        left_s = _POLL_S if limit is None else min(_POLL_S, limit)
         while not self._ended:
             if self._pauses:
-                self._clock.wait(self._opened, slice_s)
+                self._clock.wait(self._opened, min(left_s, _PAUSED_SLICE_S))
             elif not self._may_hand_out():
-                self._clock.wait(self._never, min(slice_s, _LEASE_SLICE_S))
+                self._clock.wait(self._never, min(left_s, _LEASE_SLICE_S))
             elif not self._ledger.waiting:
-                self._poll(demand.most, slice_s)
+                self._poll(demand.most, left_s)
             hand = self._take(demand)
             if hand is not None:
                 return hand
             if limit is None:
                 continue
             waited = self._clock.monotonic() - began
-            slice_s = max(0.0, min(_SLICE_S, limit - waited))
+            left_s = max(0.0, min(_POLL_S, limit - waited))
             if waited >= limit:
                 if demand.timeout is not None:
                     return Hand(Chunk((), {}, {}), None, whole=demand.whole)
@@ -223,11 +225,11 @@ class HandSource(Gate):
         """Refuse a forked child, where a lock of another thread is never released. Raises: ForkedConsumerError."""
         self._process.check()
 
-    def _poll(self, most: int, slice_s: float) -> None:
+    def _poll(self, most: int, wait_s: float) -> None:
         lives = self._live
         self._is_poll_open = True
         try:
-            batch = self._fetcher.poll(max(most, self._least), slice_s)
+            batch = self._fetcher.poll(max(most, self._least), wait_s)
         except LegacyConsumerError:
             # the fetcher itself says so, and has lost nothing
             self._is_poll_open = False

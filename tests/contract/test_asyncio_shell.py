@@ -75,7 +75,7 @@ class AsyncFetcher:
         body = encode_fetch(send.version, send.limits, send.partitions, send.session, send.forgotten)
         writer.write(frame_request(Api.FETCH, send.version, 7, "asyncio", body))
         head = await reader.readexactly(HEAD_BYTES)
-        return decode_fetch(send.version, await reader.readexactly(check_head(head, 7, send.largest_bytes, "FETCH")))
+        return decode_fetch(send.version, await reader.readexactly(check_head(head, 7, send.largest_bytes, Api.FETCH)))
 
     def follow(self, events):
         for event in events:

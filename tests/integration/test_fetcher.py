@@ -247,9 +247,20 @@ def test_a_change_from_another_thread_ends_a_poll_that_waits(fetching, kafka, st
             assert fetcher.poll(10, 0.5) is None, "nothing comes by itself"
             changing = another.submit(once_it_polls, change)
             with Stopwatch() as watch:
-                fetcher.poll(10, 60)
+                while not changing.done():
+                    fetcher.poll(10, 60)
             changing.result()
             assert watch.seconds < 5
+
+
+def test_a_wake_that_comes_before_a_poll_ends_it(fetching, kafka, store, topic):
+    with fetching(kafka, store) as fetcher:
+        fetcher.assign({topic[0]: PER_PARTITION})
+        assert fetcher.poll(10, 0.5) is None, "nothing comes by itself"
+        fetcher.wake()
+        with Stopwatch() as watch:
+            assert fetcher.poll(10, 60) is None
+        assert watch.seconds < 5
 
 
 def test_a_message_is_handed_over_as_soon_as_it_is_there(own, fetching, kafka, store):

@@ -69,7 +69,7 @@ class BrokerPlayer(Player):
 
     def _receive(self, who, api):
         sock = self.sockets[who]
-        size = check_head(read_exactly(sock, HEAD_BYTES), 1, 1 << 20, api.name)
+        size = check_head(read_exactly(sock, HEAD_BYTES), 1, 1 << 20, api)
         return read_message(GROUP_EXCHANGES[api].response, self.family[api], read_exactly(sock, size), api.name)
 
     def _is_waiting(self, who):

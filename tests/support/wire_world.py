@@ -332,7 +332,7 @@ class NoThread:
 
 
 class SteppedLeaderFinder(LeaderFinder):
-    """Looks when it is asked for what it found, if something is due."""
+    """Looks when it is asked for news, if something is due."""
 
     def __init__(self, world, reader):
         super().__init__(reader, backoff_s=BACKOFF_S, on_news=lambda: None)
@@ -342,11 +342,12 @@ class SteppedLeaderFinder(LeaderFinder):
     def due(self):
         return min(self._open.values(), default=float("inf"))
 
-    def take(self):
+    @property
+    def has_news(self):
         due = [tp for tp, at in self._open.items() if at <= self._world.now]
         if due:
             self._look(due)
-        return super().take()
+        return super().has_news
 
 
 class SteppedPositionFinder(PositionFinder):

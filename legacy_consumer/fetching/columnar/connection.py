@@ -88,7 +88,7 @@ class Connection:
         if awaited.body is None:
             if not self._fill(awaited, memoryview(awaited.head)):
                 return None
-            size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api.name)
+            size = check_head(awaited.head, awaited.correlation_id, awaited.largest_bytes, awaited.api)
             awaited.body = memoryview(buffer(size))
             awaited.filled = 0
         body = awaited.body

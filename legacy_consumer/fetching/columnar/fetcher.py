@@ -73,7 +73,7 @@ _SEARCH_SLICE_S = 0.005
 _LONG_SEARCH_SLICE_S = 0.05
 _LONG_SEARCH_S = 1.0
 _CLOSE_WAIT_S = 2.0
-_LONGEST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 0.5
 
 
 class ColumnarFetcher:
@@ -122,7 +122,6 @@ class ColumnarFetcher:
         """Begin to fetch each partition at its offset, EARLIEST or LATEST, with the next poll."""
         with self._lock:
             self._changes.update(positions)
-            self._woken = True
         self._sockets.ring()
 
     def unassign(self, partitions: Collection[TopicPartition]) -> None:
@@ -133,10 +132,9 @@ class ColumnarFetcher:
         """
         with self._lock:
             self._changes.update(dict.fromkeys(partitions))
-            self._woken = True
 
     def wake(self) -> None:
-        """End a poll that waits, soon. Takes no lock."""
+        """End the poll that waits, or the next one, soon. Takes no lock."""
         self._woken = True
         self._sockets.ring()
 
@@ -161,7 +159,6 @@ class ColumnarFetcher:
                 return None
             self._polling = threading.get_ident()
             changes, self._changes = self._changes, {}
-            self._woken = False
         try:
             if changes:
                 self._apply(changes)
@@ -206,14 +203,16 @@ class ColumnarFetcher:
             if self._errors:
                 raise self._errors.pop(0)
             self._standing_still.tell()
-            runs = self._take(max_messages)
-            if self._backlog.positions:
-                return ColumnarBatch(runs, self._backlog.positions)
-            if self._errors:
-                continue
+            if not self._backlog.is_empty:
+                runs = self._take(max_messages)
+                if self._backlog.positions:
+                    return ColumnarBatch(runs, self._backlog.positions)
+                if self._errors:
+                    continue
             now = time.monotonic()
             left = deadline - now
-            if left <= 0 or self._woken:
+            if left <= 0 or self._woken or self._changes:
+                self._woken = False
                 return None
             self._service(now, min(left, self._patience(now)))
 
@@ -252,7 +251,10 @@ class ColumnarFetcher:
     def _service(self, now: float, wait_s: float) -> None:
         """Look after searches, connections and sockets; wait for the latter, up to wait_s and the core's deadline."""
         self._serviced_at = now
-        self._note_found(now)
+        if self._leaders.has_news:
+            self._note_leaders(now)
+        if self._finder.is_busy or self._found:
+            self._note_positions()
         if self._gone:
             with self._lock:
                 gone, self._gone = self._gone, set()
@@ -285,7 +287,7 @@ class ColumnarFetcher:
             self._moves.pop(tp, None)
         self._follow(self._core.change(changes))
 
-    def _note_found(self, now: float) -> None:
+    def _note_leaders(self, now: float) -> None:
         leaders, error = self._leaders.take()
         for tp, reason in leaders.missing.items():
             self._follow(self._core.leader_missing(tp, reason))
@@ -293,9 +295,9 @@ class ColumnarFetcher:
             self._follow(self._core.leader_found(tp, address, now))
         if error is not None:
             self._errors.append(error)
-        if self._finder.is_busy:
-            self._found += self._finder.take()
-        founds, self._found = self._found, []
+
+    def _note_positions(self) -> None:
+        founds, self._found = [*self._found, *self._finder.take()], []
         for found in founds:
             tp, life = found.search.partition, found.search.life
             if self._backlog.holds(tp, life):

@@ -17,7 +17,6 @@ from zk_layout.own_thread import OwnThread, is_at_work
 logger = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
-_NOTHING: tuple[Leaders, KafkaError | None] = (Leaders(), None)
 _LONGEST_BACKOFF = 5
 """The longest pause, in multiples of the back-off."""
 
@@ -82,10 +81,13 @@ class LeaderFinder:
                 self._reasons.pop(tp, None)
             self._changed.notify_all()
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to take. Takes no lock."""
+        return bool(self._found or self._reasons or self._error)
+
     def take(self) -> tuple[Leaders, KafkaError | None]:
         """Return the leaders found since the last call, reasons for missing ones, and an error that no wait cures."""
-        if not (self._found or self._reasons or self._error):
-            return _NOTHING
         with self._changed:
             news, error = Leaders(self._found, self._reasons), self._error
             self._found, self._reasons, self._error = {}, {}, None

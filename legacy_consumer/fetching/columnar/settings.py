@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from legacy_consumer.config import ConsumerConfig
 from legacy_consumer.config.properties import KAFKA_FETCH_BYTES
@@ -20,7 +21,7 @@ _SUSPICION_S = 2.0
 """Also in the midst of a response: a leader is looked up in one batched read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FetchSettings:
     """Sizes in bytes.
 
@@ -68,7 +69,7 @@ class FetchSettings:
         """Return the bytes to ask for in each of this many partitions."""
         return max(self.partition_bytes, min(self.few_partitions_bytes, self.response_bytes // max(count, 1)))
 
-    @property
+    @cached_property
     def suspicion_s(self) -> float:
         """A broker that is silent for this time may no longer lead; the fetcher checks that, at this interval."""
         return min(_SUSPICION_S + self.max_wait_ms / 1000, self.socket_timeout_s / 2)

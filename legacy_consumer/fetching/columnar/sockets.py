@@ -50,15 +50,15 @@ class BrokerSockets:
     def obey(self, order: Order) -> None:
         """Carry out an order of the core. Raises, for a request: BrokersUnavailableError, MalformedResponseError."""
         match order:
-            case Open(broker):
-                self._openings[broker] = self._begin_opening(broker, self.ring)
-            case HangUp(broker):
-                self._hang_up(broker)
             case Send():
                 body = encode_fetch(order.version, order.limits, order.partitions, order.session, order.forgotten)
                 self._connections[order.broker].send_in(
                     order.version, Api.FETCH, body, largest_bytes=order.largest_bytes, timeout_s=self._timeout_s
                 )
+            case Open(broker):
+                self._openings[broker] = self._begin_opening(broker, self.ring)
+            case HangUp(broker):
+                self._hang_up(broker)
 
     def take_opened(self) -> list[tuple[BrokerAddress, Opening]]:
         """Return the connections that were opened, or failed to open, each once; see use()."""

@@ -23,6 +23,8 @@ from zk_layout.model import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_POLL_S = 0.5
+"""How long one poll waits at most: between two, lost brokers and passed positions are looked at."""
 _SLICE_S = 0.05
 _SEARCH_SLICE_S = 0.005
 """While positions are being looked for: they take a round trip."""
@@ -88,7 +90,7 @@ class LibrdkafkaFetcher:
         Raises: FetchError, PositionError (without a reset), MissingListenerError, BrokerRefusedError; whatever
         else keeps a position from being found, as NotPermittedError.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + min(timeout_s, _POLL_S)
         with self._lock:
             if self._closed:
                 return None

@@ -16,7 +16,6 @@ from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.core.events import Send
 from legacy_consumer.fetching.columnar.core.partition import Partition
 from legacy_consumer.fetching.columnar.protocol.fetch import (
-    FIRST_WITH_SESSIONS,
     FIRST_WITH_TOTAL_LIMIT,
     FetchLimits,
     FetchPartition,
@@ -72,6 +71,9 @@ class Broker:
     changed: dict[TopicPartition, None] = field(default_factory=dict)
     forgotten: dict[TopicPartition, None] = field(default_factory=dict)
     usual_bytes: int = 0
+    response_bytes: int = 0
+    largest_bytes: int = 0
+    """As in FetchLimits and Send; these three are the last request's."""
     turn: int = 0
 
     # What is to be fetched
@@ -140,6 +142,20 @@ class Broker:
 
     def request(self, partitions: Mapping[TopicPartition, Partition], settings: FetchSettings, now: float) -> Send:
         """The next request. The broker is waited for from now on."""
+        wanted: Mapping[TopicPartition, FetchPartition] = {}
+        forgotten: tuple[TopicPartition, ...] = ()
+        # else the session goes on as it is, and the request has the sizes of the last one
+        if self.session.session_id == 0 or self.changed or self.forgotten:
+            wanted, forgotten = self._differences(partitions, settings)
+        limits = FetchLimits(settings.max_wait_ms, settings.min_bytes, self.response_bytes, settings.read_committed)
+        self.line = Line.ASKED
+        self.heard_at = now
+        return Send(self.address, self.version, limits, self.session, wanted, forgotten, self.largest_bytes)
+
+    def _differences(
+        self, partitions: Mapping[TopicPartition, Partition], settings: FetchSettings
+    ) -> tuple[Mapping[TopicPartition, FetchPartition], tuple[TopicPartition, ...]]:
+        """What the next request has to name and to forget; without a session it names all."""
         usual = settings.bytes_of_each(len(self.ready))
         if self.version < FIRST_WITH_TOTAL_LIMIT:
             # a response has no limit as a whole, so each partition gets its part of it
@@ -168,14 +184,10 @@ class Broker:
             self.known.pop(tp, None)
         self.changed, self.forgotten = {}, {}
         larger = [size for size in self.larger.values() if size > usual]
-        whole = max(settings.response_bytes, usual, *larger)
+        self.response_bytes = max(settings.response_bytes, usual, *larger)
         together = usual * (len(self.ready) - len(larger)) + sum(larger)
-        limits = FetchLimits(settings.max_wait_ms, settings.min_bytes, whole, settings.read_committed)
-        session = self.session if self.version >= FIRST_WITH_SESSIONS else FetchSession()
-        self.line = Line.ASKED
-        self.heard_at = now
-        largest = settings.largest_response_bytes(together)
-        return Send(self.address, self.version, limits, session, wanted, forgotten, largest)
+        self.largest_bytes = settings.largest_response_bytes(together)
+        return wanted, forgotten
 
     def answered(self, session_id: int) -> None:
         """The request was taken, in this session; 0: the broker keeps none."""

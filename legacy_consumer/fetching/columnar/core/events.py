@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from legacy_consumer.errors import KafkaError
 from legacy_consumer.fetching.columnar.core.address import BrokerAddress
@@ -25,8 +26,7 @@ class HangUp:
     broker: BrokerAddress
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(NamedTuple):
     """One fetch request to a broker, and how large its response may be."""
 
     broker: BrokerAddress

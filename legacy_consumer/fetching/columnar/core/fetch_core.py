@@ -207,7 +207,9 @@ class FetchCore:
                 orders.append(Open(address))
         for broker in spare:
             del self._brokers[broker.address]
-        return [*orders, *(HangUp(broker.address) for broker in spare if broker.line is Line.IDLE)]
+            if broker.line is Line.IDLE:
+                orders.append(HangUp(broker.address))
+        return orders
 
     def next_deadline(self) -> float:
         """Return the latest time for the next call of requests() or look_for_silence(); infinity: only after an event.
@@ -215,7 +217,9 @@ class FetchCore:
         A time in the past means that one of the two has something to do now.
         """
         due = self._resting[0][0] if self._resting else float("inf")
-        return min((due, *(broker.due_at(self._settings) for broker in self._brokers.values())))
+        for broker in self._brokers.values():
+            due = min(due, broker.due_at(self._settings))
+        return due
 
     # Responses
 

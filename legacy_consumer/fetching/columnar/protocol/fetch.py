@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from legacy_consumer.fetching.columnar.protocol.primitives import Reader, Writer
 from zk_layout.model import TopicPartition
@@ -44,19 +44,18 @@ FIRST_WITH_SESSIONS = 7
 _NO_REPLICA = -1
 _NO_SESSION_EPOCH = -1
 _UNKNOWN = -1
+_ANSWER_HEAD = struct.Struct(">ihi")
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
+class FetchPartition(NamedTuple):
     """The next offset of one partition, and the most bytes to return."""
 
     offset: int
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """The settings of a whole request."""
+class FetchLimits(NamedTuple):
+    """The settings of a whole request, in its order."""
 
     max_wait_ms: int
     min_bytes: int
@@ -64,8 +63,7 @@ class FetchLimits:
     read_committed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSession:
+class FetchSession(NamedTuple):
     """A place in an incremental session; (0, 0) asks for a new one, (0, -1) for none."""
 
     session_id: int = 0
@@ -78,8 +76,7 @@ class FetchSession:
         return FetchSession(session_id, self.epoch % (2**31 - 1) + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedPartition:
+class FetchedPartition(NamedTuple):
     """A broker's answer for one partition.
 
     aborted: ((producer id, first offset of the transaction), ...), for readers of committed messages.
@@ -92,8 +89,7 @@ class FetchedPartition:
     records: memoryview | None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(NamedTuple):
     """error and session_id concern the whole of it."""
 
     throttle_ms: int
@@ -110,17 +106,8 @@ def encode_fetch(
     forgotten: Collection[TopicPartition] = (),
 ) -> bytes:
     """The body of a request; partitions of a topic are put together, in the order that its first one has."""
-    form, head = ">iii", [_NO_REPLICA, limits.max_wait_ms, limits.min_bytes]
-    if version >= FIRST_WITH_TOTAL_LIMIT:
-        form += "i"
-        head.append(limits.max_bytes)
-    if version >= 4:
-        form += "b"
-        head.append(limits.read_committed)
-    if version >= FIRST_WITH_SESSIONS:
-        form += "ii"
-        head += (session.session_id, session.epoch)
-    writer = Writer(struct.pack(form, *head))
+    head = (_NO_REPLICA, *limits, *session)[: _head_fields(version)]
+    writer = Writer(struct.pack(">iiiibii"[: 1 + len(head)], *head))
     topics = _by_topic(partitions)
     writer.int32(len(topics))
     for topic, numbers in topics.items():
@@ -148,6 +135,14 @@ def encode_fetch(
     return writer.done()
 
 
+def _head_fields(version: int) -> int:
+    if version >= FIRST_WITH_SESSIONS:
+        return 7
+    if version >= 4:
+        return 5
+    return 4 if version >= FIRST_WITH_TOTAL_LIMIT else 3
+
+
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for topic, number in partitions:
@@ -158,20 +153,21 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def decode_fetch(version: int, frame: memoryview | bytes) -> FetchResponse:
     """Raises: MalformedResponseError."""
     reader = Reader(frame, "Fetch")
-    throttle_ms = reader.int32() if version >= 1 else 0
-    error = session_id = 0
+    throttle_ms = error = session_id = 0
     if version >= FIRST_WITH_SESSIONS:
-        error, session_id = reader.int16(), reader.int32()
+        throttle_ms, error, session_id = reader.numbers(_ANSWER_HEAD)
+    elif version >= 1:
+        throttle_ms = reader.int32()
+    # behind the high watermark: where the first open transaction began, a moment before the log was read, and where the
+    # log begins
+    form = struct.Struct(">ihqqq"[: 4 + (version >= 4) + (version >= 5)])
     found: dict[TopicPartition, FetchedPartition] = {}
     for _ in range(reader.count(6)):
         topic = reader.string()
         for _ in range(reader.count(18)):
-            number, code, high_watermark = reader.int32(), reader.int16(), reader.int64()
+            number, code, high_watermark, *_ = reader.numbers(form)
             aborted: tuple[tuple[int, int], ...] = ()
             if version >= 4:
-                reader.int64()  # where the first open transaction began, a moment before the log was read
-                if version >= 5:
-                    reader.int64()  # where the log begins
                 aborted = tuple((reader.int64(), reader.int64()) for _ in range(reader.count(16)))
                 if version >= 11:
                     reader.int32()  # a follower to read from, for consumers that named their rack

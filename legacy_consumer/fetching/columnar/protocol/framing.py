@@ -17,7 +17,8 @@ from legacy_consumer.errors import MalformedResponseError
 _HEAD = struct.Struct(">ihhih")
 """Of a request, up to the length of the client id."""
 SIZE_BYTES = 4
-HEAD_BYTES = 8
+_ANSWER_HEAD = struct.Struct(">ii")
+HEAD_BYTES = _ANSWER_HEAD.size
 """Size and correlation id of a response."""
 
 
@@ -46,18 +47,18 @@ def frame_request(api: Api, version: int, correlation_id: int, client_id: str, b
     return _HEAD.pack(size, api, version, correlation_id, len(client)) + client + body
 
 
-def check_head(head: bytes | bytearray | memoryview, correlation_id: int, largest_bytes: int, what: str) -> int:
+def check_head(head: bytes | bytearray | memoryview, correlation_id: int, largest_bytes: int, api: Api) -> int:
     """Read a response's first HEAD_BYTES; how many bytes of body follow.
 
     Raises: MalformedResponseError for another correlation id than asked, or a size that cannot be or is not expected.
     """
-    size = int.from_bytes(head[:SIZE_BYTES], "big", signed=True)
+    size: int
+    size, answered = _ANSWER_HEAD.unpack(head)
     if size < HEAD_BYTES - SIZE_BYTES:
-        raise MalformedResponseError(what, f"its size is {size}")
-    answered = int.from_bytes(head[SIZE_BYTES:HEAD_BYTES], "big", signed=True)
+        raise MalformedResponseError(api.name, f"its size is {size}")
     if answered != correlation_id:
-        raise MalformedResponseError(what, f"it answers request {answered}, not {correlation_id}")
+        raise MalformedResponseError(api.name, f"it answers request {answered}, not {correlation_id}")
     # last: of an answer to our request the size may be meant, and the caller can say what to do about it
     if size > largest_bytes:
-        raise MalformedResponseError(what, f"response size {size} is more than the {largest_bytes} bytes expected")
+        raise MalformedResponseError(api.name, f"response size {size} is more than the {largest_bytes} bytes expected")
     return size - (HEAD_BYTES - SIZE_BYTES)

@@ -37,23 +37,32 @@ class Reader:
 
     def int8(self) -> int:
         """One byte."""
-        return self._number(_INT8)
+        return self.numbers(_INT8)[0]
 
     def int16(self) -> int:
         """Two bytes."""
-        return self._number(_INT16)
+        return self.numbers(_INT16)[0]
 
     def int32(self) -> int:
         """Four bytes."""
-        return self._number(_INT32)
+        return self.numbers(_INT32)[0]
 
     def int64(self) -> int:
         """Eight bytes."""
-        return self._number(_INT64)
+        return self.numbers(_INT64)[0]
+
+    def numbers(self, form: struct.Struct) -> tuple[int, ...]:
+        """Several numbers at once."""
+        try:
+            numbers: tuple[int, ...] = form.unpack_from(self._frame, self._at)
+        except struct.error as error:
+            raise self.malformed("it ends too early") from error
+        self._at += form.size
+        return numbers
 
     def boolean(self) -> bool:
         """One byte, 0 = false."""
-        return self._number(_INT8) != 0
+        return self.numbers(_INT8)[0] != 0
 
     def nullable_string(self) -> str | None:
         """int16 length, UTF-8."""
@@ -91,14 +100,6 @@ class Reader:
     def malformed(self, reason: str) -> MalformedResponseError:
         """The error to raise."""
         return MalformedResponseError(self.what, f"byte {self._at} of {len(self._frame)}: {reason}")
-
-    def _number(self, form: struct.Struct) -> int:
-        try:
-            number: int = form.unpack_from(self._frame, self._at)[0]
-        except struct.error as error:
-            raise self.malformed("it ends too early") from error
-        self._at += form.size
-        return number
 
     def _slice(self, length: int, kind: str) -> memoryview:
         if not 0 <= length <= self.left:

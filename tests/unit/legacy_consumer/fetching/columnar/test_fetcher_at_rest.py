@@ -39,9 +39,9 @@ class Scene:
         raise AssertionError(f"{self.taken} messages came")
 
     def rest(self):
-        until = self.world.now + AT_REST_S
-        while self.world.now < until:
-            self.poll()
+        began = self.world.now
+        assert self.world.fetcher.poll(100, AT_REST_S) is None
+        return self.world.now - began
 
 
 @pytest.fixture
@@ -50,13 +50,20 @@ def scene(monkeypatch):
         yield Scene(world, monkeypatch)
 
 
-def test_a_fetcher_at_rest_wakes_for_each_empty_answer_and_a_poll_that_ends(scene):
+def test_a_fetcher_at_rest_wakes_for_each_empty_answer(scene):
     (broker,) = scene.world.brokers
     waits, fetches, reads = scene.waits, broker.calls["fetch"], scene.world.zookeeper_reads
-    scene.rest()
+    assert scene.rest() == pytest.approx(AT_REST_S)
     assert broker.calls["fetch"] - fetches <= ANSWERS + 1
-    assert scene.waits - waits <= 2 * ANSWERS
+    # and once as the poll begins, and for its end
+    assert scene.waits - waits <= ANSWERS + 3
     assert scene.world.zookeeper_reads == reads
+
+
+def test_a_wake_ends_one_poll_also_if_it_comes_before_it(scene):
+    scene.world.fetcher.wake()
+    assert scene.rest() < 1
+    assert scene.rest() == pytest.approx(AT_REST_S)
 
 
 def test_a_signal_handler_may_wake_a_fetcher_whatever_it_interrupts(scene):

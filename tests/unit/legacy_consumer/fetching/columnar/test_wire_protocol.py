@@ -69,7 +69,7 @@ def test_a_request_has_its_size_key_version_id_and_client_in_front():
 
 
 def test_a_response_head_says_how_much_follows():
-    assert check_head(bytes.fromhex("00000010 00000007"), 7, 100, "Fetch") == 12
+    assert check_head(bytes.fromhex("00000010 00000007"), 7, 100, Api.FETCH) == 12
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,13 @@ def test_a_response_head_says_how_much_follows():
 )
 def test_a_response_head_that_cannot_be_is_refused(head, reason):
     with pytest.raises(MalformedResponseError, match=reason):
-        check_head(bytes.fromhex(head), 7, 100, "Fetch")
+        check_head(bytes.fromhex(head), 7, 100, Api.FETCH)
 
 
 @given(st.binary(min_size=HEAD_BYTES, max_size=HEAD_BYTES), st.integers(0, 2**31 - 1), st.integers(4, 10**9))
 def test_no_response_head_promises_more_than_is_expected(head, correlation_id, largest):
     try:
-        size = check_head(head, correlation_id, largest, "Fetch")
+        size = check_head(head, correlation_id, largest, Api.FETCH)
     except MalformedResponseError:
         return
     assert 0 <= size <= largest - 4
