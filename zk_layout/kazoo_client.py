@@ -347,7 +347,8 @@ class WatchMany:
 def stop_client(client: Any) -> None:
     """End kazoo's threads and sockets soon, in any state of the connection.
 
-    kazoo waits for the server for up to the session timeout. This function cuts its socket after a moment.
+    kazoo waits for the server for up to the session timeout, or 10 s. This function cuts its socket after a moment,
+    except in an atexit handler, from Python 3.12 on: no thread begins there that could cut it.
     """
     client.handler.stopping.set()
     stopped = threading.Event()
@@ -358,12 +359,17 @@ def stop_client(client: Any) -> None:
             grace_s = 0.05
 
     cutter = threading.Thread(target=cut_late, args=(_CLOSE_GRACE_S if client.connected else 0.0,), daemon=True)
-    cutter.start()
+    try:
+        cutter.start()
+    except RuntimeError:
+        if not client.connected:
+            client.handler.cut()
     try:
         client.stop()
     except kazoo_errors.KazooException:
         logger.warning("kazoo did not stop", exc_info=True)
     finally:
         stopped.set()
-    cutter.join()
+    if cutter.ident is not None:
+        cutter.join()
     client.close()

@@ -29,12 +29,15 @@ Result = TypeVar("Result")
 
 
 class ListenerCalls:
-    """Calls one listener's hooks on a thread that exists while there is a hook to call. One thread uses call()."""
+    """Calls one listener's hooks on a thread of their own, from the first hook until end(). One thread uses call().
+
+    The thread stays between two hooks: in an atexit handler, from Python 3.12 on, no other begins.
+    """
 
     def __init__(self, consumer_id: str, listener: RebalanceListener) -> None:
         self._consumer_id = consumer_id
         self._listener = listener
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._waiting: deque[tuple[Hook, threading.Event]] = deque()
         self._running: threading.Event | None = None
         self._thread: threading.Thread | None = None
@@ -64,11 +67,12 @@ class ListenerCalls:
                 )
                 return
             self._waiting.append((hook, done))
+            self._lock.notify()
         if self._is_over_in_time(done, 0.0 if late else timeout_s):
             return
         with self._lock:
-            # its thread looks for more under the lock, once this is set: it may have returned a moment ago, and what
-            # is noted as late then would be held against the next one
+            # its thread looks for more under the lock, once this is set: it may have done so a moment ago, and what is
+            # noted as late then would be held against the next one
             if done.is_set():
                 return
             self.errors += 1
@@ -108,6 +112,7 @@ class ListenerCalls:
             self._over = True
             waiting, running = list(self._waiting), self._running
             self._waiting.clear()
+            self._lock.notify()
         for _, done in waiting:
             done.set()
         if running is not None:
@@ -117,8 +122,10 @@ class ListenerCalls:
         while True:
             with self._lock:
                 if not self._waiting:
-                    self._thread = self._running = None
+                    self._running = None
                     self._late = False
+                    self._lock.wait_for(lambda: self._waiting or self._over)
+                if self._over:
                     return
                 hook, self._running = self._waiting.popleft()
                 done = self._running

@@ -409,3 +409,33 @@ def test_shutdown_inside_either_hook_returns_in_time_and_leaves_the_group(place,
     for thread in stage.threads:
         thread.join(60)
     assert stage.connector.status.phase is Phase.CLOSED
+
+
+def test_shutdown_where_no_thread_begins_any_more_leaves_the_group_in_order(place, monkeypatch, caplog):
+    """As in an atexit handler, from Python 3.12 on."""
+    stage = Stage(place)
+    told = []
+
+    class Listener:
+        def before_releasing_partitions(self, partitions):
+            told.append(sorted(tp.partition for tp in partitions))
+
+        def before_starting_fetchers(self, partitions, assignment):
+            pass
+
+    def refuse(thread):
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    def shut_down():
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            stage.connector.shutdown(TIMEOUT_S)
+
+    stage.connector.set_rebalance_listener(Listener())
+    stage.join()
+    stage.session_id = stage.store.session_id
+    assert seconds_of(shut_down) < TIMEOUT_S + MARGIN_S
+    assert told == [[0, 1]]
+    assert stage.ephemerals_of_the_member() == []
+    assert stage.connector.status.phase is Phase.CLOSED
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

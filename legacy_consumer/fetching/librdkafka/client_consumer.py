@@ -129,7 +129,11 @@ class ConsumerHandle(Client):
         partitions, as brokers say for a moment after all of them were down. A handle that waits so is left behind.
         """
         closing = threading.Thread(target=self._consumer.close, name="librdkafka-close", daemon=True)
-        closing.start()
+        try:
+            closing.start()
+        except RuntimeError as error:  # in an atexit handler, from Python 3.12 on: the end of the process closes it
+            logger.info("librdkafka's handle is left to the end of the process: %s", error)
+            return
         closing.join(_CLOSE_WAIT_S)
         if closing.is_alive():
             logger.warning("librdkafka does not close a handle; it is abandoned, and a new one is used")

@@ -85,11 +85,11 @@ class LibrdkafkaGroupOffsets:
 
     def _abandon(self) -> None:
         """Have the next call begin anew. Closing may take most of a minute, which nobody should wait for."""
-        handle, self._handle = self._handle, None
+        handle = self._handle
         self._failures = 0
         if handle is not None:
             thread = threading.Thread(target=handle.close, name="abandoned-offsets-handle", daemon=True)
-            self._abandoned.append(thread)
+            self._handle, self._abandoned = None, [*self._abandoned, thread]
             thread.start()
 
     def _outlive_abandoned(self, deadline: float) -> None:
@@ -98,6 +98,8 @@ class LibrdkafkaGroupOffsets:
         Raises: BrokersUnavailableError if one may still be under way at the deadline.
         """
         for thread in self._abandoned:
+            if thread.ident is None:  # an exception struck its caller, or the system had no thread left
+                thread.start()
             thread.join(max(0.0, deadline - time.monotonic()))
         self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
         if self._abandoned:

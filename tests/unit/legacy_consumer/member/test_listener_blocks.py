@@ -124,7 +124,7 @@ def test_a_member_is_sound_after_a_hook_was_late_and_waits_for_hooks_again(clust
     first.set_rebalance_listener(gate)
     first.create_message_streams({"t": 1})
     gate.open.set()
-    eventually(lambda: not [t for t in threading.enumerate() if "listener" in t.name])
+    eventually(lambda: not first._membership.delivery._calls.is_late)
     second = cluster.connector()
     second.create_message_streams({"t": 1})
     assert is_settled_with(first, 2)
@@ -141,7 +141,7 @@ def test_a_hook_that_returns_in_the_very_moment_it_is_given_up_is_not_held_again
     is_over_in_time = calls._is_over_in_time
 
     def too_late(done, timeout_s):
-        eventually(lambda: done.is_set() and calls._thread is None)
+        eventually(lambda: done.is_set() and calls._running is None)
         return False
 
     calls._is_over_in_time = too_late
@@ -149,6 +149,7 @@ def test_a_hook_that_returns_in_the_very_moment_it_is_given_up_is_not_held_again
     calls._is_over_in_time = is_over_in_time
     ended = []
     calls.call(ended.append, 60)
+    calls.end()
     assert (ended, calls.errors) == ([listener], 0)
 
 

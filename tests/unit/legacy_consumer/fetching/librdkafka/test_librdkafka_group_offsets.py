@@ -95,6 +95,24 @@ def test_no_commit_begins_while_an_earlier_one_without_an_answer_may_still_be_ca
     assert handles.opened[0].closed.is_set()
 
 
+def test_a_handle_that_no_thread_could_be_had_to_close_is_closed_before_the_next_commit(rig, monkeypatch):
+    handles, offsets = rig(False, True)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            offsets.write({P0: KafkaOffset(8)}, 1.0)
+    assert offsets.read([P0], 1.0)[P0].offset == 7
+    with pytest.raises(BrokersUnavailableError, match="may still be carried out"):
+        offsets.write({P0: KafkaOffset(9)}, 0.01)
+    handles.end()
+    assert offsets.write({P0: KafkaOffset(9)}, 60.0) is None
+    assert handles.opened[0].closed.is_set()
+
+
 def test_after_closing_no_question_opens_anything(rig):
     handles, offsets = rig(True)
     offsets.read([P0], 1.0)
