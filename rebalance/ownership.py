@@ -310,4 +310,4 @@ class Ownership:
             yield chunk
 
     def _multi(self, ops: Sequence[Op]) -> int:
-        return self._store.multi(ops, session_id=self._session_id).zxid if ops else 0
+        return self._store.multi(ops, session_id=self._session_id) if ops else 0

@@ -47,7 +47,7 @@ from zk_layout.codecs.znode import DECODERS
 from zk_layout.errors import MalformedZnodeError, ZooKeeperError
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern
 from zk_layout.multi_read import decode_multi_read
-from zk_layout.multi_write import decode_multi
+from zk_layout.multi_write import decode_failure, decode_set
 from zk_layout.store import Stat, Znode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -272,7 +272,8 @@ TARGETS: Mapping[str, Target] = {
     "sticky user data": Target(hostile_response, decode_sticky, (UnreadableUserDataError,)),
     "sticky generation": Target(hostile_response, decode_sticky_generation, (UnreadableUserDataError,)),
     "reply to reads": Target(hostile_reply, decode_multi_read, (ZooKeeperError,)),
-    "reply to a multi": Target(hostile_reply, decode_multi, (ZooKeeperError,)),
+    "reply to a multi": Target(hostile_reply, decode_failure, (ZooKeeperError,)),
+    "reply to a set": Target(hostile_reply, decode_set, (ZooKeeperError,)),
     "reset request": Target(hostile_json, lambda data: decode_request("/path", data), (MalformedZnodeError,)),
     "reset answer": Target(hostile_json, lambda data: decode_answer("/path", data), (MalformedZnodeError,)),
     **{
@@ -297,7 +298,7 @@ KEPT: tuple[tuple[str, bytes], ...] = (
     ("wildcard", b"[a-z]*[a-z]*[a-z]*1"),
     ("wildcard", b"x" + b"'" * 200_000 + b"x"),
     ("wildcard", b".*a" * 50_000),
-    # a path that ends before it begins: the reply was read for ever
+    # a path that ends before it begins: the reply was read for ever, while the results of creations were read
     ("reply to a multi", bytes.fromhex("0000000100fffffffffffffff3")),
     ("offset file", "/consumers/g:h/offsets/t/0:5\u2028".encode()),
 )

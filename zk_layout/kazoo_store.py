@@ -56,7 +56,7 @@ from zk_layout.kazoo_client import (
 from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, failure_of, stat_of, translated
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
-from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
+from zk_layout.multi_write import decode_failure, decode_set, encode_multi
 from zk_layout.own_thread import OwnThread
 from zk_layout.paths import acl_models
 from zk_layout.settings import ZkSettings
@@ -75,7 +75,6 @@ from zk_layout.store import (
     SetOp,
     Stat,
     Watcher,
-    Written,
     Znode,
     multi_size,
 )
@@ -408,18 +407,16 @@ class KazooStore(ReadsMany):
 
     def set_data(self, path: str, data: bytes, version: int = -1) -> Stat:
         """Write."""
-        stat = self._write_one(SetOp(path, data, version))
-        assert stat is not None
-        return stat
+        return decode_set(self._write_one(SetOp(path, data, version)))
 
     def delete(self, path: str, version: int = -1) -> None:
         """Delete."""
         self._write_one(DeleteOp(path, version))
 
-    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> Written:
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> int:
         """Carry out all operations or none."""
         if not ops:
-            return Written(0, [])
+            return 0
         write = self._write(ops, session_id)
         # the estimate is at most four times the truth, and costs as much as encoding: only for what may be too big
         if 4 * len(write.body) > MAX_MULTI_BYTES and (size := sum(map(multi_size, ops))) > MAX_MULTI_BYTES:
@@ -428,8 +425,8 @@ class KazooStore(ReadsMany):
         if session_id is not None and session_id != self._session_id and not self._closed:
             raise SessionExpiredError(_other_session(session_id))
         deadline = self._deadline()
-        stats = self._written(write, self._send_other(write, deadline), ops, deadline)
-        return Written(write.zxid, stats)
+        self._written(write, self._send_other(write, deadline), ops, deadline)
+        return write.zxid
 
     def _write(self, ops: Sequence[Op], session_id: int | None) -> Write:
         for op in ops:
@@ -464,19 +461,20 @@ class KazooStore(ReadsMany):
             raise NotPermittedError(path)
         return encode_acl(entries)
 
-    def _write_one(self, op: Op) -> Stat | None:
+    def _write_one(self, op: Op) -> bytes:
         deadline = self._deadline()
         write = self._write([op], None)
         return self._written_one(write, self._send_other(write, deadline), op, deadline)
 
-    def _written_one(self, write: Write, result: Any, op: Op, deadline: float) -> Stat | None:
+    def _written_one(self, write: Write, result: Any, op: Op, deadline: float) -> bytes:
         try:
-            return self._written(write, result, [op], deadline)[0]
+            return self._written(write, result, [op], deadline)
         except MultiFailedError as failed:
             raise failed.cause from failed.__cause__
 
-    def _written(self, write: Write, result: Any, ops: Sequence[Op], deadline: float) -> list[Stat | None]:
-        """Return the result of each operation. Raises: MultiFailedError, SessionExpiredError."""
+    def _written(self, write: Write, result: Any, ops: Sequence[Op], deadline: float) -> bytes:
+        """Return the reply to a write that was carried out. Raises: MultiFailedError, SessionExpiredError."""
+        reply: bytes
         try:
             (reply,) = self._take(result, ops[0].path, deadline)
         except ConnectionLostError:
@@ -484,11 +482,11 @@ class KazooStore(ReadsMany):
             raise
         if write.refused:
             raise SessionExpiredError(_other_session(write.session_id or 0))
-        outcome = decode_multi(reply)
-        if isinstance(outcome, FailedWrite):
-            path = ops[outcome.index].path
-            raise MultiFailedError(outcome.index, path, failure_of(outcome.code, path))
-        return outcome
+        failed = decode_failure(reply)
+        if failed is not None:
+            path = ops[failed.index].path
+            raise MultiFailedError(failed.index, path, failure_of(failed.code, path))
+        return reply
 
     # ------------------------------------------------------------------ requests
 

@@ -48,7 +48,6 @@ from zk_layout.store import (
     Watcher,
     WatchEvent,
     WatchKind,
-    Written,
     Znode,
     multi_size,
 )
@@ -536,7 +535,7 @@ class MemoryStore:
         """Delete."""
         self._write_one("delete", DeleteOp(path, version))
 
-    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> Written:
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> int:
         """Carry out all operations or none."""
         size = sum(map(multi_size, ops))
         if size > self.max_multi_bytes:
@@ -545,13 +544,12 @@ class MemoryStore:
         if session_id is not None and not self._closed and session_id != self._session_id:
             raise SessionExpiredError(_other_session(session_id))
         if not ops:
-            return Written(0, [])
+            return 0
         try:
-            zxid, stats = self._request("multi", lambda: self._write(ops, session_id))
+            return self._request("multi", lambda: self._write(ops, session_id))[0]
         except NotPermittedError as error:
             # refused for one of its operations, as a server does
             raise MultiFailedError(len(ops) - 1, ops[-1].path, error) from None
-        return Written(zxid, [stat if isinstance(op, SetOp) else None for op, stat in zip(ops, stats, strict=True)])
 
     def _write_one(self, kind: str, op: Op) -> Stat | None:
         try:

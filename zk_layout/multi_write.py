@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from zk_layout.errors import ZooKeeperError
-from zk_layout.multi_read import STAT_BYTES, read_stat
+from zk_layout.multi_read import read_stat
 from zk_layout.store import Acl, AclEntries, CheckOp, CreateOp, DeleteOp, Op, SetOp, Stat
 
 MULTI_WRITE = 14
@@ -33,6 +33,7 @@ _INT = struct.Struct("!i")
 # a header and the length of the path behind it
 _BEGIN = struct.Struct("!iBii")
 _CREATE, _DELETE, _SET, _CHECK, _ERROR = 1, 2, 5, 13, -1
+_CARRIED_OUT = (_CREATE, _DELETE, _SET, _CHECK)
 _BYSTANDERS = (0, -2)
 
 NOTHING = _HEADER.pack(-1, 1, -1)
@@ -74,38 +75,36 @@ def encode_multi(
     return b"".join(parts)
 
 
-def decode_multi(reply: bytes) -> list[Stat | None] | FailedWrite:
-    """The Stat of each setData and None for the others; or which operation failed.
+def decode_failure(reply: bytes) -> FailedWrite | None:
+    """Which operation failed; None if all were carried out.
 
     Raises: ZooKeeperError if the bytes are no such reply.
     """
-    results: list[Stat | None] = []
     codes: list[int] = []
     offset = 0
     try:
         while True:
             kind, done, _ = _HEADER.unpack_from(reply, offset)
-            offset += _HEADER.size
-            if done:
+            if done or kind in _CARRIED_OUT:
                 break
-            stat = None
-            if kind == _SET:
-                stat = read_stat(reply, offset)
-                offset += STAT_BYTES
-            elif kind == _CREATE:
-                (length,) = _INT.unpack_from(reply, offset)
-                if length < 0:
-                    msg = f"a path of {length} bytes at byte {offset}"
-                    raise ValueError(msg)
-                offset += _INT.size + length
-            elif kind == _ERROR:
-                codes.append(_INT.unpack_from(reply, offset)[0])
-                offset += _INT.size
-            elif kind not in (_CHECK, _DELETE):
+            if kind != _ERROR:
                 msg = f"unknown result type {kind} at byte {offset}"
                 raise ValueError(msg)
-            results.append(stat)
+            codes.append(_INT.unpack_from(reply, offset + _HEADER.size)[0])
+            offset += _HEADER.size + _INT.size
     except (struct.error, ValueError) as error:
-        raise ZooKeeperError(f"the reply to a multi cannot be decoded: {error}") from error
+        raise _undecodable(error) from error
     failed = next((index for index, code in enumerate(codes) if code not in _BYSTANDERS), None)
-    return results if failed is None else FailedWrite(failed, codes[failed])
+    return None if failed is None else FailedWrite(failed, codes[failed])
+
+
+def decode_set(reply: bytes) -> Stat:
+    """The Stat of the znode, after a multi of nothing but a setData. Raises: as decode_failure."""
+    try:
+        return read_stat(reply, _HEADER.size)
+    except struct.error as error:
+        raise _undecodable(error) from error
+
+
+def _undecodable(error: Exception) -> ZooKeeperError:
+    return ZooKeeperError(f"the reply to a multi cannot be decoded: {error}")

@@ -186,18 +186,6 @@ class CheckOp:
 Op: TypeAlias = CreateOp | SetOp | DeleteOp | CheckOp
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The result of a multi.
-
-    zxid: its transaction, which is the mzxid of all that it created or set; 0 if there was nothing to do. stats: one
-    for each operation, the Stat for a SetOp and None for the others.
-    """
-
-    zxid: int
-    stats: list[Stat | None]
-
-
 class ZkStore(Protocol):
     """ZooKeeper, as far as consumer groups need it. See the module for threads, watches and paths.
 
@@ -309,9 +297,11 @@ class ZkStore(Protocol):
         """Delete. Raises: NoNodeError, BadVersionError, NotEmptyError."""
         ...
 
-    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> Written:
+    def multi(self, ops: Sequence[Op], *, session_id: int | None = None) -> int:
         """Carry out all operations or none.
 
+        Returns: the zxid of the transaction, which is the mzxid of all that it created or set; 0 without operations.
+        A znode that was created has version 0 then, and one that was set in a version has the next one.
         session_id: refuse with SessionExpiredError when the store has another session by now, so that what was
         decided in a dead session cannot be written in its successor.
         Raises: MultiFailedError naming the operation that failed; ValueError if the request would be larger than

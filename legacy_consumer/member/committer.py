@@ -142,20 +142,19 @@ class Committer:
         offsets = {tp: offset for tp, offset in offsets.items() if tp not in by_hand}
         with self._lock:
             known = {tp: known for tp, known in self._progress.snapshot().items() if tp in offsets}
-            mine = {tp: of.committed for tp, of in known.items()}
-            not_mine = sorted(offsets.keys() - mine.keys())
+            not_mine = sorted(offsets.keys() - known.keys())
             others = self.offsets.read(not_mine) if not_mine else {}
             reasons = {
                 tp: _BACKWARDS.format(seen.offset)
                 for tp, seen in others.items()
                 if not unfenced and seen.offset is not None and offsets[tp] < seen.offset
             }
-            owned = {tp: (offsets[tp], seen) for tp, seen in mine.items()}
+            owned = {tp: Commit(offsets[tp], of.committed) for tp, of in known.items()}
             result = self._write(owned, consumer_id=self._settings.consumer_id)
             self._progress.note_done(
                 {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
             )
-            theirs = {tp: (offsets[tp], seen) for tp, seen in others.items() if tp not in reasons}
+            theirs = {tp: Commit(offsets[tp], seen) for tp, seen in others.items() if tp not in reasons}
             more = self._write(theirs, consumer_id=None, unfenced=unfenced)
         failure = result.failure or more.failure
         if failure is not None:
@@ -190,27 +189,26 @@ class Committer:
                     stream.come_back()
                 else:
                     stream.note_progress()
-            changes = {
-                tp: change
-                for tp, change in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
+            commits = {
+                tp: commit
+                for tp, commit in self._progress.uncommitted(partitions, unchanged=self.offsets.wants_unchanged).items()
                 if tp.topic not in self._settings.topics_by_hand
             }
-            result = self._write(changes, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
+            result = self._write(commits, consumer_id=self._settings.consumer_id, timeout_s=timeout_s)
         if result.failure is not None:
             raise result.failure
         return result
 
     def _write(
         self,
-        changes: Mapping[TopicPartition, tuple[int, Committed]],
+        commits: Mapping[TopicPartition, Commit],
         *,
         consumer_id: str | None,
         timeout_s: float | None = None,
         unfenced: bool = False,
     ) -> CommitResult:
-        if not changes:
+        if not commits:
             return CommitResult()
-        commits = {tp: Commit(offset, seen) for tp, (offset, seen) in changes.items()}
         session_id = self._session_id()
         try:
             result = self.offsets.commit(

@@ -17,8 +17,8 @@ from dataclasses import replace
 
 from legacy_consumer.offsets.judgement import written_in_kafka
 from legacy_consumer.offsets.kafka import UNTOLD, KafkaOffset, KafkaOffsetStore, committed_in_kafka
-from legacy_consumer.offsets.progress import Committed
-from legacy_consumer.offsets.store import Commit, CommitResult
+from legacy_consumer.offsets.progress import Commit, Committed
+from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zk_layout.errors import SessionExpiredError
 from zk_layout.model import TopicPartition

@@ -33,8 +33,8 @@ from legacy_consumer.errors import (
     OffsetsNotCommittedError,
 )
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, metadata_of, written_in_kafka
-from legacy_consumer.offsets.progress import Committed
-from legacy_consumer.offsets.store import Commit, CommitResult
+from legacy_consumer.offsets.progress import Commit, Committed
+from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import read_topic_origins
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from zk_layout.errors import LegacyConsumerError

@@ -12,7 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zk_layout.model import TopicPartition
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from legacy_consumer.offsets.judgement import TopicOrigin
 
 
-@dataclass(frozen=True, slots=True)
+# Committed and PartitionProgress are not frozen, though no code changes one: a commit makes one and two for each
+# partition, and a frozen one takes six times as long to make.
+
+
+@dataclass(slots=True, unsafe_hash=True)
 class Committed:
     """A committed offset as last seen: the next offset to read, None if there is none, and its znode's version.
 
@@ -39,13 +43,18 @@ class Committed:
     transaction: int = field(default=0, compare=False)
 
 
+class Commit(NamedTuple):
+    """One offset to write, and the stored offset that was last seen."""
+
+    offset: int
+    seen: Committed
+
+
 @dataclass(slots=True)
 class PartitionProgress:
     """consumed: the next offset to read after all consumed messages; None while no position is known.
 
     done: the offset that the user's code committed by name; None if there is none.
-    Nobody changes one, Progress puts another in its place. It is not frozen, because a commit makes two for each
-    partition, and a frozen one takes six times as long to make.
     """
 
     epoch: int
@@ -152,14 +161,14 @@ class Progress:
         partitions: Collection[TopicPartition] | None = None,
         *,
         unchanged: Callable[[TopicPartition, Committed], bool] = lambda *_: False,
-    ) -> dict[TopicPartition, tuple[int, Committed]]:
-        """{partition: (offset to commit, stored offset as last seen)}, if they differ or `unchanged` wants it.
+    ) -> dict[TopicPartition, Commit]:
+        """The offset to commit of each partition, if it differs from the stored one or `unchanged` wants it.
 
         Of all partitions by default; those without a known position are left out.
         """
         with self._lock:
             chosen = self._partitions if partitions is None else partitions
-            found: dict[TopicPartition, tuple[int, Committed]] = {}
+            found: dict[TopicPartition, Commit] = {}
             for tp in chosen:
                 known = self._partitions.get(tp)
                 offset = None if known is None else known.to_commit
@@ -168,7 +177,7 @@ class Progress:
                     and offset is not None
                     and (offset != known.committed.offset or unchanged(tp, known.committed))
                 ):
-                    found[tp] = (offset, known.committed)
+                    found[tp] = Commit(offset, known.committed)
             return found
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:

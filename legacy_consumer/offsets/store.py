@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from legacy_consumer.errors import OffsetError
-from legacy_consumer.offsets.progress import Committed
+from legacy_consumer.offsets.progress import Commit, Committed
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
-
-
-class Commit(NamedTuple):
-    """One offset to write, and the stored offset that was last seen."""
-
-    offset: int
-    seen: Committed
 
 
 @dataclass(slots=True)

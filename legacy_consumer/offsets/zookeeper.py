@@ -14,13 +14,13 @@ judgement.py decides whether an offset fits the topic as it is now.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from legacy_consumer.errors import OffsetError
 from legacy_consumer.offsets.judgement import TopicOrigin, judge, written_in_zookeeper
-from legacy_consumer.offsets.progress import Committed
-from legacy_consumer.offsets.store import Commit, CommitResult
+from legacy_consumer.offsets.progress import Commit, Committed
+from legacy_consumer.offsets.store import CommitResult
 from legacy_consumer.offsets.topic_lives import origin_paths, origins_in
 from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import encode_offset
@@ -169,25 +169,24 @@ class ZooKeeperOffsetStore:
             if not todo:
                 return
             order = list(todo)
-            ops: list[Op] = [*guard]
-            fence = [(tp, op) for tp in order if tp in ownable for op in self._fence(tp, guard)]
-            ops += [op for _, op in fence]
+            fenced = [tp for tp in order if tp in ownable]
+            ops: list[Op] = [*guard, *self._fence(fenced, guard)]
             first_write = len(ops)
-            ops += [self._write_op(tp, todo[tp]) for tp in order]
+            ops += [self._write_op(tp, commit) for tp, commit in todo.items()]
             fresh = self._note_unanswered(todo)
             try:
-                written = self._store.multi(ops, session_id=session_id)
-                for tp, stat in zip(order, written.stats[first_write:], strict=True):
-                    version = 0 if stat is None else stat.version
-                    self._written[tp] = version, written.zxid
-                    result.committed[tp] = Committed(todo[tp].offset, version, todo[tp].seen.topic)
+                zxid = self._store.multi(ops, session_id=session_id)
+                for tp, commit in todo.items():
+                    version = _version_after(commit)
+                    self._written[tp] = version, zxid
+                    result.committed[tp] = Committed(commit.offset, version, commit.seen.topic)
                     self._unanswered.pop(tp, None)
                     self._refused.pop(tp, None)
             except MultiFailedError as error:
                 self._forget_unanswered(fresh)
                 self._check_registered(error, guard)
                 cause, in_fence = error.cause, error.index < first_write
-                tp = fence[error.index - len(guard)][0] if in_fence else order[error.index - first_write]
+                tp = fenced[(error.index - len(guard)) % len(fenced)] if in_fence else order[error.index - first_write]
                 if in_fence and guard and isinstance(cause, NoNodeError):
                     self._set_aside_unowned(todo, result)
                 elif in_fence and isinstance(cause, NodeExistsError):
@@ -224,7 +223,7 @@ class ZooKeeperOffsetStore:
         """
         fresh: list[tuple[TopicPartition, tuple[int, int]]] = []
         for tp, commit in todo.items():
-            written = commit.offset, 0 if commit.seen.version is None else commit.seen.version + 1
+            written = commit.offset, _version_after(commit)
             noted = self._unanswered.setdefault(tp, set())
             if written not in noted:
                 noted.add(written)
@@ -238,10 +237,15 @@ class ZooKeeperOffsetStore:
             if not self._unanswered[tp]:
                 del self._unanswered[tp]
 
-    def _fence(self, tp: TopicPartition, guard: Sequence[CheckOp]) -> list[Op]:
-        """Return operations that fail unless the committing member owns the partition; without one, if any owns it."""
-        _, check = self._znodes[tp]
-        return [check] if guard else [CreateOp(check.path, b""), DeleteOp(check.path)]
+    def _fence(self, partitions: Iterable[TopicPartition], guard: Sequence[CheckOp]) -> Sequence[Op]:
+        """Return operations that fail unless the committing member owns each; without one, if any member owns one.
+
+        One operation for each partition, or two, in rounds of the given order.
+        """
+        checks = [self._znodes[tp][1] for tp in partitions]
+        if guard:
+            return checks
+        return [*(CreateOp(check.path, b"") for check in checks), *(DeleteOp(check.path) for check in checks)]
 
     def _refuse(
         self,
@@ -318,7 +322,7 @@ class ZooKeeperOffsetStore:
             max({tp.topic for tp in order}, key=lambda name: len(name.encode())), max(tp.partition for tp in order)
         )
         cost = multi_size(CreateOp(self._path(longest), _LONGEST_OFFSET))
-        cost += sum(map(multi_size, self._fence(longest, guard)))
+        cost += sum(map(multi_size, self._fence([longest], guard)))
         fitting = max(1, (self._store.max_multi_bytes - sum(map(multi_size, guard))) // cost)
         for start in range(0, len(order), fitting):
             yield {tp: commits[tp] for tp in order[start : start + fitting]}
@@ -340,6 +344,11 @@ class _Znodes(dict[TopicPartition, tuple[str, CheckOp]]):
     def __missing__(self, tp: TopicPartition) -> tuple[str, CheckOp]:
         found = self[tp] = OffsetPath(self._group, *tp).path, CheckOp(OwnerPath(self._group, *tp).path)
         return found
+
+
+def _version_after(commit: Commit) -> int:
+    """Return the version of the znode that this commit writes."""
+    return 0 if commit.seen.version is None else commit.seen.version + 1
 
 
 def _committed(path: str, znode: Znode | NotPermittedError | None, topic: TopicOrigin | None) -> Committed:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from legacy_consumer.offsets.progress import Committed
-from legacy_consumer.offsets.store import Commit, refuse_unreadable
+from legacy_consumer.offsets.progress import Commit, Committed
+from legacy_consumer.offsets.store import refuse_unreadable
 from legacy_consumer.offsets.zookeeper import ZooKeeperOffsetStore
 from spark_source.errors import OwnershipLostError
 from spark_source.messages.group_claim import GroupClaim, refuse_members

@@ -36,7 +36,6 @@ from zk_layout.store import (
     SetOp,
     WatchEvent,
     WatchKind,
-    Written,
     ZkStore,
     Znode,
     multi_size,
@@ -452,9 +451,9 @@ def test_many_znodes_are_watched_in_one_request_and_a_missing_one_fires_at_once(
     store: ZkStore, other: ZkStore, root: str
 ):
     paths = [f"{root}/{n}" for n in range(40)]
-    written = store.multi([CreateOp(path, b"", ephemeral=True) for path in paths[:-1]])
+    zxid = store.multi([CreateOp(path, b"", ephemeral=True) for path in paths[:-1]])
     recorder: Recorder[WatchEvent] = Recorder()
-    store.watch_data_many(paths, recorder, written.zxid)
+    store.watch_data_many(paths, recorder, zxid)
     assert recorder.wait_for(1) == [WatchEvent(WatchKind.DELETED, paths[-1])]
     for path in paths[:3]:
         other.delete(path)
@@ -471,7 +470,7 @@ def test_a_watch_since_a_write_fires_at_once_if_another_client_changed_the_znode
     store: ZkStore, other: ZkStore, root: str, change: str
 ):
     paths = [f"{root}/{n}" for n in range(3)]
-    written = store.multi([CreateOp(path, b"") for path in paths])
+    zxid = store.multi([CreateOp(path, b"") for path in paths])
     other.create(f"{root}/later", b"")
     if change == "set":
         other.set_data(paths[1], b"")
@@ -480,7 +479,7 @@ def test_a_watch_since_a_write_fires_at_once_if_another_client_changed_the_znode
         if change == "made anew":
             other.create(paths[1], b"")
     recorder: Recorder[WatchEvent] = Recorder()
-    store.watch_data_many(paths, recorder, written.zxid)
+    store.watch_data_many(paths, recorder, zxid)
     kind = WatchKind.DELETED if change == "deleted" else WatchKind.CHANGED
     assert recorder.wait_for(1) == [WatchEvent(kind, paths[1])]
     other.delete(paths[2])
@@ -491,9 +490,9 @@ def test_watches_set_together_end_with_the_connection_too(backend: Backend, stor
     cuttable = backend.new_cuttable_store()
     cuttable.start()
     paths = [f"{root}/{n}" for n in range(3)]
-    written = store.multi([CreateOp(path, b"") for path in paths])
+    zxid = store.multi([CreateOp(path, b"") for path in paths])
     recorder: Recorder[WatchEvent] = Recorder()
-    cuttable.watch_data_many(paths, recorder, written.zxid)
+    cuttable.watch_data_many(paths, recorder, zxid)
     backend.cut(cuttable)
     assert sorted(recorder.wait_for(3), key=str) == [WatchEvent(WatchKind.LOST, path) for path in paths]
     backend.restore(cuttable)
@@ -532,9 +531,9 @@ def test_a_session_that_is_over_has_been_silent_for_ever(backend: Backend, root:
 # ---------------------------------------------------------------------- multi
 
 
-def test_a_multi_does_everything_and_returns_stats_for_sets(store: ZkStore, root: str):
+def test_a_multi_does_everything_and_returns_its_transaction(store: ZkStore, root: str):
     store.create(f"{root}/old", b"")
-    results = store.multi(
+    zxid = store.multi(
         [
             CheckOp(root),
             CreateOp(f"{root}/new", b"1", ephemeral=True),
@@ -544,7 +543,7 @@ def test_a_multi_does_everything_and_returns_stats_for_sets(store: ZkStore, root
         ]
     )
     new = store.get_data(f"{root}/new")
-    assert results == Written(new.stat.mzxid, [None, None, new.stat, None, None])
+    assert zxid == new.stat.mzxid
     assert (new.data, new.stat.version, new.stat.ephemeral_owner) == (b"2", 1, store.session_id)
     assert store.get_data(f"{root}/null").data is None
     assert store.get_children(root) == ("new", "null")
@@ -592,7 +591,7 @@ def test_a_multi_of_one_fails_as_a_multi(store: ZkStore, root: str):
 
 
 def test_an_empty_multi_does_nothing(store: ZkStore):
-    assert store.multi([]) == Written(0, [])
+    assert store.multi([]) == 0
 
 
 def test_a_multi_at_the_size_limit_is_taken_and_a_larger_one_refused(store: ZkStore, root: str):
@@ -602,7 +601,8 @@ def test_a_multi_at_the_size_limit_is_taken_and_a_larger_one_refused(store: ZkSt
     fitting = [op] * (store.max_multi_bytes // multi_size(op))
     room = store.max_multi_bytes - multi_size(op) * len(fitting) - multi_size(SetOp(path, b""))
     fitting.append(SetOp(path, b"y" * room))
-    assert store.multi(fitting).stats[-1].version == len(fitting)
+    store.multi(fitting)
+    assert store.get_data(path).stat.version == len(fitting)
     with pytest.raises(ValueError, match="the limit is"):
         store.multi([*fitting, CheckOp(path)])
 
@@ -610,7 +610,8 @@ def test_a_multi_at_the_size_limit_is_taken_and_a_larger_one_refused(store: ZkSt
 def test_a_large_multi_of_small_operations_is_taken(store: ZkStore, root: str):
     paths = [f"{root}/partition-{number}" for number in range(3000)]
     store.multi([CreateOp(path, b"0") for path in paths])
-    assert [stat.version for stat in store.multi([SetOp(path, b"1", 0) for path in paths]).stats] == [1] * 3000
+    store.multi([SetOp(path, b"1", 0) for path in paths])
+    assert [stat.version for stat in store.exists_many(paths)] == [1] * 3000
 
 
 def test_a_multi_meant_for_another_session_is_refused(store: ZkStore, root: str):

@@ -9,7 +9,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from zk_layout.errors import ZooKeeperError
 from zk_layout.kazoo_translation import encode_acl, entries_of, failure_of
 from zk_layout.multi_read import STAT_BYTES
-from zk_layout.multi_write import FailedWrite, decode_multi, encode_multi
+from zk_layout.multi_write import FailedWrite, decode_failure, decode_set, encode_multi
 from zk_layout.store import Acl, CheckOp, CreateOp, DeleteOp, SetOp, Stat
 
 HEADER, INT = struct.Struct("!iBi"), struct.Struct("!i")
@@ -38,31 +38,42 @@ def test_the_request_has_the_bytes_that_kazoo_sends():
     assert encode_multi(ops, "/chroot", {Acl.OPEN: open_acl, Acl.SECURE: open_acl}) == bytes(kazoo.serialize())
 
 
-def test_a_reply_has_a_stat_for_each_write_and_nothing_for_the_rest():
+CARRIED_OUT = {
+    "check": HEADER.pack(13, 0, 0),
+    "create": HEADER.pack(1, 0, 0) + INT.pack(2) + b"/b",
+    "set": HEADER.pack(5, 0, 0) + STAT,
+    "delete": HEADER.pack(2, 0, 0),
+}
+
+
+@pytest.mark.parametrize("first", CARRIED_OUT)
+def test_no_operation_failed_if_the_first_did_not(first):
+    assert decode_failure(CARRIED_OUT[first] + b"".join(CARRIED_OUT.values()) + END) is None
+
+
+def test_a_multi_of_no_operations_is_carried_out():
+    assert decode_failure(END) is None
+
+
+def test_the_reply_to_a_set_has_the_stat_of_the_znode():
     assert len(STAT) == STAT_BYTES
-    reply = b"".join(
-        [
-            HEADER.pack(13, 0, 0),
-            HEADER.pack(1, 0, 0),
-            INT.pack(2) + b"/b",
-            HEADER.pack(5, 0, 0),
-            STAT,
-            HEADER.pack(2, 0, 0),
-            END,
-        ]
-    )
-    assert decode_multi(reply) == [None, None, Stat(1, 2, 3, 4, 5, 6, 7, 8), None]
+    assert decode_set(CARRIED_OUT["set"] + END) == Stat(1, 2, 3, 4, 5, 6, 7, 8)
 
 
 def test_a_failed_multi_names_the_operation_that_failed_and_not_its_neighbours():
     errors = b"".join(HEADER.pack(-1, 0, code) + INT.pack(code) for code in (0, 0, -110, -2))
-    assert decode_multi(errors + END) == FailedWrite(2, -110)
+    assert decode_failure(errors + END) == FailedWrite(2, -110)
 
 
-@pytest.mark.parametrize("reply", [b"", HEADER.pack(5, 0, 0) + STAT[:-1], HEADER.pack(77, 0, 0) + END])
+@pytest.mark.parametrize("reply", [b"", HEADER.pack(-1, 0, -110), HEADER.pack(77, 0, 0) + END])
 def test_bytes_that_are_no_reply_are_an_error(reply):
     with pytest.raises(ZooKeeperError, match="cannot be decoded"):
-        decode_multi(reply)
+        decode_failure(reply)
+
+
+def test_a_stat_that_is_cut_off_is_an_error():
+    with pytest.raises(ZooKeeperError, match="cannot be decoded"):
+        decode_set(HEADER.pack(5, 0, 0) + STAT[:-1])
 
 
 @pytest.mark.parametrize(
