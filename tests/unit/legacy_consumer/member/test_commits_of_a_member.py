@@ -1,5 +1,6 @@
 """Guarantees for users and operators when a member commits: whole connectors, all in memory."""
 
+import contextlib
 import logging
 import threading
 from itertools import islice
@@ -8,6 +9,7 @@ import pytest
 
 from legacy_consumer import ConsumerTimeoutError, Phase
 from legacy_consumer.errors import CommitFailedError, ConsumerClosedError, NotJoinedError, OffsetsNotCommittedError
+from legacy_consumer.offsets import ZooKeeperOffsetStore
 from rebalance.coordinator import Coordinator
 from tests.support.member_cluster import MemberCluster, RefusingStore
 from tests.support.waiting import eventually
@@ -30,6 +32,10 @@ def stream_of(connector):
 
 def take(stream, count):
     return sorted((m.partition(), m.offset()) for m in islice(stream, count))
+
+
+def offsets_of(messages):
+    return [message.offset() for message in messages]
 
 
 class Consuming:
@@ -202,6 +208,38 @@ def test_a_commit_that_other_clients_overtake_twice_says_what_was_not_committed(
     assert cluster.committed(TPS[1]) == (5 if offsets is None else None)
     connector.commit_offsets(offsets)
     assert cluster.committed(TPS[0]) == (5 if offsets is None else 4)
+
+
+@pytest.mark.parametrize("conflict", ["keep", "adopt"])
+@pytest.mark.parametrize("is_overtaken", [False, True], ids=["written", "refused"])
+def test_a_commit_whose_partition_follows_a_reset_meanwhile_changes_nothing_after_it(
+    cluster, monkeypatch, conflict, is_overtaken
+):
+    """The coordinator's thread acts between the answer to a commit and what its own thread does with that."""
+    cluster.produce(20, TPS[0])
+    connector, stream = cluster.join(auto_commit_enable=False, commit_conflict=conflict)
+    batches = stream.batches(10)
+    next(batches)
+    commit = ZooKeeperOffsetStore.commit
+
+    def follow_a_reset_behind(store, commits, **options):
+        monkeypatch.undo()
+        if is_overtaken:
+            cluster.write(TPS[0], b"7")
+        result = commit(store, commits, **options)
+        cluster.write(TPS[0], b"3")
+        connector._membership.delivery.adopt(store.read([TPS[0]]))
+        return result
+
+    monkeypatch.setattr(ZooKeeperOffsetStore, "commit", follow_a_reset_behind)
+    with contextlib.suppress(OffsetsNotCommittedError):
+        connector.commit_offsets()
+    assert cluster.committed(TPS[0]) == 3
+    assert offsets_of(next(batches)) == list(range(3, 13))
+    before = connector.counters.foreign_commits
+    assert connector.commit_offsets().committed.keys() == {TPS[0]}
+    assert connector.counters.foreign_commits == before
+    assert (cluster.committed(TPS[0]), connector.position(TPS[0])) == (13, 13)
 
 
 def test_an_explicit_commit_is_not_undone_by_the_members_next_commit(cluster):
