@@ -204,6 +204,8 @@ class Checker:
         elif kind is SessionKind.CONNECTED:
             actor.suspended_at, actor.must_pause = None, False
             if session != actor.session:
+                # a commit between the two sessions had no answer
+                self._note_unanswered(name)
                 actor.told_of_end = actor.session != 0
                 actor.session = session
         else:
