@@ -10,7 +10,7 @@ LegacyConsumerError (zk_layout.errors)
     ForkedConsumerError             the consumer was made in another process, which forked this one
     StreamInUseError                another thread waits for messages of this stream
     NotAssignedError                the partition is not this member's, or not any more
-    CallInProgressError             a signal handler interrupted a call of this consumer and makes another one
+    CallInProgressError             a signal or logging handler makes a call inside another one of this consumer
   KafkaError
     BrokersUnavailableError         retriable; no broker is registered, or none can be reached
       BrokerRefusedError            the brokers refuse these credentials or certificates
@@ -139,12 +139,12 @@ class NotAssignedError(StreamError):
 
 
 class CallInProgressError(StreamError):
-    """A signal handler interrupted a call of this consumer, and makes another one on its thread. Nothing is done."""
+    """A signal handler or a logging handler makes a call inside another one of this consumer. Nothing is done."""
 
     def _text(self) -> str:
         return (
-            "a signal handler interrupted another call of this consumer, which goes on only when the handler returns: "
-            "set a flag there, or call shutdown() or end_streams()"
+            "this call was made by a signal handler or a logging handler inside another call of this consumer, which "
+            "goes on only when the handler returns: set a flag there, or call shutdown() or end_streams()"
         )
 
 

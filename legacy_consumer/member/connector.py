@@ -222,6 +222,8 @@ class ConsumerConnector:
         ConsumerClosedError once the member has left; CallInProgressError in such a signal handler.
         """
         committer = self._joined().delivery.committer
+        # a logging handler may be called inside the auto commit, on the coordinator's thread
+        refuse_inside(committer)
         if offsets is None:
             return committer.commit_consumed(this_thread())
         offsets = checked_offsets(offsets)

@@ -15,6 +15,7 @@ from legacy_consumer.errors import CallInProgressError
 _MODULES = frozenset(
     f"legacy_consumer.{name}"
     for name in (
+        "member.committer",
         "member.connector",
         "member.gate",
         "member.hand_source",

@@ -8,7 +8,13 @@ from itertools import islice
 import pytest
 
 from legacy_consumer import ConsumerTimeoutError, Phase
-from legacy_consumer.errors import CommitFailedError, ConsumerClosedError, NotJoinedError, OffsetsNotCommittedError
+from legacy_consumer.errors import (
+    CallInProgressError,
+    CommitFailedError,
+    ConsumerClosedError,
+    NotJoinedError,
+    OffsetsNotCommittedError,
+)
 from legacy_consumer.offsets import ZooKeeperOffsetStore
 from rebalance.coordinator import Coordinator
 from tests.support.member_cluster import MemberCluster, RefusingStore
@@ -98,6 +104,28 @@ def test_a_partition_whose_commit_is_refused_for_good_costs_the_others_nothing_a
     assert len(said) == 1
     assert said[0].levelno == logging.ERROR
     assert first.counters.failed_commits > 1
+
+
+def test_a_logging_handler_inside_an_auto_commit_is_refused_a_commit_and_later_commits_go_on(cluster, request):
+    cluster.produce(5, *TPS)
+    connector = cluster.connector(auto_commit_interval_ms=20)
+    connector._store.refused = {cluster.path(TPS[3])}
+    caught = []
+
+    class Committing(logging.Handler):
+        def emit(self, record):
+            if "cannot be committed" in record.getMessage():
+                with pytest.raises(CallInProgressError) as refused:
+                    connector.commit_offsets()
+                caught.append(refused.value)
+
+    logger, handler = logging.getLogger("legacy_consumer.member.committer"), Committing()
+    logger.addHandler(handler)
+    request.addfinalizer(lambda: logger.removeHandler(handler))
+    Consuming(stream_of(connector))
+    eventually(lambda: caught)
+    cluster.produce(5, *TPS)
+    eventually(lambda: [cluster.committed(tp) for tp in TPS] == [10, 10, 10, None])
 
 
 def test_refused_offsets_are_committed_once_they_are_allowed_again(cluster):
