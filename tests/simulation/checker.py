@@ -518,7 +518,7 @@ class Checker:
             self._ack(tp, range(offset))
         if life is not None:
             # what its own next commit says too is no reset to it: it goes on behind what is in hand
-            is_own = offset == life.done or offset in life.unanswered
+            is_own = offset in ({life.done} if life.done is not None else life.starts) | life.unanswered
             life.reset = offset if name.startswith("operator ") and not is_own else None
         if name in self.actors:
             self._check_commit(name, tp, offset, before, by, is_owners=is_owners, may_go_back=may_go_back)
