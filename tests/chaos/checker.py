@@ -190,7 +190,8 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
     if before.how == "dropped":
         return "session lost" if before.session_ended else "stolen"
     if before.how in ("released", "left"):
-        return "again"
+        # an orderly release is over before the next member claims: this one left after its session had ended
+        return "session lost" if before.session_ended or life.began < before.ended else "again"
     return "two owners"
 
 

@@ -159,6 +159,15 @@ def test_uncommitted_messages_may_come_again_after_a_forced_hand_over(forced, ca
     assert figures["duplicates_by_cause"] == {cause: 2}
 
 
+def test_uncommitted_messages_may_come_again_of_a_member_that_left_after_its_session_had_ended():
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None)
+    told.takes(2.0, "p1", 0, 4).commits(2.5, "p1", 3, 0)
+    # cut off from ZooKeeper, it gives its partition up when the other one has claimed it
+    figures = second_half(told, start=3).gives_up(5.2, "p1").judged()
+    assert figures["violations"] == []
+    assert figures["duplicates_by_cause"] == {"session lost": 2}
+
+
 def test_committed_messages_may_not_come_again_after_a_forced_hand_over():
     told = first_half().note(3.0, "runner", "killed", name="p1")
     told.claims(5.0, "p2", 5, 0).takes(5.5, "p2", 4, 9).commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10)
