@@ -60,7 +60,7 @@ from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.status import Report, Status
 from rebalance.upkeep import Periods, Upkeep
 from zk_layout.errors import AuthenticationError, LegacyConsumerError, SessionExpiredError
-from zk_layout.own_thread import OwnThread
+from zk_layout.running_threads import OwnThread
 from zk_layout.shown import in_one_line
 from zk_layout.store import SessionEvent, SessionKind, WatchEvent, ZkStore
 

@@ -38,7 +38,7 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from zk_layout.multi_read import MULTI_READ, ReadKind, encode_multi_read
 from zk_layout.multi_write import MULTI_WRITE, NOTHING
-from zk_layout.own_thread import OwnThread
+from zk_layout.running_threads import OwnThread
 from zk_layout.sockets import open_socket
 from zk_layout.store import Watcher, WatchEvent, WatchKind
 

@@ -57,8 +57,8 @@ from zk_layout.kazoo_translation import OR_NO_SASL, encode_acl, entries_of, fail
 from zk_layout.many_reads import ReadsMany
 from zk_layout.multi_read import ReadKind
 from zk_layout.multi_write import decode_failure, decode_set, encode_multi
-from zk_layout.own_thread import OwnThread
 from zk_layout.paths import acl_models
+from zk_layout.running_threads import OwnThread
 from zk_layout.settings import ZkSettings
 from zk_layout.sockets import make_tls_context
 from zk_layout.store import (

@@ -17,7 +17,7 @@ from legacy_consumer.errors import NoCommittedOffsetError, OffsetOutOfRangeError
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST, NO_POSITION, LogOffsets
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
-from zk_layout.own_thread import OwnThread, is_at_work
+from zk_layout.running_threads import OwnThread, is_running
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class PositionFinder:
             self._go_on()
 
     def _go_on(self) -> None:
-        if self._failure is None and self._open and not self._closed and not is_at_work(self._thread):
+        if self._failure is None and self._open and not self._closed and not is_running(self._thread):
             self._thread = OwnThread(target=self._run, name="position-finder")
             self._thread.start()
 

@@ -15,8 +15,8 @@ import threading
 from collections.abc import Callable, Collection
 
 from zk_layout.errors import LegacyConsumerError, NoNodeError, NotPermittedError
-from zk_layout.own_thread import OwnThread, is_at_work
 from zk_layout.paths import BrokerIdsPath, broker_ids
+from zk_layout.running_threads import OwnThread, is_running
 from zk_layout.store import WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class BrokerWatch:
     def _look(self) -> None:
         with self._lock:
             self._is_old = True
-            if not self._closed.is_set() and not is_at_work(self._thread):
+            if not self._closed.is_set() and not is_running(self._thread):
                 self._thread = OwnThread(target=self._run, name=f"{self._consumer_id}-brokers")
                 self._thread.start()
 

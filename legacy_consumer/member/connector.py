@@ -74,7 +74,7 @@ from rebalance.subscription import TopicFilter
 from zk_layout.errors import ConfigError, LegacyConsumerError
 from zk_layout.kazoo_store import KazooStore
 from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicPartition
-from zk_layout.own_thread import OwnThread
+from zk_layout.running_threads import OwnThread
 from zk_layout.store import ZkStore
 
 if sys.version_info >= (3, 11):

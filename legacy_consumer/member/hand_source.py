@@ -22,11 +22,12 @@ from legacy_consumer.offsets.progress import Progress
 from rebalance.clock import Clock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
+from zk_layout.running_threads import is_running
 
 _POLL_S = 60.0
 """How long one poll may wait. The end of the stream wakes it."""
 _PAUSED_SLICE_S = 0.5
-"""How long to wait in a pause before the end of the stream is looked for, which takes no lock and so wakes nobody."""
+"""How often a paused stream looks for its end: end() takes no lock, so it does not wake the waiting thread."""
 _LEASE_SLICE_S = 0.01
 """How long to wait before the lease is looked at again; the next heartbeat renews it."""
 TAKEN_AT_ONCE = 10_000
@@ -43,17 +44,6 @@ def this_thread() -> object:
     except AttributeError:
         _tokens.mine = object()
         return _tokens.mine
-
-
-def is_running(thread: threading.Thread) -> bool:
-    """Return whether a thread has not ended yet. Takes no lock that a signal handler would wait for.
-
-    Up to Python 3.12 is_alive() is False for ever if an exception, as Ctrl-C, interrupted a join() of the thread. The
-    main thread cannot be joined like that, and is listed after its end.
-    """
-    if thread.is_alive():
-        return True
-    return thread is not threading.main_thread() and any(one is thread for one in threading.enumerate())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +114,7 @@ class HandSource(Gate):
     def unasked_s(self) -> float:
         """How long no thread has asked for more, as earlier calls saw it; 0 without partitions. Takes no lock."""
         user = self._user
-        if user is not None and is_running(user):
+        if is_running(user):
             return 0.0
         now = self._clock.monotonic()
         in_hand_s = self._in_hand_s(now)
@@ -248,7 +238,8 @@ class HandSource(Gate):
     def _fetch_what_began(self, polled: Mapping[TopicPartition, int], lives: Mapping[TopicPartition, Life]) -> None:
         """Fetch polled partitions again from where they began, if that was after the poll noted the lives.
 
-        The poll may have begun with them all the same. Its messages of them are dropped, as those of an earlier life.
+        The poll may have fetched them from there already. The stream cannot know, and drops what the poll brought of
+        them.
         """
         if self._live is lives:
             return

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from legacy_consumer.member.listener import RebalanceListener
-from zk_layout.own_thread import is_at_work
+from zk_layout.running_threads import is_running
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ListenerCalls:
         with self._lock:
             if self._over:
                 return
-            if not is_at_work(self._thread):
+            if not is_running(self._thread):
                 # a thread that died is late with nothing
                 self._late = False
                 self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-listener", daemon=True)

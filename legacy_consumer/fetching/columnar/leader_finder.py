@@ -12,7 +12,7 @@ from legacy_consumer.fetching.columnar.core.address import BrokerAddress
 from legacy_consumer.fetching.columnar.leaders import LeaderReader, Leaders
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
-from zk_layout.own_thread import OwnThread, is_at_work
+from zk_layout.running_threads import OwnThread, is_running
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class LeaderFinder:
                 self._found.pop(tp, None)
             if self._closed:
                 return
-            if not is_at_work(self._thread):
+            if not is_running(self._thread):
                 self._thread = OwnThread(target=self._run, name="leader-finder")
                 self._thread.start()
             self._changed.notify_all()

@@ -28,7 +28,7 @@ from legacy_consumer.fetching.columnar.protocol.sasl import (
 )
 from legacy_consumer.fetching.columnar.scram import ScramClient
 from legacy_consumer.fetching.columnar.security import SaslLogin, Security
-from zk_layout.own_thread import OwnThread
+from zk_layout.running_threads import OwnThread
 
 logger = logging.getLogger(__name__)
 

@@ -155,7 +155,7 @@ class Broker:
     def _differences(
         self, partitions: Mapping[TopicPartition, Partition], settings: FetchSettings
     ) -> tuple[Mapping[TopicPartition, FetchPartition], tuple[TopicPartition, ...]]:
-        """What the next request has to name and to forget; without a session it names all."""
+        """Return the partitions that the next request names, all without a session, and those that it forgets."""
         usual = settings.bytes_of_each(len(self.ready))
         if self.version < FIRST_WITH_TOTAL_LIMIT:
             # a response has no limit as a whole, so each partition gets its part of it
