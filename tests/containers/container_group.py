@@ -240,15 +240,12 @@ class ContainerGroup:
         ]
 
     def strangers(self) -> list[str]:
-        """Deliveries by a member while another one owned the partition: a second one handing out.
-
-        Around a moment without an owner nothing is said: a busy observer may miss one that owned it briefly.
-        """
+        """Deliveries by a member that did not own the partition around that time: a second one handing out."""
         found = []
         for member in self.members.values():
             for at, number, offset in member.deliveries:
                 near = {owners.get(number) for when, owners in self.owners if abs(when - at) <= _BLUR_S}
-                if near and not near & {None, member.name}:
+                if near and member.name not in near:
                     found.append(f"{member.name} handed out {number}@{offset}, owned by {near} then")
         return found
 
