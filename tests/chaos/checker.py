@@ -225,10 +225,9 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
         if other is None:
             continue
         late_s = delivery.at - other.began
-        robbed = life.how == "dropped" and not life.session_ended and story.has_jvm
         if life.kind == JVM:
             counted["by_jvm_zombies"] += count
-        elif robbed and late_s <= rules.audit_s + rules.audit_slack_s:
+        elif _is_robbed(story, life, other) and late_s <= rules.audit_s + rules.audit_slack_s:
             counted["by_robbed_members"] += count
         else:
             counted["two_owners"] += count
@@ -238,6 +237,16 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
         "delivered_without_owning": {name: counted[name] for name in names},
         "latest_delivery_after_thaw_ms": round(1000 * latest, 1),
     }
+
+
+def _is_robbed(story: Story, life: Life, other: Life) -> bool:
+    """Return whether a member of the JVM deleted the owner znode of this life, whose session lived on.
+
+    It deletes by path alone, also what another member has claimed since. Then the other life begins before this one
+    ends, however this one ends: its member may be asked to release the partition before it knows that it has lost it.
+    """
+    gave_up = life.how in ("dropped", "released") and other.began < life.ended
+    return gave_up and not life.session_ended and story.has_jvm
 
 
 def _was_leased(delivery: Delivery, thawed: float) -> bool:
@@ -259,14 +268,13 @@ def _check_zombie_commits(story: Story, found: list[str]) -> dict:
         other = story.superseding(life, before=commit.at)
         if other is None:
             continue
-        robbed = life.how == "dropped" and not life.session_ended and story.has_jvm
         if commit.outcome != "committed":
             counted["refused" if commit.outcome in ("foreign", "unowned") else commit.outcome] += 1
         elif other.kind == PYTHON and (commit.version or 0) <= other.version:
             continue  # written before the other one read it
         elif other.kind == JVM and commit.began <= other.began:
             continue  # perhaps written before
-        elif robbed:
+        elif _is_robbed(story, life, other):
             counted["by a robbed member"] += 1
         else:
             counted["accepted"] += 1

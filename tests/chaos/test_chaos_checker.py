@@ -182,17 +182,31 @@ def test_two_members_that_hand_out_one_partition_are_found():
     assert figures["delivered_without_owning"]["two_owners"] == 1
 
 
+@pytest.mark.parametrize("how", ["dropped", "released"])
 @pytest.mark.parametrize(
     ("jvm", "late_s", "names"), [(True, 0.4, []), (True, 12.0, ["two owners"]), (False, 0.4, ["two owners"])]
 )
-def test_robbed_member_is_excused_until_its_audit_if_there_are_members_of_the_jvm(jvm, late_s, names):
+def test_robbed_member_is_excused_until_its_audit_if_there_are_members_of_the_jvm(jvm, late_s, names, how):
     told = Told().member("p1").member("p2").acked(0, 9, 1.0)
     if jvm:
         told.member("j1", "jvm")
     told.claims(1.5, "p1", None, None).takes(2.0, "p1", 0, 4).commits(2.5, "p1", 5, 0)
-    told.claims(5.0, "p2", 5, 0).takes(5.0 + late_s, "p1", 5, 5).gives_up(5.1 + late_s, "p1", "dropped")
+    told.claims(5.0, "p2", 5, 0).takes(5.0 + late_s, "p1", 5, 5).gives_up(5.1 + late_s, "p1", how)
     told.takes(20.0, "p2", 5, 9).commits(21.0, "p2", 10, 1).gives_up(22.0, "p2").final(23.0, 10)
     assert names_of(told.judged()) == names
+
+
+def test_member_that_hands_out_what_it_has_released_is_no_robbed_one():
+    told = first_half().member("j1", "jvm").gives_up(4.0, "p1")
+    assert "two owners" in names_of(second_half(told.takes(5.2, "p1", 5, 5)).judged())
+
+
+def test_commit_of_a_robbed_member_is_counted_and_excused():
+    told = first_half().member("j1", "jvm").takes(4.0, "p1", 5, 5).claims(5.0, "p2", 5, 0)
+    told.commits(5.2, "p1", 6, 1, began=5.1).gives_up(5.3, "p1", "released").takes(5.5, "p2", 5, 9)
+    figures = told.commits(6.0, "p2", 10, 2).gives_up(7.0, "p2").final(8.0, 10).judged()
+    assert figures["violations"] == []
+    assert figures["zombie_commits"] == {"accepted": 0, "by a robbed member": 1}
 
 
 def test_thawed_member_that_goes_on_handing_out_is_found():
