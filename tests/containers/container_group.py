@@ -1,7 +1,7 @@
 """A group whose members are containers, and the history of what they printed and who owned what.
 
-A member is `legacy-consumer consume --format json`: each line is a message that was handed out, with the time at which
-the engine read it. Who owned what is looked at in ZooKeeper all the time, from outside.
+A member is `legacy-consumer consume --format json`. Before each batch it prints when it got it, because the engine may
+read a line seconds later. Who owned what is looked at in ZooKeeper all the time, from outside.
 """
 
 from __future__ import annotations
@@ -24,12 +24,25 @@ from zk_layout.paths import ConsumerIdsPath, OffsetPath, OwnerPath
 SESSION_MS = 4000
 _LOOK_S = 0.05
 _BLUR_S = 1.0
-"""How late the engine may read a line on a busy machine, and how seldom owners are looked at."""
+"""How seldom owners may be looked at on a busy machine."""
+_CONSUME = """
+import time
+from legacy_consumer.operations.cli.console_consumer import Printer
+from legacy_consumer.__main__ import program
+print_only = Printer.print
+def print_with_time(printer, messages):
+    if messages:
+        printer.out.write(b'{"at": %.6f}\\n' % time.time())
+    print_only(printer, messages)
+Printer.print = print_with_time
+program()
+"""
+"""The command itself; it only says when it got what it prints."""
 
 
 @dataclass
 class Member:
-    """One container. deliveries: (time, partition, offset) of each line, as the engine stamped it.
+    """One container. deliveries: (time, partition, offset) of each message that it printed.
 
     newest: {partition: when the newest message that it printed was produced}.
     """
@@ -51,16 +64,17 @@ class Member:
 
     def _read(self, stream: str) -> None:
         other = {"stdout": "stderr", "stderr": "stdout"}[stream]
-        pending = b""
-        for chunk in self.container.logs(stream=True, follow=True, timestamps=True, **{stream: True, other: False}):
+        pending, at = b"", 0.0
+        for chunk in self.container.logs(stream=True, follow=True, **{stream: True, other: False}):
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
-                stamp, _, text = line.partition(b" ")
                 if stream == "stderr":
-                    self.said.append(text.decode("utf-8", "replace"))
+                    self.said.append(line.decode("utf-8", "replace"))
                     continue
-                message = json.loads(text)
-                at = datetime.fromisoformat(stamp.decode()[:26]).timestamp() - time.timezone
+                message = json.loads(line)
+                if "at" in message:
+                    at = message["at"]
+                    continue
                 self.deliveries.append((at, message["partition"], message["offset"]))
                 self.newest[message["partition"]] = message["timestamp"] / 1000
 
@@ -114,7 +128,7 @@ class ContainerGroup:
             "consume", "--zookeeper", CONNECT, "--group", self.name, "--topic", self.topic, "--format", "json",
             "--property", "auto.offset.reset=smallest", "--property", "auto.commit.interval.ms=500",
             "--property", f"zookeeper.session.timeout.ms={SESSION_MS}", "--property", f"consumer.id={name}",
-            "--wait", "60", "-v", *given,
+            "--wait", "60", "-v", *given, entrypoint=["tini", "--", "python", "-c", _CONSUME],
         ).start()  # fmt: skip
         member = Member(name, started.get_wrapped_container())
         member.follow()
