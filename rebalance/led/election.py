@@ -49,6 +49,7 @@ class Election:
         self._subscribed = remember_last(subscribed_counts)
         self._leadership: Leadership | None = None
         self._rests_until_ms = 0
+        self._vacant_since_ms: int | None = None
         self.leader: str | None = None
         """The consumer id of the member that leads, as this one saw last."""
 
@@ -83,6 +84,20 @@ class Election:
         if znode is not None and znode.stat.ephemeral_owner == session_id:
             self._store.delete(leader_path(self._group), znode.stat.version)
             self.leader = None
+
+    def is_vacant(self, znode: Znode | None, for_ms: int) -> bool:
+        """Return whether nobody has led for this long, as this member saw; it looks again when that is so.
+
+        znode: the leader's.
+        """
+        if znode is not None:
+            self._vacant_since_ms = None
+            return False
+        now = self._now_ms()
+        if self._vacant_since_ms is None:
+            self._vacant_since_ms = now
+            self._look_in(for_ms)
+        return now - self._vacant_since_ms >= for_ms
 
     def restore(self, znode: Znode | None, session_id: int, asked: Znode | None, given: Znode | None) -> bool:
         """While this member leads: whether somebody else had written its round or generation; they are written again.

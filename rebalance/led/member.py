@@ -318,7 +318,7 @@ class LedMember:
             # the reconciler gives all up; once this member owns nothing, it says why
             self._told_out = out
             self._post(Triggered("it takes no part in the group, or does so again"))
-        if self._may_lead():
+        if self._may_lead(leader):
             self._election.stand(leader, session_id, self._snapshot)
             if self._mine.joined is not None and self._election.misses(self._mine.member_id):
                 # another client wrote in its place; no generation shows that to the only member of a group
@@ -440,9 +440,13 @@ class LedMember:
         self._own_znode.delete(self._mine.session_id)
         self._look_in(_AGAIN_MS)
 
-    def _may_lead(self) -> bool:
-        """A member that takes no part leaves the lead to members that take part, if there are any."""
-        if self._why_out() is None:
+    def _may_lead(self, leader: Znode | None) -> bool:
+        """A member that takes no part leaves the lead to members that take part, if there are any.
+
+        If nobody takes the lead in time, it does: perhaps it is refused for what somebody else wrote in its place, and
+        the others lack the right to lead.
+        """
+        if self._why_out() is None or self._election.is_vacant(leader, _UNHEARD_MS):
             return True
         try:
             names = self._watched.children(members_path(self._group))

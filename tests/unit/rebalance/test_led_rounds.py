@@ -19,6 +19,7 @@ from rebalance.led.records import (
     round_path,
 )
 from tests.support.group_members import GROUP, Group
+from zk_layout.errors import NotPermittedError
 
 
 class Led:
@@ -124,6 +125,28 @@ def test_a_member_in_whose_place_a_stranger_told_that_it_wants_nothing_gets_its_
     led.group.admin.set_data(path, encode_joining(replace(joining, protocols=(nothing,))))
     led.group.pass_time(2)
     assert led.told(second).topics == ("t",)
+    assert [len(member.owned) for member in led.group.members] == [3, 3]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_leader_that_refuses_itself_for_a_strangers_words_leads_again_if_nobody_else_can(strategy, monkeypatch):
+    led = Led(strategy)
+    second = led.join("b")
+    led.group.settle()
+    led.group.pass_time(0.25)
+    write = second.store.multi
+
+    def may_not_lead(ops, **how):
+        if any(op.path in (round_path(GROUP), generation_path(GROUP)) for op in ops):
+            raise NotPermittedError(round_path(GROUP))
+        return write(ops, **how)
+
+    monkeypatch.setattr(second.store, "multi", may_not_lead)
+    path = member_path(GROUP, led.first.consumer_id)
+    joining = decode_joining(path, led.first.consumer_id, led.group.admin.get_data(path).data)
+    unknown = Protocol("", joining.protocols[0].metadata)
+    led.group.admin.set_data(path, encode_joining(replace(joining, protocols=(unknown,))))
+    led.group.pass_time(10)
     assert [len(member.owned) for member in led.group.members] == [3, 3]
 
 
