@@ -70,7 +70,8 @@ class Committer:
         self._session_id = session_id
         self._adopt = adopt
         self._on_unowned = on_unowned
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
+        """Held from the look at the progress until the commit is noted; and while partitions begin."""
         self._closing = threading.Event()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.adopts_foreign_commits = settings.adopt_foreign_commits
@@ -140,7 +141,7 @@ class Committer:
     def _commit_given(self, offsets: Mapping[TopicPartition, int], *, unfenced: bool) -> CommitResult:
         by_hand = [tp for tp in offsets if tp.topic in self._settings.topics_by_hand]
         offsets = {tp: offset for tp, offset in offsets.items() if tp not in by_hand}
-        with self._lock:
+        with self.lock:
             known = {tp: known for tp, known in self._progress.snapshot().items() if tp in offsets}
             not_mine = sorted(offsets.keys() - known.keys())
             others = self.offsets.read(not_mine) if not_mine else {}
@@ -183,7 +184,7 @@ class Committer:
         timeout_s: float | None = None,
     ) -> CommitResult:
         """Try once. Raises: the failure."""
-        with self._lock:
+        with self.lock:
             for stream in self._streams():
                 if with_in_hand_of is not None and stream.is_held_by(with_in_hand_of):
                     stream.come_back()

@@ -110,33 +110,42 @@ class StreamDelivery:
         if not claimed and self.listener is None:
             # the case of most members in a change: only the shares of others changed, and no hook needs to know
             return
-        by_hand = {tp: Committed(None, None) for tp in claimed if self._is_by_hand(tp)}
-        committed = {**self._offsets.read([tp for tp in claimed if tp not in by_hand]), **by_hand}
-        held = {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}
-        claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
-        chosen, unsaid = self._ask_for_starts({tp: committed[tp].offset for tp in claimed})
-        held.update(unsaid)
-        claimed = {tp: thread for tp, thread in claimed.items() if tp not in held}
-        if claimed or not held:
-            self._begin(claimed, assignment, {tp: committed[tp] for tp in claimed}, chosen)
+        chosen: dict[TopicPartition, int] = {}
+        held: dict[TopicPartition, str] = {}
+        if isinstance(self.listener, StartListener) and claimed:
+            known = {tp: seen.offset for tp, seen in self._committed(claimed).items() if seen.problem is None}
+            chosen, held = self._ask_for_starts(known)
+        # a commit of an earlier life of these partitions may be under way: either it is read here, or refused later
+        with self.committer.lock:
+            committed = self._committed(claimed)
+            held.update((tp, seen.problem) for tp, seen in committed.items() if seen.problem is not None)
+            going = {tp: thread for tp, thread in claimed.items() if tp not in held}
+            unknown = {tp: committed[tp] for tp in going if tp not in chosen}
+            starts = {**chosen, **self._starting_positions(unknown)}
+            epochs = {
+                # an end of the log that no broker told us yet is no position to commit
+                tp: self._progress.begin(tp, starts[tp] if starts[tp] >= 0 else None, committed[tp])
+                for tp in going
+            }
+        if going or not held:
+            self._begin(going, assignment, starts, epochs)
         if held:
             raise PartlyBegunError(held)
+
+    def _committed(self, claimed: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        by_hand = {tp: Committed(None, None) for tp in claimed if self._is_by_hand(tp)}
+        return {**self._offsets.read([tp for tp in claimed if tp not in by_hand]), **by_hand}
 
     def _begin(
         self,
         claimed: Mapping[TopicPartition, ConsumerThreadId],
         assignment: Assignment,
-        committed: Mapping[TopicPartition, Committed],
-        chosen: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
     ) -> None:
-        starts = {**chosen, **self._starting_positions({tp: s for tp, s in committed.items() if tp not in chosen})}
         by_stream: dict[GatedStream, dict[TopicPartition, int]] = {}
-        epochs: dict[TopicPartition, int] = {}
         for tp, thread in claimed.items():
-            position = starts[tp]
-            # an end of the log that no broker told us yet is no position to commit
-            epochs[tp] = self._progress.begin(tp, position if position >= 0 else None, committed[tp])
-            by_stream.setdefault(self._streams.stream_of(tp, thread), {})[tp] = position
+            by_stream.setdefault(self._streams.stream_of(tp, thread), {})[tp] = starts[tp]
         listened = self.listener is not None
         for stream, positions in by_stream.items():
             # a hook may seek in them, and pause them

@@ -475,7 +475,7 @@ with ConsumerConnector(store=MemoryStore(zookeeper), fetchers=FakeFetchers(kafka
     def hold():
         # what a thread holds while another one forks, the child never gets
         committer = connector._membership.delivery.committer
-        with stream._stream._lock, connector._lock, committer._lock, connector._progress._lock:
+        with stream._stream._lock, connector._lock, committer.lock, connector._progress._lock:
             held.set()
             forked.wait()
 

@@ -1,6 +1,7 @@
 """Delivery and commits of one member around a hand-over: what is in hand, what counts, what is committed."""
 
 import contextlib
+import threading
 from functools import partial
 
 from legacy_consumer.fetching.fetcher import EARLIEST
@@ -125,6 +126,58 @@ def test_a_member_robbed_of_its_owner_znode_does_not_overwrite_the_new_owners_co
     s.admin.create("/consumers/g/offsets/t/0", b"7", make_parents=True)
     s.delivery.commit()
     assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"7"
+
+
+class TellingLock:
+    """Tells when another thread than the first one asks for it."""
+
+    def __init__(self, lock, asked):
+        self._lock, self._asked, self._first = lock, asked, None
+
+    def __enter__(self):
+        if self._first is None:
+            self._first = threading.current_thread()
+        elif self._first is not threading.current_thread():
+            self._asked.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_):
+        self._lock.release()
+
+
+def test_a_partition_claimed_anew_begins_behind_a_commit_of_its_last_life_that_is_under_way(monkeypatch):
+    """Its owner znode was deleted by another client, and claimed again, between the look at the progress and the write.
+
+    It began at the offset before the commit, and its own next commit moved the group back.
+    """
+    s = Setup()
+    assert s.take() == [0, 1]
+    s.stream.come_back()
+    s.admin.ensure_path("/consumers/g/offsets/t")
+    sending, may_go_on, write = threading.Event(), threading.Event(), s.store.multi
+
+    def hold(ops, **how):
+        sending.set()
+        assert may_go_on.wait(30)
+        return write(ops, **how)
+
+    def begin():
+        s.delivery.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+        may_go_on.set()
+
+    monkeypatch.setattr(s.delivery.committer, "lock", TellingLock(s.delivery.committer.lock, may_go_on))
+    monkeypatch.setattr(s.store, "multi", hold)
+    committing = threading.Thread(target=s.delivery.commit)
+    committing.start()
+    assert sending.wait(30)
+    s.delivery.drop([TP])
+    beginning = threading.Thread(target=begin)
+    beginning.start()
+    for thread in (committing, beginning):
+        thread.join(30)
+    assert s.take() == [2, 3]
+    s.delivery.end([TP])
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
 
 
 def test_a_smaller_hand_loses_nothing_of_what_a_bigger_poll_brought():
