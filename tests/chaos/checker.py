@@ -13,8 +13,8 @@ order           a life begins at the offset that was committed when it began, an
 again           what a member gave up in order is not handed out again. After a forced hand-over (a kill, a session's
                 end, a theft, a freeze) only what was not committed is.
 two owners      no member hands out a message of a partition after another member's life of it has begun. A member that
-a
-                JVM member robbed of its owner znode may until its next audit; members of the JVM are only counted.
+                a JVM member or a stranger robbed of its owner znode may until its next audit; members of the JVM are
+                only counted.
 after thaw      a Python member that was stopped for longer than its session hands out nothing of what it owned before,
                 but for what its user was being handed in the very moment when it was stopped: what one call returns
                 that had found the lease to hold before the freeze. No further look can help that, for there is always
@@ -190,6 +190,8 @@ def _cause(story: Story, earlier: Delivery, delivery: Delivery, offset: int) -> 
     if before.how == "dropped":
         return "session lost" if before.session_ended else "stolen"
     if before.how in ("released", "left"):
+        if story.is_robbed(before):
+            return "stolen"
         # an orderly release is over before the next member claims: this one left after its session had ended
         return "session lost" if before.session_ended or life.began < before.ended else "again"
     return "two owners"
@@ -240,13 +242,14 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
 
 
 def _is_robbed(story: Story, life: Life, other: Life) -> bool:
-    """Return whether a member of the JVM deleted the owner znode of this life, whose session lived on.
+    """Return whether another client deleted the owner znode of this life, whose session lived on.
 
-    It deletes by path alone, also what another member has claimed since. Then the other life begins before this one
-    ends, however this one ends: its member may be asked to release the partition before it knows that it has lost it.
+    A member of the JVM deletes by path alone, also what another member has claimed since. Then the other life begins
+    before this one ends, however this one ends: its member may be asked to release the partition before it knows that
+    it has lost it.
     """
     gave_up = life.how in ("dropped", "released") and other.began < life.ended
-    return gave_up and not life.session_ended and story.has_jvm
+    return gave_up and not life.session_ended and (story.has_jvm or story.is_robbed(life))
 
 
 def _was_leased(delivery: Delivery, thawed: float) -> bool:

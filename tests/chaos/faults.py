@@ -287,7 +287,7 @@ def _write_offset(world, strike, partition, target):
 def stranger_writes(world, random, strike):
     """Somebody writes and deletes what the ACLs leave open, and goes; then an operator clears up."""
     jvm = any(member.kind == "jvm" for member in world.members.values())
-    stranger = Stranger(world.servers.ensemble.connect, GROUP, TOPIC, random, jvm=jvm)
+    stranger = Stranger(world.servers.ensemble.connect, GROUP, TOPIC, random, world.history, jvm=jvm)
     patiently(stranger.start)
     strike("everybody" if jvm else "everybody, registrations and owners too")
     try:

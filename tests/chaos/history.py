@@ -24,6 +24,7 @@ for appending: what a process wrote before it was killed is there.
               fault               fault, target, phase: begin or end, number
               flows               all partitions do, after the faults before
               operator            partition, offset, version, before
+              robbed              partition, began: a stranger deleted its owner znode, or tried to, since then
               id, owner, offset   what ZooKeeper showed, whenever it changed
               acked, aborted      partition, offset, seq; of a transaction when it is committed, or aborted
               final               owners, offsets: when everybody has left

@@ -112,6 +112,7 @@ class Story:
         """{partition: {offset: number}}."""
         self.reads_committed: set[str] = set()
         self.resets: list[Event] = []
+        self._robberies: list[Event] = []
         self.freezes: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self.faults: list[FaultSpan] = []
         self.flowed: list[float] = []
@@ -147,6 +148,13 @@ class Story:
             if other.who != life.who:
                 return other
         return None
+
+    def is_robbed(self, life: Life) -> bool:
+        """Return whether a stranger deleted the owner znode of this life, or tried to."""
+        return any(
+            robbery["partition"] == life.partition and robbery["began"] < life.ended and life.began < robbery.at
+            for robbery in self._robberies
+        )
 
     def freeze_between(self, who: str, began: float, at: float) -> tuple[float, float] | None:
         """When the member was frozen, beyond its session's end, and thawed between these moments; the last time."""
@@ -276,6 +284,9 @@ class Story:
         self.resets.append(event)
         write = Write(event["version"], event["offset"], OPERATOR, event.at)
         self.writes[event["partition"]][event["version"]] = write
+
+    def _on_robbed(self, event: Event) -> None:
+        self._robberies.append(event)
 
     def _on_offset(self, event: Event) -> None:
         self._write(event["partition"], Write(event["version"], event["offset"], UNSEEN, event.at))

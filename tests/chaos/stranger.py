@@ -6,6 +6,8 @@ registration that it cannot read, and does not notice that its owner znode is go
 
 from __future__ import annotations
 
+import time
+
 from legacy_consumer.member.resets import (
     Answer,
     AnswerState,
@@ -28,10 +30,11 @@ NAME = "stranger"
 
 
 class Stranger:
-    """deeds: how many of its writes ZooKeeper took, by their names."""
+    """deeds: how many of its writes ZooKeeper took, by their names. history: where it writes down whom it robbed."""
 
-    def __init__(self, connect, group, topic, random, *, jvm):
+    def __init__(self, connect, group, topic, random, history, *, jvm):
         self.deeds = {}
+        self._history = history
         self._store = KazooStore(ZkSettings(connect))
         self._group, self._topic, self._random = group, topic, random
         self._answered = ""
@@ -90,7 +93,16 @@ class Stranger:
         self._store.create(path, data, ephemeral=True)
 
     def take_an_owner_away(self, partitions, ids):
-        self._store.delete(OwnerPath(self._group, self._topic, self._random.randrange(partitions)).path)
+        partition, began = self._random.randrange(partitions), time.monotonic()
+        try:
+            self._store.delete(OwnerPath(self._group, self._topic, partition).path)
+        except NoNodeError:
+            raise
+        except ZooKeeperError:
+            # ZooKeeper may have deleted it all the same
+            self._history.write("robbed", partition=partition, began=began)
+            raise
+        self._history.write("robbed", partition=partition, began=began)
 
     def _put(self, path, data, *, ephemeral):
         """In the place of what stands there."""

@@ -168,6 +168,15 @@ def test_uncommitted_messages_may_come_again_of_a_member_that_left_after_its_ses
     assert figures["duplicates_by_cause"] == {"session lost": 2}
 
 
+@pytest.mark.parametrize(("robbed_at", "names"), [(3.0, []), (1.0, ["again"]), (4.8, ["again"])])
+def test_uncommitted_messages_may_come_again_of_a_member_that_a_stranger_robbed_before_it_released(robbed_at, names):
+    told = Told().member("p1").member("p2").acked(0, 9, 1.0).claims(1.5, "p1", None, None)
+    told.takes(2.0, "p1", 0, 4).commits(2.5, "p1", 3, 0)
+    told.note(robbed_at, "runner", "robbed", partition=0, began=robbed_at - 0.1)
+    told.commits(4.5, "p1", 5, 1, unowned=[0]).gives_up(4.6, "p1")
+    assert names_of(second_half(told, start=3).judged()) == names
+
+
 def test_committed_messages_may_not_come_again_after_a_forced_hand_over():
     told = first_half().note(3.0, "runner", "killed", name="p1")
     told.claims(5.0, "p2", 5, 0).takes(5.5, "p2", 4, 9).commits(6.0, "p2", 10, 1).gives_up(7.0, "p2").final(8.0, 10)
