@@ -103,7 +103,8 @@ class ZooKeeperOffsetStore:
     ) -> set[TopicPartition]:
         """Check, writing nothing, that this member may commit these; returns those whose owner znodes are gone.
 
-        Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError.
+        Raises: SessionExpiredError if the registration is gone or the session is another; ConnectionLostError;
+        NotPermittedError; OffsetError if owner znodes come and go.
         """
         result = CommitResult()
         guard = self._guard(consumer_id)
@@ -114,9 +115,14 @@ class ZooKeeperOffsetStore:
                     self._store.multi([*guard, *(CheckOp(self._owner_path(tp)) for tp in chunk)], session_id=session_id)
                 except MultiFailedError as error:
                     self._check_registered(error, guard)
+                    if not isinstance(error.cause, NoNodeError):
+                        raise error.cause from error
                     self._set_aside_unowned(chunk, result)
                 else:
                     break
+            else:
+                msg = f"group {self._group}: {len(chunk)} owner znodes are deleted and created again all the time"
+                raise OffsetError(msg)
         return result.unowned
 
     def find_owned(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:

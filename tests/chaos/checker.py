@@ -242,14 +242,15 @@ def _check_owners(story: Story, rules: Rules, found: list[str]) -> dict:
 
 
 def _is_robbed(story: Story, life: Life, other: Life) -> bool:
-    """Return whether another client deleted the owner znode of this life, whose session lived on.
+    """Return whether another client deleted the owner znode of this life while its session lived on.
 
     A member of the JVM deletes by path alone, also what another member has claimed since. Then the other life begins
     before this one ends, however this one ends: its member may be asked to release the partition before it knows that
     it has lost it.
     """
-    gave_up = life.how in ("dropped", "released") and other.began < life.ended
-    return gave_up and not life.session_ended and (story.has_jvm or story.is_robbed(life))
+    if life.how not in ("dropped", "released") or life.ended <= other.began:
+        return False
+    return story.is_robbed(life, before=other.began) or (story.has_jvm and not life.session_ended)
 
 
 def _was_leased(delivery: Delivery, thawed: float) -> bool:

@@ -149,10 +149,11 @@ class Story:
                 return other
         return None
 
-    def is_robbed(self, life: Life) -> bool:
-        """Return whether a stranger deleted the owner znode of this life, or tried to."""
+    def is_robbed(self, life: Life, before: float = math.inf) -> bool:
+        """Return whether a stranger deleted the owner znode of this life, or tried to, before that moment."""
+        until = min(before, life.ended)
         return any(
-            robbery["partition"] == life.partition and robbery["began"] < life.ended and life.began < robbery.at
+            robbery["partition"] == life.partition and robbery["began"] < until and life.began < robbery.at
             for robbery in self._robberies
         )
 

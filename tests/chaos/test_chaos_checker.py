@@ -205,6 +205,13 @@ def test_robbed_member_is_excused_until_its_audit_if_there_are_members_of_the_jv
     assert names_of(told.judged()) == names
 
 
+@pytest.mark.parametrize(("robbed_at", "names"), [(4.9, []), (5.15, ["two owners"]), (1.0, ["two owners"])])
+def test_member_that_a_stranger_robbed_is_excused_though_its_session_ended_later(robbed_at, names):
+    told = first_half().note(robbed_at, "runner", "robbed", partition=0, began=robbed_at - 0.1)
+    told.takes(5.2, "p1", 5, 5).note(5.3, "p1", "session", kind="expired", session=0).gives_up(5.4, "p1", "dropped")
+    assert names_of(second_half(told).judged()) == names
+
+
 def test_member_that_hands_out_what_it_has_released_is_no_robbed_one():
     told = first_half().member("j1", "jvm").gives_up(4.0, "p1")
     assert "two owners" in names_of(second_half(told.takes(5.2, "p1", 5, 5)).judged())

@@ -370,6 +370,8 @@ class Checker:
         if offset == life.reset:
             life.reset = None
         if offset == life.unadopted:
+            # without versions, a later write of the same is not told from this one
+            life.starts.add(offset)
             life.unadopted = None
         if offset not in expected:
             if offset in life.foreign and (self._may_adopt or life.next_offset is None):

@@ -4,7 +4,12 @@ from functools import partial
 
 import pytest
 
-from legacy_consumer.errors import GroupOffsetsUnavailableError, GroupRefusedError, OffsetsNotCommittedError
+from legacy_consumer.errors import (
+    GroupOffsetsUnavailableError,
+    GroupRefusedError,
+    OffsetError,
+    OffsetsNotCommittedError,
+)
 from legacy_consumer.offsets import Commit, DualOffsetStore, KafkaOffset, KafkaOffsetStore, ZooKeeperOffsetStore
 from legacy_consumer.offsets.dual import greater
 from legacy_consumer.offsets.judgement import TopicOrigin
@@ -12,7 +17,7 @@ from legacy_consumer.offsets.progress import Committed
 from legacy_consumer.offsets.retries import coordinator_answer
 from tests.support.at_line import AtLine
 from tests.support.fake_group_offsets import FakeGroupOffsets
-from zk_layout.errors import SessionExpiredError
+from zk_layout.errors import MultiFailedError, NoNodeError, NotPermittedError, SessionExpiredError
 from zk_layout.memory_store import Fault, MemoryStore, MemoryZooKeeper
 from zk_layout.model import TopicPartition
 
@@ -87,6 +92,24 @@ def test_partitions_without_an_owner_znode_are_left_out(rig):
     rig.zk.delete("/consumers/g/owners/t/0")
     assert rig.commit(rig.kafka, {P0: 7, P1: 5}).unowned == {P0}
     assert rig.in_kafka() == {P1: 5}
+
+
+@pytest.mark.parametrize(
+    ("cause", "failure", "says"),
+    [
+        pytest.param(NotPermittedError("/consumers/g/owners/t/0"), NotPermittedError, "ACL", id="forbidden"),
+        pytest.param(NoNodeError("/consumers/g/owners/t/0"), OffsetError, "created again", id="comes and goes"),
+    ],
+)
+def test_a_member_whose_ownership_cannot_be_checked_commits_nothing(rig, monkeypatch, cause, failure, says):
+    def refuse(ops, **how):
+        raise MultiFailedError(1, "/consumers/g/owners/t/0", cause)
+
+    monkeypatch.setattr(rig.zk, "multi", refuse)
+    result = rig.commit(rig.kafka, {P0: 5, P1: 7})
+    assert isinstance(result.failure, failure)
+    assert says in str(result.failure)
+    assert rig.in_kafka() == {}
 
 
 def test_an_offset_that_somebody_else_committed_is_reported_and_not_overwritten(rig):
