@@ -72,6 +72,8 @@ class Committer:
         self._on_unowned = on_unowned
         self.lock = threading.Lock()
         """Held from the look at the progress until the commit is noted; and while partitions begin."""
+        self.beginning: frozenset[TopicPartition] = frozenset()
+        """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
         self._closing = threading.Event()
         self._refused: frozenset[TopicPartition] = frozenset()
         self.adopts_foreign_commits = settings.adopt_foreign_commits
@@ -151,11 +153,14 @@ class Committer:
                 if not unfenced and seen.offset is not None and offsets[tp] < seen.offset
             }
             owned = {tp: Commit(offsets[tp], of.committed) for tp, of in known.items()}
+            owned.update((tp, Commit(offsets[tp], others[tp])) for tp in self.beginning & others.keys() - reasons.keys())
             result = self._write(owned, consumer_id=self._settings.consumer_id)
             self._progress.note_done(
                 {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
             )
-            theirs = {tp: Commit(offsets[tp], seen) for tp, seen in others.items() if tp not in reasons}
+            theirs = {
+                tp: Commit(offsets[tp], seen) for tp, seen in others.items() if tp not in reasons and tp not in owned
+            }
             more = self._write(theirs, consumer_id=None, unfenced=unfenced)
         failure = result.failure or more.failure
         if failure is not None:

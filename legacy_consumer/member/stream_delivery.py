@@ -114,7 +114,11 @@ class StreamDelivery:
         held: dict[TopicPartition, str] = {}
         if isinstance(self.listener, StartListener) and claimed:
             known = {tp: seen.offset for tp, seen in self._committed(claimed).items() if seen.problem is None}
-            chosen, held = self._ask_for_starts(known)
+            self.committer.beginning = frozenset(claimed)
+            try:
+                chosen, held = self._ask_for_starts(known)
+            finally:
+                self.committer.beginning = frozenset()
         # a commit of an earlier life of these partitions may be under way: either it is read here, or refused later
         with self.committer.lock:
             committed = self._committed(claimed)

@@ -108,6 +108,22 @@ def test_one_partition_without_a_start_does_not_keep_the_others(cluster):
     assert "t/0: the listener's starting_offsets says -7, which is no offset" in str(connector.status.error)
 
 
+def test_a_listener_may_commit_by_name_what_it_is_asked_about(cluster):
+    class Commits(Starts):
+        def starting_offsets(self, partitions):
+            consumer.commit_offsets({P0: 6, P1: 2})
+            return super().starting_offsets(partitions)
+
+    consumer = cluster.connector()
+    consumer.set_rebalance_listener(Commits({P0: 8}))
+    stream = consumer.create_message_streams({"t": 1})["t"][0]
+    taken = take(stream, 10)
+    assert taken == {P0: [8, 9], P1: list(range(2, 10))}
+    assert (cluster.committed(P0), cluster.committed(P1)) == (6, 2)
+    consumer.commit_offsets()
+    assert (cluster.committed(P0), cluster.committed(P1)) == (10, 10)
+
+
 def test_a_listener_that_is_slow_to_say_is_not_asked_again_before_it_has_answered(cluster):
     answered = threading.Event()
 
