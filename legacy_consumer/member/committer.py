@@ -153,7 +153,9 @@ class Committer:
                 if not unfenced and seen.offset is not None and offsets[tp] < seen.offset
             }
             owned = {tp: Commit(offsets[tp], of.committed) for tp, of in known.items()}
-            owned.update((tp, Commit(offsets[tp], others[tp])) for tp in self.beginning & others.keys() - reasons.keys())
+            owned.update(
+                (tp, Commit(offsets[tp], others[tp])) for tp in self.beginning & others.keys() - reasons.keys()
+            )
             result = self._write(owned, consumer_id=self._settings.consumer_id)
             self._progress.note_done(
                 {tp: offsets[tp] for tp in result.committed}, {tp: of.epoch for tp, of in known.items()}
