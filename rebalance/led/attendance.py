@@ -72,6 +72,10 @@ class Attendance:
         # a cooperative member that has given up what a generation took from it
         return bool(joined.owned - set(share.partitions)) and owned <= set(share.partitions)
 
+    def is_outdated(self, topics: tuple[str, ...]) -> bool:
+        """Return whether a generation stands on this eager member's offer, which names other topics than it has now."""
+        return self._is_eager and not self.is_joining and self.joined is not None and self.joined.topics != topics
+
     def join(self, topics: tuple[str, ...], owned: Collection[TopicPartition]) -> None:
         """It has written its offer for the present round."""
         self.joined = Joined(self.round.number, topics, frozenset(owned))

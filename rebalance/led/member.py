@@ -299,9 +299,10 @@ class LedMember:
                 raise DeposedError(f"somebody else writes: {error}") from error
             # the next leader writes it anew
             logger.warning("%s: continues with the records that it read before: %s", self._consumer_id, error)
-        if not self._own_znode.stands(session_id):
+        topics = self._topics()
+        if not self._own_znode.stands(session_id) or self._mine.is_outdated(topics):
             self._mine.join_anew()
-        if self._mine.must_join(self._topics(), self._owned().keys()):
+        if self._mine.must_join(topics, self._owned().keys()):
             if self._is_eager and self._owned():
                 # the reconciler gives all up, and comes back here when it has
                 if self._mine.given_up_for != self._mine.round.number:

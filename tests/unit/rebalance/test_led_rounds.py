@@ -151,6 +151,19 @@ def test_a_leader_that_refuses_itself_for_a_strangers_words_leads_again_if_nobod
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_member_whose_last_words_name_other_topics_than_it_has_joins_anew(strategy):
+    """Another member had run under its id, and a generation was made of what it had said of that one's topics."""
+    led = Led(strategy)
+    mine, number = led.first.led._mine, led.generation().number
+    mine.joined = replace(mine.joined, topics=())
+    led.first.led.look()
+    led.group.pass_time(2)
+    assert mine.joined.topics == led.told(led.first).topics == ("t",)
+    assert led.generation().number > number
+    assert len(led.first.owned) == 6
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_member_that_comes_back_in_a_new_session_takes_no_share_of_its_former_session(strategy):
     led = Led(strategy)
     second = led.join("b")
