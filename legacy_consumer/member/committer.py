@@ -71,7 +71,7 @@ class Committer:
         self._adopt = adopt
         self._on_unowned = on_unowned
         self.lock = threading.Lock()
-        """Held from the look at the progress until the commit is noted; and while partitions begin."""
+        """Held from the look at the progress until the commit is noted, and while partitions begin or are reset."""
         self.beginning: frozenset[TopicPartition] = frozenset()
         """Partitions that are claimed, while the user's code is asked where they begin: it may commit them by name."""
         self._closing = threading.Event()
@@ -227,7 +227,7 @@ class Committer:
         except Exception:
             self.failed_commits += 1
             raise
-        self._progress.note_committed(result.committed, {tp: commit.seen for tp, commit in commits.items()})
+        self._progress.note_committed(result.committed)
         if result.failure is None and not result.refused:
             self.commits += 1
         else:
@@ -281,17 +281,9 @@ class Committer:
                 commits[tp].offset,
                 "adopt" if tp in adopted else "keep",
             )
-        known = self._progress.snapshot()
-        # claimed anew, or moved by a reset, since the commit began: that is newer than what the commit found
-        moved = {tp for tp in result.foreign if tp in known and known[tp].committed != commits[tp].seen}
-        if adopted.keys() - moved:
-            self._adopt({tp: theirs for tp, theirs in adopted.items() if tp not in moved})
-        result.refused.update(dict.fromkeys(moved - adopted.keys(), OffsetError(_OVERTAKEN)))
-        kept = {
-            tp: Commit(commits[tp].offset, now)
-            for tp, now in result.foreign.items()
-            if tp not in adopted and tp not in moved
-        }
+        if adopted:
+            self._adopt(adopted)
+        kept = {tp: Commit(commits[tp].offset, now) for tp, now in result.foreign.items() if tp not in adopted}
         if not kept:
             return
         second = self.offsets.commit(kept, consumer_id=consumer_id, session_id=session_id, unfenced=unfenced)

@@ -221,9 +221,10 @@ class ConsumerConnector:
         offsets.storage=kafka CommitFailedError after all tries. NotJoinedError before the streams exist,
         ConsumerClosedError once the member has left; CallInProgressError in such a signal handler.
         """
-        committer = self._joined().delivery.committer
-        # a logging handler may be called inside the auto commit, on the coordinator's thread
-        refuse_inside(committer)
+        delivery = self._joined().delivery
+        committer = delivery.committer
+        # a logging handler may be called on the coordinator's thread, inside what no commit may run beside
+        refuse_inside(committer, delivery)
         if offsets is None:
             return committer.commit_consumed(this_thread())
         offsets = checked_offsets(offsets)

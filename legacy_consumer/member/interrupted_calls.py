@@ -20,6 +20,7 @@ _MODULES = frozenset(
         "member.gate",
         "member.hand_source",
         "member.stream",
+        "member.stream_delivery",
         "simple_consumer",
         "member.interrupted_calls",
     )

@@ -220,6 +220,13 @@ class StreamDelivery:
             position = theirs.offset if theirs.offset is not None else self._reset_position
             stream.restart({tp: position}, {tp: theirs})
 
+    def follow(self, find: Callable[[], Mapping[TopicPartition, Committed]]) -> Mapping[TopicPartition, Committed]:
+        """Adopt the offsets that find returns, and return them; no commit is under way meanwhile."""
+        with self.committer.lock:
+            found = find()
+            self.adopt(found)
+        return found
+
     def pause(self) -> None:
         """Hand out nothing until resume()."""
         for stream in self._streams.all():

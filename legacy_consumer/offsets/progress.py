@@ -136,17 +136,12 @@ class Progress:
                         self._consumed[tp.topic] += max(0, offset - known.consumed)
                     self._partitions[tp] = PartitionProgress(known.epoch, offset, known.committed, known.done)
 
-    def note_committed(
-        self, commits: Mapping[TopicPartition, Committed], seen: Mapping[TopicPartition, Committed]
-    ) -> None:
-        """Note the stored offsets of these partitions after a commit that had last seen these.
-
-        Ignore partitions whose stored offset was read again meanwhile, by a new claim or for a reset.
-        """
+    def note_committed(self, commits: Mapping[TopicPartition, Committed]) -> None:
+        """Note the stored offsets of these partitions."""
         with self._lock:
             for tp, committed in commits.items():
                 known = self._partitions.get(tp)
-                if known is not None and known.committed == seen[tp]:
+                if known is not None:
                     before = self._counted[tp]
                     if before is not None and committed.offset is not None:
                         self._committed[tp.topic] += max(0, committed.offset - before)

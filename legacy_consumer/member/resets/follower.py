@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -53,8 +53,11 @@ class FollowingDelivery(Delivery, Protocol):
 
     adopts_foreign_commits: bool
 
-    def adopt(self, foreign: Mapping[TopicPartition, Committed]) -> None:
-        """Continue from these offsets; stopped partitions stay stopped, and continue there after go_on."""
+    def follow(self, find: Callable[[], Mapping[TopicPartition, Committed]]) -> Mapping[TopicPartition, Committed]:
+        """Continue from the offsets that find returns; no commit of this member is under way meanwhile.
+
+        Stopped partitions stay stopped, and continue there after go_on.
+        """
         ...
 
 
@@ -322,20 +325,26 @@ class ResetFollower:
         without an answer, and the user's code may have continued or sought since.
         """
         going = [tp for tp in partitions if tp in self._owned]
+        changed = self._delivery.follow(partial(self._find_changed, going, is_applied=is_applied))
+        if changed:
+            some = ", ".join(f"{tp}: {committed.offset}" for tp, committed in sorted(changed.items())[:5])
+            logger.warning("%s: continues from %s", self._name, some + (", ..." if len(changed) > 5 else ""))
+        self._delivery.go_on([tp for tp in going if tp in self._held and tp not in self._releasing])
+        self._held.clear()
+
+    def _find_changed(
+        self, partitions: Sequence[TopicPartition], *, is_applied: bool
+    ) -> Mapping[TopicPartition, Committed]:
+        """Return the stored offsets that another client wrote."""
         changed: dict[TopicPartition, Committed] = {}
-        for tp, committed in self._offsets.read(going).items():
+        for tp, committed in self._offsets.read(partitions).items():
             known = self._progress.get(tp)
             # an unreadable offset is no position to continue from: the owner's next commit repairs it
             before = committed if known is None or committed.problem is not None else known.committed
             is_own = not is_applied and self._offsets.wrote(tp, committed)
             if (before.version, before.offset) != (committed.version, committed.offset) and not is_own:
                 changed[tp] = committed
-        if changed:
-            self._delivery.adopt(changed)
-            some = ", ".join(f"{tp}: {committed.offset}" for tp, committed in sorted(changed.items())[:5])
-            logger.warning("%s: continues from %s", self._name, some + (", ..." if len(changed) > 5 else ""))
-        self._delivery.go_on([tp for tp in going if tp in self._held and tp not in self._releasing])
-        self._held.clear()
+        return changed
 
     def _answer(self, answer: Answer) -> None:
         session_id = self._store.session_id

@@ -9,6 +9,7 @@ import pytest
 
 from legacy_consumer import ConsumerTimeoutError, Phase
 from legacy_consumer.errors import (
+    BrokersUnavailableError,
     CallInProgressError,
     CommitFailedError,
     ConsumerClosedError,
@@ -128,6 +129,35 @@ def test_a_logging_handler_inside_an_auto_commit_is_refused_a_commit_and_later_c
     eventually(lambda: [cluster.committed(tp) for tp in TPS] == [10, 10, 10, None])
 
 
+def test_a_logging_handler_that_is_called_while_partitions_begin_is_refused_a_commit_and_the_member_goes_on(
+    cluster, request
+):
+    """It waited for the lock that its own thread held, and the coordinator with it, for ever."""
+    cluster.produce(5, *TPS)
+    connector, _ = cluster.join(auto_offset_reset="largest")
+    caught = []
+
+    class Committing(logging.Handler):
+        def emit(self, record):
+            if "starts without log offsets" in record.getMessage():
+                with pytest.raises(CallInProgressError) as refused:
+                    connector.commit_offsets()
+                caught.append(refused.value)
+
+    logger, handler = logging.getLogger("legacy_consumer.member.stream_delivery"), Committing()
+    logger.addHandler(handler)
+    request.addfinalizer(lambda: logger.removeHandler(handler))
+
+    def unavailable():
+        raise BrokersUnavailableError("down")
+
+    connector._membership.delivery._log_offsets = unavailable
+    cluster.zookeeper.expire(connector._store.session_id)
+    eventually(lambda: caught)
+    eventually(lambda: connector.status.phase is Phase.STABLE)
+    connector.commit_offsets()
+
+
 def test_refused_offsets_are_committed_once_they_are_allowed_again(cluster):
     cluster.produce(5, *TPS)
     connector = cluster.connector(auto_commit_enable=False)
@@ -243,12 +273,13 @@ def test_a_commit_that_other_clients_overtake_twice_says_what_was_not_committed(
 def test_a_commit_whose_partition_follows_a_reset_meanwhile_changes_nothing_after_it(
     cluster, monkeypatch, conflict, is_overtaken
 ):
-    """The coordinator's thread acts between the answer to a commit and what its own thread does with that."""
+    """The coordinator's thread follows a reset once the commit of another thread is noted."""
     cluster.produce(20, TPS[0])
     connector, stream = cluster.join(auto_commit_enable=False, commit_conflict=conflict)
     batches = stream.batches(10)
     next(batches)
-    commit = ZooKeeperOffsetStore.commit
+    commit, delivery = ZooKeeperOffsetStore.commit, connector._membership.delivery
+    following = threading.Thread(target=lambda: delivery.follow(lambda: connector._offsets.read([TPS[0]])))
 
     def follow_a_reset_behind(store, commits, **options):
         monkeypatch.undo()
@@ -256,12 +287,13 @@ def test_a_commit_whose_partition_follows_a_reset_meanwhile_changes_nothing_afte
             cluster.write(TPS[0], b"7")
         result = commit(store, commits, **options)
         cluster.write(TPS[0], b"3")
-        connector._membership.delivery.adopt(store.read([TPS[0]]))
+        following.start()
         return result
 
     monkeypatch.setattr(ZooKeeperOffsetStore, "commit", follow_a_reset_behind)
     with contextlib.suppress(OffsetsNotCommittedError):
         connector.commit_offsets()
+    following.join(30)
     assert cluster.committed(TPS[0]) == 3
     assert offsets_of(next(batches)) == list(range(3, 13))
     before = connector.counters.foreign_commits

@@ -6,6 +6,7 @@ from functools import partial
 
 from legacy_consumer.fetching.fetcher import EARLIEST
 from legacy_consumer.member.gate import Pause
+from legacy_consumer.member.resets import Request, RequestState, ResetFollower, encode_request, request_path
 from legacy_consumer.member.stream import GatedStream
 from legacy_consumer.member.stream_delivery import DeliverySettings, StreamDelivery
 from legacy_consumer.offsets.progress import Progress
@@ -177,6 +178,56 @@ def test_a_partition_claimed_anew_begins_behind_a_commit_of_its_last_life_that_i
         thread.join(30)
     assert s.take() == [2, 3]
     s.delivery.end([TP])
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
+
+
+def test_a_reset_that_is_called_off_goes_on_behind_a_commit_of_the_users_code_made_meanwhile(monkeypatch):
+    """The stored offset was read, and was older than the commit when it was compared: 0 and 1 were delivered again.
+
+    The next commit then moved the group back.
+    """
+    s = Setup()
+    follower = ResetFollower(
+        s.store,
+        "g",
+        "g_a",
+        s.delivery,
+        offsets=s.offsets,
+        progress=s.progress,
+        post=lambda errand: None,
+        later=lambda errand, delay_ms: None,
+    )
+    s.delivery.drop([TP])
+    follower.begin({TP: ConsumerThreadId("g_a", 0)}, {})
+    assert s.take() == [0, 1]
+    s.stream.come_back()
+    s.admin.ensure_path("/consumers/g/requests/answers")
+    request = encode_request(Request("r", RequestState.PREPARE, frozenset([TP])))
+    s.admin.create(request_path("g"), request, ephemeral=True)
+    follower.look()
+    s.admin.delete(request_path("g"))
+    commits_or_waits, read = threading.Event(), s.offsets.read
+
+    def commit():
+        s.delivery.committer.commit_consumed(object())
+        commits_or_waits.set()
+
+    committing = threading.Thread(target=commit)
+
+    def read_before_a_commit(partitions):
+        found = read(partitions)
+        monkeypatch.undo()
+        committing.start()
+        assert commits_or_waits.wait(30)
+        return found
+
+    lock = TellingLock(s.delivery.committer.lock, commits_or_waits)
+    monkeypatch.setattr(s.offsets, "read", read_before_a_commit)
+    s.delivery.committer.lock = lock
+    follower.look()
+    committing.join(30)
+    assert s.take() == [2, 3]
+    s.delivery.commit()
     assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
 
 

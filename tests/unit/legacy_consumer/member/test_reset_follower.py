@@ -61,8 +61,10 @@ class FollowingDelivery(RecordingDelivery):
         self.adopts_foreign_commits = False
         self.adopted = {}
 
-    def adopt(self, foreign):
-        self.adopted |= {tp: committed.offset for tp, committed in foreign.items()}
+    def follow(self, find):
+        found = find()
+        self.adopted |= {tp: committed.offset for tp, committed in found.items()}
+        return found
 
     def end(self, partitions):
         super().end(partitions)

@@ -13,8 +13,8 @@ def test_messages_consumed_before_a_move_still_count_as_committed_after_it(place
     progress = Progress()
     epochs = {TP: progress.begin(TP, 0, Committed(None, None))}
     progress.note_consumed({TP: 20}, epochs)
-    progress.note_committed({TP: Committed(20, 0)}, {TP: progress.get(TP).committed})
+    progress.note_committed({TP: Committed(20, 0)})
     progress.note_consumed({TP: 32}, epochs)
     progress.note_consumed({TP: place}, epochs, placed=True)
-    progress.note_committed({TP: Committed(place, 1)}, {TP: progress.get(TP).committed})
+    progress.note_committed({TP: Committed(place, 1)})
     assert progress.totals() == ({"t": 32}, {"t": 32}), why
