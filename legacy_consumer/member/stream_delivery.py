@@ -113,16 +113,19 @@ class StreamDelivery:
         chosen: dict[TopicPartition, int] = {}
         held: dict[TopicPartition, str] = {}
         if isinstance(self.listener, StartListener) and claimed:
-            known = {tp: seen.offset for tp, seen in self._committed(claimed).items() if seen.problem is None}
+            committed = self._committed(claimed)
+            held = _problems(committed)
+            known = {tp: seen.offset for tp, seen in committed.items() if tp not in held}
             self.committer.beginning = frozenset(claimed)
             try:
-                chosen, held = self._ask_for_starts(known)
+                chosen, unsaid = self._ask_for_starts(known)
             finally:
                 self.committer.beginning = frozenset()
+            held.update(unsaid)
         # a commit of an earlier life of these partitions may be under way: either it is read here, or refused later
         with self.committer.lock:
             committed = self._committed(claimed)
-            held.update((tp, seen.problem) for tp, seen in committed.items() if seen.problem is not None)
+            held.update(_problems(committed))
             going = {tp: thread for tp, thread in claimed.items() if tp not in held}
             unknown = {tp: committed[tp] for tp in going if tp not in chosen}
             starts = {**chosen, **self._starting_positions(unknown)}
@@ -384,3 +387,8 @@ class StreamDelivery:
     def _patience_s(self) -> float:
         """Return how long a rebalance may wait now for a hook or a broker, in seconds."""
         return min(self._settings.last_commit_timeout_s, max(_HASTE_S, self._close_by - time.monotonic()))
+
+
+def _problems(committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, str]:
+    """Return why the unreadable offsets among these are so."""
+    return {tp: seen.problem for tp, seen in committed.items() if seen.problem is not None}

@@ -108,6 +108,19 @@ def test_one_partition_without_a_start_does_not_keep_the_others(cluster):
     assert "t/0: the listener's starting_offsets says -7, which is no offset" in str(connector.status.error)
 
 
+def test_a_partition_whose_offset_is_repaired_while_the_listener_answers_begins_where_the_listener_says(cluster):
+    """It was left out of the question, and began at the repaired offset without an answer."""
+
+    class Repairs(Starts):
+        def starting_offsets(self, partitions):
+            cluster.write(P0, b"4")
+            return super().starting_offsets(partitions)
+
+    cluster.write(P0, b"no number")
+    _, stream = cluster.join(Repairs({P0: 8, P1: 9}))
+    assert take(stream, 3) == {P0: [8, 9], P1: [9]}
+
+
 def test_a_listener_may_commit_by_name_what_it_is_asked_about(cluster):
     class Commits(Starts):
         def starting_offsets(self, partitions):
