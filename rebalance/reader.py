@@ -22,11 +22,12 @@ from rebalance.group_warnings import member_warnings
 from rebalance.member_kinds import MemberKind, registration_kind
 from rebalance.snapshot import GroupSnapshot
 from rebalance.subscription import is_wildcard, subscribed_topics, unreadable_reason
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_registration, decode_topic
 from zk_layout.errors import MalformedZnodeError, NoNodeError, NotPermittedError
 from zk_layout.model import ConsumerRegistration, TopicPartition
 from zk_layout.paths import ConsumerIdPath, ConsumerIdsPath, OwnerPath, TopicPath, TopicsPath
-from zk_layout.store import Children, WatchEvent, ZkStore, Znode
+from zk_layout.store import Children, WatchEvent, ZkStore
 
 logger = logging.getLogger(__name__)
 
@@ -190,7 +191,7 @@ class GroupReader:
 
     def _read_registrations(self, names: list[str], watcher: Callable[[WatchEvent], None] | None = None) -> None:
         paths = [ConsumerIdPath(self._group, name).path for name in names]
-        for name, path, znode in zip(names, paths, self._read_permitted(paths, watcher), strict=True):
+        for name, path, znode in zip(names, paths, read_each(self._store, paths, watcher), strict=True):
             before = self._members.get(name)
             if isinstance(znode, NotPermittedError):
                 self._members[name] = _Member(None, MemberKind.UNKNOWN, None, str(znode), 0, is_overwritten=False)
@@ -207,17 +208,6 @@ class GroupReader:
                     self._warned.pop(name, None)
             holder, is_overwritten = znode.stat.ephemeral_owner, znode.stat.version > 0
             self._members[name] = _Member(znode.data, kind, registration, reason, holder, is_overwritten)
-
-    def _read_permitted(
-        self, paths: list[str], watcher: Callable[[WatchEvent], None] | None
-    ) -> Sequence[Znode | NotPermittedError | None]:
-        """Read many; where an ACL forbids one, whoever created it does not keep the others from being read."""
-        try:
-            return self._store.get_data_many(paths, watcher)
-        except NotPermittedError:
-            if len(paths) == 1:
-                return [NotPermittedError(paths[0])]
-            return [one for path in paths for one in self._read_permitted([path], watcher)]
 
     def _forget_member(self, name: str) -> None:
         self._members.pop(name, None)

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zk_layout.errors import NotPermittedError
-from zk_layout.store import ZkStore, Znode
+from zk_layout.store import Watcher, ZkStore, Znode
 
 
-def read_each(store: ZkStore, paths: Sequence[str]) -> list[Znode | NotPermittedError | None]:
+def read_each(
+    store: ZkStore, paths: Sequence[str], watcher: Watcher | None = None
+) -> list[Znode | NotPermittedError | None]:
     """As get_data_many, but a znode that may not be read is its own error, and the others are read all the same."""
     if not paths:
         return []
     try:
-        return [*store.get_data_many(paths)]
+        return [*store.get_data_many(paths, watcher)]
     except NotPermittedError as error:
         if len(paths) == 1:
             return [error]
     half = len(paths) // 2
-    return read_each(store, paths[:half]) + read_each(store, paths[half:])
+    return read_each(store, paths[:half], watcher) + read_each(store, paths[half:], watcher)
 
 
 def read_or_stat(store: ZkStore, paths: Sequence[str]) -> tuple[list[Znode | None], dict[str, NotPermittedError]]:

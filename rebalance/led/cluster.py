@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from rebalance.assignors.seam import Assignor, Broker, Cluster, PartitionPlace
@@ -9,11 +10,12 @@ from rebalance.assignors.strategies import STRATEGIES
 from rebalance.led.records import Share
 from rebalance.snapshot import Assignment, GroupSnapshot
 from rebalance.subscription import consumer_threads, subscribed_topics
+from zk_layout.closed_znodes import read_each
 from zk_layout.codecs import decode_broker, decode_partition_state
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import ConsumerThreadId, TopicPartition
 from zk_layout.paths import BrokerIdPath, BrokerIdsPath, PartitionStatePath, broker_ids
-from zk_layout.store import ZkStore
+from zk_layout.store import ZkStore, Znode
 
 
 def topics_of(consumer_id: str, snapshot: GroupSnapshot) -> tuple[str, ...]:
@@ -42,9 +44,9 @@ def read_cluster(store: ZkStore, counts: Mapping[str, int], assignor: Assignor |
     tps = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count)]
     places: dict[str, list[PartitionPlace]] = {topic: [] for topic in counts}
     paths = [PartitionStatePath(*tp).path for tp in tps]
-    for tp, path, znode in zip(tps, paths, store.get_data_many(paths), strict=True):
+    for tp, path, znode in zip(tps, paths, read_each(store, paths), strict=True):
         leader = None
-        if znode is not None:
+        if isinstance(znode, Znode):
             try:
                 state = decode_partition_state(path, znode.data)
                 leader = state.leader if state.leader >= 0 else None
@@ -54,12 +56,12 @@ def read_cluster(store: ZkStore, counts: Mapping[str, int], assignor: Assignor |
     brokers: dict[int, Broker] = {}
     there = store.get_children_many([BrokerIdsPath().path])[0] or ()
     ids = broker_ids(there)
-    for number, znode in zip(ids, store.get_data_many([BrokerIdPath(n).path for n in ids]), strict=True):
+    for number, znode in zip(ids, read_each(store, [BrokerIdPath(n).path for n in ids]), strict=True):
         if znode is not None:
-            try:
+            brokers[number] = Broker(number)
+        if isinstance(znode, Znode):
+            with contextlib.suppress(MalformedZnodeError):
                 brokers[number] = Broker(number, decode_broker(BrokerIdPath(number).path, znode.data).rack)
-            except MalformedZnodeError:
-                brokers[number] = Broker(number)
     return Cluster({topic: tuple(found) for topic, found in places.items()}, brokers)
 
 

@@ -15,6 +15,7 @@ rule, in which each member computes the same assignment for itself.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -243,8 +244,13 @@ class LedMember:
             logger.info("%s: does not lead group %s: %s", self._consumer_id, self._group, error)
             self._look_anew(_SOON_MS)
         except LegacyConsumerError as error:
-            level = logging.WARNING if isinstance(error, (RebalanceError, NotPermittedError)) else logging.INFO
+            refused = isinstance(error, (RebalanceError, NotPermittedError))
+            level = logging.WARNING if refused else logging.INFO
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
+            if refused and not self._election.leads:
+                # a second error: it does not come so far as to see that it leads still
+                with contextlib.suppress(LegacyConsumerError):
+                    self._take_back(leader_path(self._group))
             self._look_anew(_AGAIN_MS)
         except BaseException:
             self._look_anew(_AGAIN_MS)
@@ -265,13 +271,17 @@ class LedMember:
         self._own_znode.doubt()
         try:
             for path in self._paths[2:]:
-                stat = self._store.exists(path)
-                if stat is not None and stat.ephemeral_owner == self._mine.session_id:
-                    self._store.delete(path, stat.version)
+                self._take_back(path)
         except LegacyConsumerError as error:
             logger.warning("%s: its znodes in the led group stay until its session ends: %s", self._consumer_id, error)
             return False
         return True
+
+    def _take_back(self, path: str) -> None:
+        """Delete what this member wrote there, if it stands there still. Raises: ZooKeeper's errors."""
+        stat = self._store.exists(path)
+        if stat is not None and stat.ephemeral_owner == self._mine.session_id:
+            self._store.delete(path, stat.version)
 
     def _look(self) -> None:
         session_id = self._session_id_now()

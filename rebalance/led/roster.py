@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 from rebalance.led.journal import readable
 from rebalance.led.records import Joining, decode_joining, member_path, members_path
 from rebalance.led.watched import WatchedZnodes
-from zk_layout.errors import NoNodeError
+from zk_layout.errors import NoNodeError, NotPermittedError
 from zk_layout.store import Znode
+
+logger = logging.getLogger(__name__)
 
 
 class Roster:
@@ -20,6 +23,8 @@ class Roster:
         self._name = name
         self._decoded: dict[str, tuple[Znode, Joining | None]] = {}
         """{path: the member's znode, and its data if it is readable}."""
+        self._closed: set[str] = set()
+        """The znodes that an ACL forbids to read."""
 
     def read(self) -> dict[str, Joining]:
         """{member id: what it tells}, of the members whose znodes can be read. Raises: ZooKeeper's errors."""
@@ -30,7 +35,7 @@ class Roster:
         paths = [member_path(self._group, name) for name in names]
         before, self._decoded = self._decoded, {}
         joined: dict[str, Joining] = {}
-        for name, path, znode in zip(names, paths, self._watched.read(paths), strict=True):
+        for name, path, znode in zip(names, paths, self._read(paths), strict=True):
             if znode is None or not znode.stat.ephemeral_owner:
                 continue
             known, joining = before.get(path, (None, None))
@@ -40,3 +45,22 @@ class Roster:
             if joining is not None and joining.session_id == znode.stat.ephemeral_owner:
                 joined[joining.member_id] = joining
         return joined
+
+    def _read(self, paths: list[str]) -> list[Znode | None]:
+        """Read all of them; whoever closes one of them keeps the others from nothing."""
+        try:
+            znodes = self._watched.read(paths)
+            self._closed.clear()
+        except NotPermittedError:
+            znodes = [self._read_one(path) for path in paths]
+        return znodes
+
+    def _read_one(self, path: str) -> Znode | None:
+        try:
+            (znode,) = self._watched.read([path])
+        except NotPermittedError as error:
+            if path not in self._closed:
+                logger.warning("%s: leaves out %s", self._name, error)
+            self._closed.add(path)
+            return None
+        return znode

@@ -15,9 +15,21 @@ from zk_layout.store import CreateOp, SetOp
 
 
 class RefusingStore(MemoryStore):
-    """An ACL or a quota keeps this client from writing the refused znodes."""
+    """An ACL or a quota keeps this client from writing the refused znodes, and from reading the closed ones."""
 
     refused = frozenset()
+    closed = frozenset()
+
+    def get_data_many(self, paths, watcher=None):
+        for path in paths:
+            if path in self.closed:
+                raise NotPermittedError(path)
+        return super().get_data_many(paths, watcher)
+
+    def set_data(self, path, data, version=-1):
+        if path in self.refused:
+            raise NotPermittedError(path)
+        return super().set_data(path, data, version)
 
     def multi(self, ops, **options):
         for index, op in enumerate(ops):

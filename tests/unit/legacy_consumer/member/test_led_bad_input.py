@@ -257,6 +257,39 @@ def test_a_leader_that_an_acl_keeps_from_writing_says_so_and_tries_again_each_se
     cluster.await_shares([4, 4], first, second)
 
 
+@pytest.mark.parametrize(
+    ("right", "paths"),
+    [
+        ("closed", {round_path("g"), generation_path("g")}),
+        ("refused", {member_path("g", "g_m0")}),
+    ],
+)
+def test_a_leader_that_an_acl_keeps_from_being_a_member_leaves_the_lead_to_another(cluster, right, paths):
+    first, second = (cluster.join(consumer_id=f"m{n}", drain_timeout_ms=100)[0] for n in range(2))
+    cluster.await_shares([3, 3], first, second)
+    assert cluster.leads(first)
+    setattr(first._store, right, paths)
+    cluster.widen(8)
+    eventually(lambda: cluster.leads(second), 10)
+    setattr(first._store, right, frozenset())
+    cluster.await_shares([4, 4], first, second)
+
+
+def test_a_members_znode_that_an_acl_closes_costs_the_others_nothing(cluster, caplog):
+    first, second = (cluster.join(consumer_id=f"m{n}")[0] for n in range(2))
+    cluster.await_shares([3, 3], first, second)
+    path = member_path("g", "g_stranger")
+    for member in (first, second):
+        member._store.closed = {path}
+    cluster.admin.create(path, b"{}", ephemeral=True)
+    second.shutdown()
+    cluster.await_shares([6], first)
+    cluster.widen(8)
+    cluster.await_shares([8], first)
+    said = f"{path} may not be accessed"
+    assert len([text for text in caplog.messages if said in text]) == 1
+
+
 def test_an_unreadable_znode_of_one_member_costs_the_others_nothing(cluster, caplog):
     first, second = (cluster.join(consumer_id=f"m{n}")[0] for n in range(2))
     cluster.await_shares([3, 3], first, second)

@@ -1,15 +1,17 @@
 """Groups led by a member: whole connectors, all in memory."""
 
 import logging
+import sys
 import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 
 from legacy_consumer import ConfigError, LedState, Phase, StrategyMismatchError
-from rebalance.assignors.seam import Assignor, given
+from rebalance.assignors.seam import Assignor, Broker, PartitionPlace, given
 from rebalance.errors import RebalanceError
 from rebalance.led.records import (
     decode_round,
@@ -183,6 +185,28 @@ def test_a_broker_with_a_name_that_no_broker_has_keeps_no_leader_from_assigning(
     cluster.admin.create(f"/brokers/ids/{name}", b"x", make_parents=True)
     members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy="range")[0] for n in range(2)]
     cluster.await_shares([3, 3], *members)
+
+
+def test_places_that_an_acl_closes_keep_no_leader_from_assigning(cluster, monkeypatch):
+    seen = []
+
+    class Looks(Assignor):
+        name = "looks"
+
+        def assign(self, cluster, subscriptions):
+            seen.append(cluster)
+            return given({min(subscriptions): cluster.partitions("t")})
+
+    monkeypatch.setitem(sys.modules, "looking", SimpleNamespace(Looks=Looks))
+    paths = ["/brokers/topics/t/partitions/0/state", "/brokers/ids/7"]
+    for path in paths:
+        cluster.admin.create(path, b"{}", make_parents=True)
+    member = cluster.connector(consumer_id="m0", partition_assignment_strategy="looking:Looks")
+    member._store.closed = set(paths)
+    member.create_message_streams({"t": 1})
+    cluster.await_shares([6], member)
+    assert seen[-1].brokers == {7: Broker(7)}
+    assert seen[-1].place(TPS[0]) == PartitionPlace()
 
 
 def test_a_leader_that_unsubscribes_leaves_its_share_and_the_lead_to_another_and_may_come_back(cluster):
