@@ -86,12 +86,11 @@ class Election:
             self.leader = None
 
     def is_vacant(self, znode: Znode | None, for_ms: int) -> bool:
-        """Return whether nobody has led for this long, as this member saw; it looks again when that is so.
+        """Return whether no member has led for this long, as this one saw. If not, it looks again then.
 
         znode: the leader's.
         """
         if znode is not None:
-            self._vacant_since_ms = None
             return False
         now = self._now_ms()
         if self._vacant_since_ms is None:
@@ -134,6 +133,8 @@ class Election:
             self._look_in(max(1, deadline - now))
 
     def _see(self, znode: Znode | None) -> None:
+        if znode is not None:
+            self._vacant_since_ms = None
         self.leader = None if znode is None else (znode.data or b"").decode("utf-8", "replace")
 
     def _begin(self, session_id: int) -> None:

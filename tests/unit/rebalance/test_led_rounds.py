@@ -163,6 +163,18 @@ def test_a_member_whose_last_words_name_other_topics_than_it_has_joins_anew(stra
     assert len(led.first.owned) == 6
 
 
+def test_a_moment_without_a_leader_before_the_last_leader_does_not_count_when_that_one_leaves():
+    """A refused member took the lead at once, although another one could have led."""
+    led = Led("range")
+    second = led.join("b")
+    led.group.settle()
+    election = second.led._election
+    assert not election.is_vacant(None, 5000)
+    led.join("c")
+    led.group.pass_time(6)
+    assert not election.is_vacant(None, 5000)
+
+
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 def test_a_member_that_comes_back_in_a_new_session_takes_no_share_of_its_former_session(strategy):
     led = Led(strategy)
