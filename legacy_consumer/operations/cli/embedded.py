@@ -137,7 +137,7 @@ def coordinator(port: int, broker: tuple[str, int] | None, initial_rebalance_del
     """Serve Kafka's group requests from memory, on 127.0.0.1, until Ctrl-C or SIGTERM. For tests.
 
     Clients that bootstrap from it join groups here; the command passes their reads and writes to the broker (0.10 or
-    newer, without TLS and SASL). Without --broker it answers only group requests.
+    newer, without TLS and SASL). Without --broker it answers only group requests. Needs legacy-consumer[fast].
 
     \b
     Example:
@@ -145,6 +145,10 @@ def coordinator(port: int, broker: tuple[str, int] | None, initial_rebalance_del
     """  # noqa: D301  (the escape is click's mark for lines that keep their breaks)
     import asyncio
 
+    from legacy_consumer.fetching.fetchers import decoder_obstacle
+
+    if obstacle := decoder_obstacle():
+        raise click.ClickException(obstacle)
     from legacy_consumer.sandbox.servers.coordinator import CoordinatorServer
     from rebalance.coordination import Settings
 

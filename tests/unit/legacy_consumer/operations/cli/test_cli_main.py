@@ -288,3 +288,12 @@ def test_a_standard_stream_that_is_closed_is_no_defect(command):
     line = f"{sys.executable} -m legacy_consumer {command}"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
     assert (done.returncode, done.stderr.startswith(told), done.stderr.count("\n")) == (code, True, bool(told))
+
+
+@pytest.mark.parametrize("args", [["embedded", "coordinator"], ["log", "dump", "."]])
+def test_a_command_that_needs_the_decoder_says_how_to_install_it(args):
+    script = "import sys; sys.modules['legacy_consumer_native'] = None\n"
+    script += f"from legacy_consumer.operations.cli.main import main; sys.exit(main({args}))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: legacy_consumer_native cannot be imported: install legacy-consumer[fast]")
