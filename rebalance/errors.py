@@ -62,7 +62,8 @@ class AssignorFailedError(RebalanceError):
         self.reason = reason
 
     def _text(self) -> str:
-        return f"assignor {self.assignor} failed: {self.reason}"
+        # the reason may name what the assignor returned
+        return " ".join(f"assignor {self.assignor} failed: {self.reason}".split())
 
 
 class DeposedError(RebalanceError):

@@ -18,6 +18,6 @@ def in_one_line(error: BaseException) -> str:
     """Type and text of an error that code of the user's may have raised: its own text may fail, too."""
     try:
         text = str(error)
-    except Exception as failed:  # noqa: BLE001  (any code of the user's)
+    except BaseException as failed:  # noqa: BLE001  (any code of the user's)
         text = f"(its text raised {type(failed).__name__})"
     return " ".join(f"{type(error).__name__}: {text}".split())

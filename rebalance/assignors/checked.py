@@ -6,7 +6,9 @@ loses its share because an assignor fails.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rebalance.assignors.members import NO_GENERATION, Memory, latest_owners
@@ -43,16 +45,30 @@ def divide_group(
             raise AssignorFailedError(
                 assignor.name, f"member {member} tells {size} bytes of user data, {MAX_USER_DATA_BYTES} are allowed"
             )
-    try:
+    with _faults_of(assignor, "it"):
         # a copy of its own: what it changes there changes nothing here
         said = assignor.assign(cluster.in_order(), sorted_subscriptions(asked))
         assignment = _checked(assignor.name, said, cluster, asked)
-    except (AssignorFailedError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        # also one that exits or is cancelled: it would end the thread of the member that leads, and so halt the group
-        raise AssignorFailedError(assignor.name, f"it raised {in_one_line(error)}") from error
     return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
+
+
+def user_data_of(assignor: Assignor, topics: Sequence[str]) -> bytes:
+    """Return what the assignor tells the leader's. Raises: AssignorFailedError with the assignor's fault."""
+    with _faults_of(assignor, "its subscription_user_data"):
+        data: object = assignor.subscription_user_data(topics)
+    if not isinstance(data, bytes):
+        what = f"its subscription_user_data returned {type(data).__name__} and not bytes"
+        raise AssignorFailedError(assignor.name, what)
+    if len(data) > MAX_USER_DATA_BYTES:
+        what = f"its subscription_user_data returned {len(data)} bytes, {MAX_USER_DATA_BYTES} are allowed"
+        raise AssignorFailedError(assignor.name, what)
+    return data
+
+
+def tell_share(assignor: Assignor, share: MemberAssignment, generation: int) -> None:
+    """Tell the assignor what its member was given. Raises: AssignorFailedError with the assignor's fault."""
+    with _faults_of(assignor, "its on_assignment"):
+        assignor.on_assignment(share, generation)
 
 
 def keep_shares(
@@ -84,6 +100,23 @@ def keep_shares(
         shares[min(takers[partition.topic], key=lambda member: len(shares[member]))].append(partition)
     assignment = given(shares)
     return assignment if protocol is RebalanceProtocol.EAGER else _hold_back(assignment, asked)
+
+
+@contextmanager
+def _faults_of(assignor: Assignor, what: str) -> Iterator[None]:
+    """Make one error of whatever the assignor raises.
+
+    Also of one that exits or is cancelled: it would end the thread of the member that leads, and so halt the group. But
+    an interrupt in the main thread, the only one that Python interrupts, is the user's.
+    """
+    try:
+        yield
+    except AssignorFailedError:
+        raise
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise
+        raise AssignorFailedError(assignor.name, f"{what} raised {in_one_line(error)}") from error
 
 
 def _to_divide(cluster: Cluster, subscriptions: Subscriptions) -> set[TopicPartition]:

@@ -11,7 +11,6 @@ from rebalance.errors import AssignorFailedError
 from rebalance.led.records import decode_subscription
 from zk_layout.errors import MalformedZnodeError
 from zk_layout.model import TopicPartition
-from zk_layout.shown import in_one_line
 
 logger = logging.getLogger(__name__)
 
@@ -45,11 +44,7 @@ def divide(
     try:
         if assignor is None:
             raise AssignorFailedError(strategy, "the member that leads does not have it")
-        try:
-            given = divide_group(assignor, protocol, cluster, subscriptions)
-        except KeyboardInterrupt as error:
-            # Python interrupts the main thread alone: here it is the assignor that raised
-            raise AssignorFailedError(strategy, f"it raised {in_one_line(error)}") from error
+        given = divide_group(assignor, protocol, cluster, subscriptions)
         size = sum(len(share.user_data) for share in given.values())
         if size > MAX_USER_DATA_BYTES:
             raise AssignorFailedError(

@@ -6,12 +6,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rebalance.assignors.checked import MAX_USER_DATA_BYTES
+from rebalance.assignors.checked import tell_share, user_data_of
 from rebalance.assignors.seam import Assignor, MemberAssignment, Subscription
 from rebalance.coordination.requests import Protocol
 from rebalance.errors import AssignorFailedError
 from rebalance.led.records import encode_subscription
-from zk_layout.shown import in_one_line
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +27,7 @@ class OwnAssignors:
     def offer(self, told: Subscription) -> tuple[Protocol, ...]:
         """Return a member's data for each strategy. Raises: AssignorFailedError if one assignor fails."""
         return tuple(
-            Protocol(assignor.name, encode_subscription(replace(told, user_data=_user_data(assignor, told.topics))))
+            Protocol(assignor.name, encode_subscription(replace(told, user_data=user_data_of(assignor, told.topics))))
             for assignor in self._assignors
         )
 
@@ -39,27 +38,9 @@ class OwnAssignors:
             if assignor.name != strategy:
                 continue
             try:
-                assignor.on_assignment(given, generation)
-            except BaseException as error:
-                self.complaint = AssignorFailedError(strategy, _raised("on_assignment", error))
+                tell_share(assignor, given, generation)
+            except AssignorFailedError as error:
+                self.complaint = error
                 logger.exception(
                     "%s: keeps its share although its assignor failed: %s", self._consumer_id, self.complaint
                 )
-
-
-def _user_data(assignor: Assignor, topics: Sequence[str]) -> bytes:
-    try:
-        data: object = assignor.subscription_user_data(topics)
-    except BaseException as error:
-        raise AssignorFailedError(assignor.name, _raised("subscription_user_data", error)) from error
-    if not isinstance(data, bytes):
-        what = f"its subscription_user_data returned {type(data).__name__} and not bytes"
-        raise AssignorFailedError(assignor.name, what)
-    if len(data) > MAX_USER_DATA_BYTES:
-        what = f"its subscription_user_data returned {len(data)} bytes, {MAX_USER_DATA_BYTES} are allowed"
-        raise AssignorFailedError(assignor.name, what)
-    return data
-
-
-def _raised(method: str, error: BaseException) -> str:
-    return f"its {method} raised {in_one_line(error)}"

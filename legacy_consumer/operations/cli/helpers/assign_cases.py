@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from rebalance.assignors.checked import divide_group
+from rebalance.assignors.checked import divide_group, tell_share, user_data_of
 from rebalance.assignors.failover import PRIORITY
 from rebalance.assignors.members import NO_GENERATION
 from rebalance.assignors.seam import Cluster, MemberAssignment, Subscription
@@ -79,10 +79,10 @@ def _subscription(strategy: str, member: _Member) -> Subscription:
     """Return the subscription that the member's own assignor makes, after it was told what the member owns."""
     assignor = make_assignor(strategy, {} if member.priority is None else {PRIORITY.name: str(member.priority)})
     if member.owned or member.generation != NO_GENERATION:
-        assignor.on_assignment(MemberAssignment(member.owned), member.generation)
+        tell_share(assignor, MemberAssignment(member.owned), member.generation)
     return Subscription(
         member.topics,
-        assignor.subscription_user_data(member.topics),
+        user_data_of(assignor, member.topics),
         member.owned,
         None if member.generation == NO_GENERATION else member.generation,
         member.instance_id,

@@ -65,6 +65,8 @@ class Faulty(Assignor):
                 raise KeyboardInterrupt("no luck")
             case "raises without a text":
                 raise TextlessError
+            case "raises a text that exits":
+                raise ExitingError
             case "is cancelled":
                 raise asyncio.CancelledError("no luck")
             case "twice":
@@ -100,6 +102,13 @@ class TextlessError(Exception):
 
     def __str__(self):
         raise LookupError
+
+
+class ExitingError(Exception):
+    """Its text exits."""
+
+    def __str__(self):
+        raise SystemExit
 
 
 STRATEGY = f"{__name__}:Faulty"
@@ -169,6 +178,7 @@ def test_a_member_whose_assignor_fails_later_leaves_its_share_to_the_others_and_
         "is cancelled": "it raised CancelledError: no luck",
         "is interrupted": "it raised KeyboardInterrupt: no luck",
         "raises without a text": r"it raised TextlessError: \(its text raised LookupError\)",
+        "raises a text that exits": r"it raised ExitingError: \(its text raised SystemExit\)",
         "twice": "it gives t/1 to ",
         "to nobody": "it gives t/0 and 3 more to no member",
         "does not exist": "it gives t/99 to member .* which does not exist",

@@ -185,6 +185,63 @@ def test_an_assignor_of_ones_own_is_found_by_its_import_path(tmp_path, monkeypat
     monkeypatch.delitem(sys.modules, "assigning_here")
 
 
+FAILING = """
+import sys
+from rebalance.assignors.seam import Assignor, MemberAssignment
+
+class Base(Assignor):
+    name = "failing"
+
+    def assign(self, cluster, subscriptions):
+        return {min(subscriptions): MemberAssignment(tuple(cluster.partitions("t")))}
+
+class TellsNothing(Base):
+    def subscription_user_data(self, topics):
+        return None
+
+class TellsAndExits(Base):
+    def subscription_user_data(self, topics):
+        sys.exit(3)
+
+class TellsAndRaises(Base):
+    def subscription_user_data(self, topics):
+        raise ValueError("no luck")
+
+class HearsAndRaises(Base):
+    def on_assignment(self, assignment, generation):
+        raise ValueError("no luck")
+
+class HearsAndExits(Base):
+    def on_assignment(self, assignment, generation):
+        sys.exit(3)
+
+class GivesLines(Base):
+    def assign(self, cluster, subscriptions):
+        return {min(subscriptions): MemberAssignment(("two\\nlines",))}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("TellsNothing", "its subscription_user_data returned NoneType and not bytes"),
+        ("TellsAndExits", "its subscription_user_data raised SystemExit: 3"),
+        ("TellsAndRaises", "its subscription_user_data raised ValueError: no luck"),
+        ("HearsAndRaises", "its on_assignment raised ValueError: no luck"),
+        ("HearsAndExits", "its on_assignment raised SystemExit: 3"),
+        ("GivesLines", "it gives two lines to member m1, which is no TopicPartition"),
+    ],
+)
+def test_an_assignor_of_ones_own_that_fails_anywhere_is_an_error_and_the_next_line_is_read(
+    tmp_path, monkeypatch, name, reason
+):
+    (tmp_path / "failing_here.py").write_text(FAILING)
+    monkeypatch.syspath_prepend(tmp_path)
+    answered = answers(JOINED, JOINED, strategy=f"failing_here:{name}")
+    assert answered == [{"error": f"assignor failing failed: {reason}"}] * 2
+    monkeypatch.delitem(sys.modules, "failing_here")
+
+
 @pytest.mark.parametrize(
     ("strategy", "reason"),
     [
