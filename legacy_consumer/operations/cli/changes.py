@@ -252,8 +252,8 @@ def _record(plan: OffsetPlan, change: OffsetChange) -> dict[str, object]:
 def _warn_of_members(living: Collection[OffsetPlan]) -> None:
     for plan in living:
         say_error(
-            f"{count(len(plan.members), 'member')} of group {plan.group} live: --execute will refuse. Stop "
-            "them first (--live has those of legacy-consumer follow while they run, those of the JVM must be stopped)."
+            f"{count(len(plan.members), 'member')} of group {plan.group} live: --execute will refuse. Stop them first. "
+            "With --live the members of legacy-consumer follow while they run; JVM members must be stopped."
         )
 
 

@@ -63,10 +63,10 @@ def delete(
         if topic is None:
             say_migrated(use)
         if not execution.execute:
-            of_topic = f" of topic {topic}" if topic is not None else ""
             for one in use:
-                many = sum(topic is None or tp.topic == topic for tp in one.tree.offsets)
-                say(f"Group {one.group} would go with {count(many, 'offset')}{of_topic}")
+                offsets = count(sum(topic is None or tp.topic == topic for tp in one.tree.offsets), "offset")
+                what = f", with {offsets}," if topic is None else f": {offsets} of topic {topic}"
+                say(f"Group {one.group}{what} would be deleted")
             say("Dry run: nothing was deleted. Add --execute to do it.", "bold")
             return
         delete_all(store, use, topic=topic, backup_dir=execution.backup_dir)
