@@ -127,13 +127,15 @@ class StreamDelivery:
             committed = self._committed(claimed)
             held.update(_problems(committed))
             going = {tp: thread for tp, thread in claimed.items() if tp not in held}
-            unknown = {tp: committed[tp] for tp in going if tp not in chosen}
-            starts = {**chosen, **self._starting_positions(unknown)}
-            epochs = {
-                # an end of the log that no broker told us yet is no position to commit
-                tp: self._progress.begin(tp, starts[tp] if starts[tp] >= 0 else None, committed[tp])
-                for tp in going
-            }
+            epochs = {tp: self._progress.begin(tp, None, committed[tp]) for tp in going}
+        try:
+            starts = {**chosen, **self._starting_positions({tp: committed[tp] for tp in going if tp not in chosen})}
+        except BaseException:
+            self._progress.forget(going)
+            raise
+        # an end of the log that no broker told us yet is no position to commit
+        known_starts = {tp: starts[tp] for tp in going if starts[tp] >= 0}
+        self._progress.note_consumed(known_starts, epochs, placed=True)
         if going or not held:
             self._begin(going, assignment, starts, epochs)
         if held:

@@ -2,9 +2,10 @@
 
 import contextlib
 import threading
+from dataclasses import replace
 from functools import partial
 
-from legacy_consumer.fetching.fetcher import EARLIEST
+from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from legacy_consumer.member.gate import Pause
 from legacy_consumer.member.resets import Request, RequestState, ResetFollower, encode_request, request_path
 from legacy_consumer.member.stream import GatedStream
@@ -179,6 +180,37 @@ def test_a_partition_claimed_anew_begins_behind_a_commit_of_its_last_life_that_i
     assert s.take() == [2, 3]
     s.delivery.end([TP])
     assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
+
+
+def test_a_commit_does_not_wait_for_brokers_that_are_asked_where_a_claimed_partition_begins():
+    s = Setup()
+    assert s.take() == [0, 1]
+    s.stream.come_back()
+    s.admin.ensure_path("/consumers/g/offsets/t")
+    s.delivery._settings = replace(s.delivery._settings, reset_to=LATEST, last_commit_timeout_s=60)
+    asked, may_answer = threading.Event(), threading.Event()
+
+    def ask():
+        asked.set()
+        assert may_answer.wait(60)
+        return FakeFetchers(s.kafka)
+
+    s.delivery._log_offsets = ask
+    new = TopicPartition("t", 1)
+    s.kafka.produce(new, 7)
+    beginning = threading.Thread(target=lambda: s.delivery.begin({new: ConsumerThreadId("g_a", 0)}, {}))
+    committing = threading.Thread(target=s.delivery.commit)
+    beginning.start()
+    assert asked.wait(30)
+    committing.start()
+    committing.join(10)
+    has_committed = not committing.is_alive()
+    may_answer.set()
+    beginning.join(30)
+    committing.join(30)
+    assert has_committed
+    assert s.admin.get_data("/consumers/g/offsets/t/0").data == b"2"
+    assert s.progress.get(new).consumed == 7
 
 
 def test_a_reset_that_is_called_off_goes_on_behind_a_commit_of_the_users_code_made_meanwhile(monkeypatch):
