@@ -194,9 +194,13 @@ class Group:
             return True
         return protocol_type == self.protocol_type and any(self._offered[name] == len(self.members) for name in names)
 
+    def common_protocols(self) -> set[str]:
+        """The protocols that all members offer."""
+        return {name for name, count in self._offered.items() if count == len(self.members)}
+
     def choose_protocol(self) -> str:
         """Each member votes for the first of its protocols that all offer; of two with as many votes, the leader's."""
-        common = {name for name, count in self._offered.items() if count == len(self.members)}
+        common = self.common_protocols()
         votes: Counter[str] = Counter()
         for member in self.members.values():
             votes[next(offered.name for offered in member.protocols if offered.name in common)] += 1

@@ -241,10 +241,9 @@ class Leadership:
                     pass
 
     def _refuse(self, request: JoinGroup) -> None:
-        group = self._coordinator.groups[self._group]
-        theirs = sorted({offered.name for member in group.members.values() for offered in member.protocols})
+        theirs = sorted(self._coordinator.groups[self._group].common_protocols())
         ours = _brief([offered.name for offered in request.protocols])
-        why = f"it offers {ours}, and the group's members share one of {_brief(theirs)}"
+        why = f"it offers {ours}, and the group's members share {_brief(theirs)}"
         self._refused[request.client_id] = why
         logger.warning("%s: member %s is refused: %s", self._name, request.client_id, why)
 

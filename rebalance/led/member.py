@@ -148,13 +148,17 @@ class LedMember:
 
     def standing(self, phase: Phase, *, connected: bool) -> Standing:
         """As of now; any thread may ask. phase, connected: as the coordinator has them."""
-        given, group = self._mine.generation, self._election.state
+        given, leader, group = self._mine.generation, self._election.leader, self._election.state
+        state = self._state(phase, connected=connected)
+        if state is LedState.DOWN:
+            # without a session it neither leads nor sees who does
+            leader = group = None
         return Standing(
-            self._state(phase, connected=connected),
+            state,
             "classic" if self._is_classic else LED,
             given.number,
             given.protocol,
-            self._election.leader,
+            leader,
             None if group is None else group.value,
             self._why_out() or self._own.complaint,
         )

@@ -297,12 +297,14 @@ def test_a_classic_member_is_refused_by_a_led_group_with_the_setting_that_it_nee
 
 
 def test_a_member_that_shares_no_strategy_is_refused_and_the_others_keep_theirs(cluster, caplog):
-    first, _ = cluster.join(consumer_id="m0", partition_assignment_strategy="sticky")
-    generation = cluster.generation()
-    shared = "offers failover, and the group's members share one of sticky; set partition.assignment.strategy"
+    strategies = ["range,sticky", "sticky,failover"]
+    members = [cluster.join(consumer_id=f"m{n}", partition_assignment_strategy=strategies[n])[0] for n in range(2)]
+    cluster.await_shares([3, 3], *members)
+    generation, had = cluster.generation(), [numbers(member) for member in members]
+    shared = "offers failover, and the group's members share sticky; set partition.assignment.strategy"
     with pytest.raises(RebalanceError, match=shared):
-        cluster.join(consumer_id="m1", partition_assignment_strategy="failover")
-    assert numbers(first) == [0, 1, 2, 3, 4, 5]
+        cluster.join(consumer_id="m2", partition_assignment_strategy="failover")
+    assert [numbers(member) for member in members] == had
     assert cluster.generation() == generation
 
 
