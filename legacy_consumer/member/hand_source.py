@@ -31,8 +31,8 @@ _PAUSED_SLICE_S = 0.5
 _LEASE_SLICE_S = 0.01
 """How long to wait before the lease is looked at again; the next heartbeat renews it."""
 TAKEN_AT_ONCE = 10_000
-"""Messages per poll for a loop that comes back for each, and where columns come for any: to part them costs less than
-to poll."""
+"""Messages per poll: for a loop over single messages, and for every loop once the fetcher has returned columns, because
+to split a batch costs less than a poll."""
 
 _tokens = threading.local()
 
@@ -78,7 +78,7 @@ class HandSource(Gate):
     ) -> None:
         """acknowledged: a message counts when it is acknowledged by name.
 
-        holder: a token of the caller, to which what it takes belongs until somebody comes back for more.
+        holder: a token of the caller, which has the messages of a call in hand until the next call for messages.
         """
         super().__init__(
             fetcher=fetcher,

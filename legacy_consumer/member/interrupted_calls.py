@@ -1,7 +1,7 @@
-"""Detects a signal handler that has interrupted its own thread inside a call of the same consumer.
+"""Detects a signal handler or a logging handler that runs inside a call of the same consumer, on the same thread.
 
-The interrupted call may hold locks, and continues only after the handler returns: a call that waits for these locks
-would never end. The stack of the thread shows it. A counter of running calls would not work: it stays wrong after an
+That call may hold locks, and continues only after the handler returns: a call that waits for these locks would never
+end. The stack of the thread shows it. A counter of running calls would not work: it stays wrong after an
 exception between a call and its counting.
 """
 

@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 class ListenerCalls:
     """Calls one listener's hooks on a thread of their own, from the first hook until end(). One thread uses call().
 
-    The thread stays between two hooks: in an atexit handler, from Python 3.12 on, no other begins.
+    The thread stays between two hooks, because from Python 3.12 on no thread can be started in an atexit handler.
     """
 
     def __init__(self, consumer_id: str, listener: RebalanceListener) -> None:
@@ -55,7 +55,7 @@ class ListenerCalls:
             if self._over:
                 return
             if not is_running(self._thread):
-                # a thread that died is late with nothing
+                # a hook whose thread has died is not late any more
                 self._late = False
                 self._thread = threading.Thread(target=self._run, name=f"{self._consumer_id}-listener", daemon=True)
                 self._thread.start()
@@ -71,8 +71,8 @@ class ListenerCalls:
         if self._is_over_in_time(done, 0.0 if late else timeout_s):
             return
         with self._lock:
-            # its thread looks for more under the lock, once this is set: it may have done so a moment ago, and what is
-            # noted as late then would be held against the next one
+            # the hook may have returned a moment ago, and its thread may have taken _late back already: set now, it
+            # would stay, and the next call would not wait for its hook
             if done.is_set():
                 return
             self.errors += 1

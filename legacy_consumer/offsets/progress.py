@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from legacy_consumer.offsets.judgement import TopicOrigin
 
 
-# Committed and PartitionProgress are not frozen, though no code changes one: a commit makes one and two for each
-# partition, and a frozen one takes six times as long to make.
+# Committed and PartitionProgress are not frozen, though no code changes one: a commit makes one Committed and two
+# PartitionProgress for each partition, and a frozen one takes six times as long to make.
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -244,9 +244,9 @@ class ZooKeeperOffsetStore:
                 del self._unanswered[tp]
 
     def _fence(self, partitions: Iterable[TopicPartition], guard: Sequence[CheckOp]) -> Sequence[Op]:
-        """Return operations that fail unless the committing member owns each; without one, if any member owns one.
+        """Return operations that fail if the committing member does not own all of these; without it, if any is owned.
 
-        One operation for each partition, or two, in rounds of the given order.
+        With it one check for each partition; without it all creations, then all deletions, each in the given order.
         """
         checks = [self._znodes[tp][1] for tp in partitions]
         if guard:

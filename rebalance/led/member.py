@@ -252,7 +252,7 @@ class LedMember:
             level = logging.WARNING if refused else logging.INFO
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
             if refused and not self._election.leads:
-                # a second error: it does not come so far as to see that it leads still
+                # the first error made it forget that it leads; the second comes before it reads that it still does
                 with contextlib.suppress(LegacyConsumerError):
                     self._take_back(leader_path(self._group))
             self._look_anew(_AGAIN_MS)

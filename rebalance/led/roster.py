@@ -47,7 +47,7 @@ class Roster:
         return joined
 
     def _read(self, paths: list[str]) -> list[Znode | None]:
-        """Read all of them; whoever closes one of them keeps the others from nothing."""
+        """Read all of them; None for a znode that an ACL forbids to read, too."""
         try:
             znodes = self._watched.read(paths)
             self._closed.clear()

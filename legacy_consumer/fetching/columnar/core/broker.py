@@ -73,7 +73,7 @@ class Broker:
     usual_bytes: int = 0
     response_bytes: int = 0
     largest_bytes: int = 0
-    """As in FetchLimits and Send; these three are the last request's."""
+    """This one and the two before it are sizes of the last request, as in FetchLimits and Send."""
     turn: int = 0
 
     # What is to be fetched

@@ -55,7 +55,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    """The settings of a whole request, in its order."""
+    """The settings of a whole request, in the order of its fields on the wire."""
 
     max_wait_ms: int
     min_bytes: int
