@@ -197,3 +197,9 @@ def test_an_import_that_climbs_is_found():
     assert climbing_imports("legacy_consumer/fetching/fetchers.py", climbs)
     assert not climbing_imports("legacy_consumer/operations/cli/consume.py", climbs)
     assert not climbing_imports("legacy_consumer/simple_consumer.py", climbs)
+
+
+def test_one_function_says_whether_a_thread_runs():
+    """Thread.is_alive() is False for ever after an interrupted join(), up to Python 3.12."""
+    asking = {str(path.relative_to(ROOT)) for path in shipped_files() if ".is_alive()" in path.read_text()}
+    assert asking == {"zk_layout/running_threads.py"}, "call is_running() instead"

@@ -12,6 +12,7 @@ from legacy_consumer.errors import FetchError
 from legacy_consumer.fetching.librdkafka.client import Client, RdMessage, Settings, open_handle
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from zk_layout.model import TopicPartition
+from zk_layout.running_threads import is_running
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class ConsumerHandle(Client):
             logger.info("librdkafka's handle is left to the end of the process: %s", error)
             return
         closing.join(_CLOSE_WAIT_S)
-        if closing.is_alive():
+        if is_running(closing):
             logger.warning("librdkafka does not close a handle; it is abandoned, and a new one is used")
 
 

@@ -20,6 +20,7 @@ from legacy_consumer.fetching.librdkafka.settings import group_offsets_settings
 from legacy_consumer.fetching.topic_names import NO_SUCH_NAME, has_a_possible_name
 from legacy_consumer.offsets import KafkaOffset
 from zk_layout.model import TopicPartition
+from zk_layout.running_threads import is_running
 from zk_layout.store import ZkStore
 
 _PATIENCE = 3
@@ -101,7 +102,7 @@ class LibrdkafkaGroupOffsets:
             if thread.ident is None:  # an exception struck its caller, or the system had no thread left
                 thread.start()
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
+        self._abandoned = [thread for thread in self._abandoned if is_running(thread)]
         if self._abandoned:
             raise BrokersUnavailableError("an earlier commit had no answer, and may still be carried out")
 

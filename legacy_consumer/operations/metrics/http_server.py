@@ -23,6 +23,7 @@ from types import TracebackType
 from legacy_consumer.errors import MetricsServerError
 from legacy_consumer.operations.metrics.health import Judgement
 from legacy_consumer.plain_text import printable
+from zk_layout.running_threads import is_running
 
 if sys.version_info >= (3, 11):
     from typing import Self
@@ -109,10 +110,11 @@ class MetricsServer:
     def close(self) -> None:
         """Stop listening; twice is harmless."""
         server, thread = self._server, self._thread
-        if server is None or thread is None or not thread.is_alive():
+        if server is None:
             return
-        server.shutdown()
-        thread.join()
+        if thread is not None and is_running(thread):
+            server.shutdown()
+            thread.join()
         server.server_close()
 
     def __enter__(self) -> Self:

@@ -27,6 +27,7 @@ from legacy_consumer.operations.metrics.http_server import Page, Pages
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
+from zk_layout.running_threads import is_running
 from zk_layout.store import ZkStore
 
 logger = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class Exporter:
         self._ended.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
-        return self._thread is None or not self._thread.is_alive()
+        return not is_running(self._thread)
 
     def pages(self) -> Pages:
         """Return the pages to serve."""
@@ -129,7 +130,7 @@ class Exporter:
         """Whether refreshing goes on; that ZooKeeper is away does not count, for a restart would not bring it back."""
         since = self._state.busy_since
         busy_s = 0.0 if since is None else self._clock.monotonic() - since
-        if self._thread is not None and not self._thread.is_alive():
+        if self._thread is not None and not is_running(self._thread):
             return Judgement(False, "the refreshing thread is dead")
         if busy_s > _STUCK_AFTER_S + self._settings.interval_s:
             return Judgement(False, f"a refresh has been going on for {busy_s:.0f} s")

@@ -7,6 +7,7 @@ import pytest
 from legacy_consumer.errors import BrokersUnavailableError
 from legacy_consumer.fetching.librdkafka import LibrdkafkaGroupOffsets
 from legacy_consumer.offsets import KafkaOffset
+from tests.support.interrupting import interrupt
 from zk_layout.model import TopicPartition
 
 P0 = TopicPartition("t", 0)
@@ -93,6 +94,16 @@ def test_no_commit_begins_while_an_earlier_one_without_an_answer_may_still_be_ca
     handles.end()
     assert offsets.write({P0: KafkaOffset(9)}, 60.0) is None
     assert handles.opened[0].closed.is_set()
+
+
+def test_no_commit_begins_while_an_earlier_one_may_still_be_carried_out_though_its_wait_was_interrupted(rig):
+    handles, offsets = rig(False, True)
+    with pytest.raises(BrokersUnavailableError):
+        offsets.write({P0: KafkaOffset(7)}, 1.0)
+    interrupt(lambda: offsets.write({P0: KafkaOffset(8)}, 60.0))
+    with pytest.raises(BrokersUnavailableError, match="may still be carried out"):
+        offsets.write({P0: KafkaOffset(8)}, 0.05)
+    assert len(handles.opened) == 1
 
 
 def test_a_handle_that_no_thread_could_be_had_to_close_is_closed_before_the_next_commit(rig, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from legacy_consumer.operations.metrics import http_server
 from legacy_consumer.operations.metrics.health import Judgement
 from legacy_consumer.operations.metrics.http_server import MAX_CONNECTIONS, MetricsServer, Page, Pages
+from tests.support.interrupting import interrupt_join
 from tests.support.waiting import eventually
 
 WELL = Judgement(True, "well")
@@ -106,3 +107,10 @@ def test_a_client_that_asks_again_keeps_its_connection(server):
             connection.request("GET", "/healthz")
             assert connection.getresponse().read() == b"well\n"
             assert server.connections == 1
+
+
+def test_a_close_that_was_interrupted_is_finished_by_the_next_one(server):
+    interrupt_join(server._thread)
+    server.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=60)
