@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from legacy_consumer.config.broker_hosts import BrokerHosts
 from legacy_consumer.config.properties import BY_NAME, PASSED_TO_LIBRDKAFKA, PROPERTIES
-from legacy_consumer.config.sources import Value, Values, gather
+from legacy_consumer.config.sources import Value, Values, gather, give_to_assignors
 from zk_layout.errors import ConfigError
 from zk_layout.settings import SaslSettings, TlsSettings, ZkSettings
 
@@ -72,6 +72,7 @@ class ClusterConfig:
         Raises: ConfigError, before anything is connected to.
         """
         values = gather(properties_file, overrides, keywords)
+        give_to_assignors(values, cls._declared(values) if values.unknown else ())
         complete = cls._complete(values)
         names = {f.name for f in fields(cls)}
         picked = {known.attribute: complete[known.name] for known in PROPERTIES if known.attribute in names}
@@ -86,6 +87,11 @@ class ClusterConfig:
         config.zk_settings()  # refuses what can never work
         BrokerHosts(config.broker_hosts)
         return config
+
+    @classmethod
+    def _declared(cls, values: Values) -> Container[str]:  # noqa: ARG003
+        """The names of the properties that assignors read, beside those that all have."""
+        return ()
 
     @classmethod
     def _complete(cls, values: Values) -> dict[str, Value | None]:

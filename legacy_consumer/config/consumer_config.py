@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from legacy_consumer.config.cluster_config import ClusterConfig, check_name
+from legacy_consumer.config.properties import BY_NAME
 from legacy_consumer.config.sources import Value, Values
 from legacy_consumer.fetching.fetcher import EARLIEST, LATEST
 from rebalance.assignors import ASSIGNORS
-from rebalance.assignors.strategies import common_protocol, make_assignors
+from rebalance.assignors.strategies import assignor_classes, common_protocol, make_assignors
 from rebalance.errors import UnknownAssignorError
 from zk_layout.errors import ConfigError
+
+_STRATEGY = "partition.assignment.strategy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,16 @@ class ConsumerConfig(ClusterConfig):
         return frozenset(_topics(self.offsets_by_hand))
 
     @classmethod
+    def _declared(cls, values: Values) -> Container[str]:
+        if values.given.get("group.coordination", "classic") == "classic":
+            return ()
+        strategy = values.given.get(_STRATEGY, BY_NAME[_STRATEGY].default)
+        try:
+            return {known.name for assignor in assignor_classes(str(strategy)) for known in assignor.properties}
+        except UnknownAssignorError as error:
+            raise _unusable(strategy, error) from error
+
+    @classmethod
     def _complete(cls, values: Values) -> dict[str, Value | None]:
         # a slots dataclass is made anew by its decorator, so super() without arguments would look in the wrong class
         complete = super(ConsumerConfig, cls)._complete(values)
@@ -87,7 +100,7 @@ class ConsumerConfig(ClusterConfig):
             check_name("offsets.by.hand", topic)
             if topic in {"", ".", ".."}:
                 raise ConfigError("offsets.by.hand", by_hand, f"{topic!r} is no topic: give names with commas between")
-        complete["partition.assignment.strategy"] = _checked_strategy(complete, values.assignment)
+        complete[_STRATEGY] = _checked_strategy(complete, values.assignment)
         if complete["rebalance.backoff.ms"] is None:
             complete["rebalance.backoff.ms"] = complete["zookeeper.sync.time.ms"]
         if complete["dual.commit.enabled"] is None:
@@ -144,18 +157,21 @@ def _proposed_group() -> str:
 
 def _checked_strategy(complete: Mapping[str, Value | None], assignment: Mapping[str, str]) -> str:
     """Check the strategy. Raises: ConfigError for a strategy that no member can use."""
-    name = "partition.assignment.strategy"
-    strategy = str(complete[name]).strip()
+    strategy = str(complete[_STRATEGY]).strip()
     if complete["group.coordination"] == "classic":
         if strategy.lower() not in ASSIGNORS:
             more = " (others need group.coordination=leader)"
-            raise ConfigError(name, strategy, f"must be {' or '.join(ASSIGNORS)}{more}")
+            raise ConfigError(_STRATEGY, strategy, f"must be {' or '.join(ASSIGNORS)}{more}")
         return strategy.lower()
     try:
         common_protocol(make_assignors(strategy, assignment))
     except UnknownAssignorError as error:
-        raise ConfigError(name, strategy, f"cannot be used: {error}") from error
+        raise _unusable(strategy, error) from error
     return strategy
+
+
+def _unusable(strategy: Value | None, error: UnknownAssignorError) -> ConfigError:
+    return ConfigError(_STRATEGY, strategy, f"cannot be used: {error}")
 
 
 def _is_part_of_a_name(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -30,11 +30,15 @@ _SYNONYMS = {"auto.offset.reset": {"earliest": "smallest", "latest": "largest"}}
 
 @dataclass(slots=True)
 class Values:
-    """The given values, each checked. rdkafka has its names without the prefix, assignment with it."""
+    """The given values, each checked. rdkafka has its names without the prefix, assignment with it.
+
+    unknown: names that no property here has, with the file that they stand in; an assignor of the user's may have them.
+    """
 
     given: dict[str, Value] = field(default_factory=dict)
     rdkafka: dict[str, str] = field(default_factory=dict)
     assignment: dict[str, str] = field(default_factory=dict)
+    unknown: list[tuple[str, Value, str | PathLike[str] | None]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -46,9 +50,6 @@ def gather(
 ) -> Values:
     """Put the sources together: keywords win over overrides, these over the file.
 
-    An unknown name is an error in keywords and overrides, which are written for this consumer, and a warning in a file,
-    which may be shared with others.
-
     Raises: ConfigError for the first invalid property.
     """
     values = Values()
@@ -58,7 +59,7 @@ def gather(
                 # a file may be shared with members of the JVM, which use it
                 values.notes.append(_no_effect(name))
             elif not _take(values, name, text):
-                values.warnings.append(f"{name} in {properties_file}: {_unknown(name)}; it has no effect")
+                values.unknown.append((name, text, properties_file))
     _check_mapping(overrides)
     by_keyword = {_name_of_keyword(keyword): value for keyword, value in keywords.items()}
     if len(by_keyword) < len(keywords):
@@ -66,8 +67,23 @@ def gather(
         raise ConfigError(twice, None, "is given twice, written with dots and with underscores")
     for name, value in {**(overrides or {}), **by_keyword}.items():
         if not _take(values, name, value):
-            raise ConfigError(name, None, _unknown(name))
+            values.unknown.append((name, value, None))
     return values
+
+
+def give_to_assignors(values: Values, declared: Container[str]) -> None:
+    """Take the unknown names that are properties of the member's assignors.
+
+    Another one is an error in keywords and overrides, which are written for this consumer, and a warning in a file,
+    which may be shared with others. Raises: ConfigError.
+    """
+    for name, value, properties_file in values.unknown:
+        if name in declared:
+            values.assignment[name] = _plain(value)
+        elif properties_file is None:
+            raise ConfigError(name, None, _unknown(name))
+        else:
+            values.warnings.append(f"{name} in {properties_file}: {_unknown(name)}; it has no effect")
 
 
 def _check_mapping(overrides: object) -> None:

@@ -59,6 +59,11 @@ def make_assignors(names: str, properties: Mapping[str, str]) -> tuple[Assignor,
     return tuple(made.values())
 
 
+def assignor_classes(names: str) -> list[type[Assignor]]:
+    """The classes of the assignors with these names, in their order. Raises: UnknownAssignorError."""
+    return [_find(part.strip()) for part in names.split(",")]
+
+
 def make_assignor(name: str, properties: Mapping[str, str]) -> Assignor:
     """One assignor, configured. Raises: UnknownAssignorError."""
     kind = _find(name)

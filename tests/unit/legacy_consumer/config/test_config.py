@@ -4,6 +4,7 @@ import pytest
 
 from legacy_consumer.config import PROPERTIES, ClusterConfig, ConsumerConfig, Kind
 from legacy_consumer.config.properties import BY_NAME, PASSED_TO_LIBRDKAFKA
+from rebalance.assignors.seam import Assignor, AssignorProperty
 from zk_layout.errors import ConfigError
 
 MINIMUM = {"zookeeper.connect": "localhost:2181", "group.id": "g"}
@@ -95,6 +96,46 @@ def test_an_unknown_property_in_a_file_is_a_warning(tmp_path):
     assert "gruop.id" in first
     assert "did you mean group.id" in first
     assert "wholly.other" in second
+
+
+class Tunable(Assignor):
+    name = "tunable"
+    properties = (AssignorProperty("tunable.number", 1, "a number", 0, 9),)
+
+    def assign(self, cluster, subscriptions):
+        raise NotImplementedError
+
+
+TUNABLE = {"group.coordination": "leader", "partition.assignment.strategy": f"range,{__name__}:Tunable"}
+
+
+def test_a_property_of_the_users_own_assignor_reaches_it_from_each_source(tmp_path):
+    path = tmp_path / "consumer.properties"
+    lines = {**MINIMUM, **TUNABLE, "tunable.number": "7"}
+    path.write_text("\n".join(f"{name}={value}" for name, value in lines.items()), encoding="utf-8")
+    from_file = ConsumerConfig.load(path)
+    assert not [text for text in from_file.warnings if "tunable" in text]
+    configs = [from_file, load({**TUNABLE, "tunable.number": 7}), load(TUNABLE, tunable_number=7)]
+    assert [config.assignment for config in configs] == [(("tunable.number", "7"),)] * 3
+    assert ConsumerConfig.load(path, tunable_number=8).assignment == (("tunable.number", "8"),)
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ({**TUNABLE, "tunable.number": "10"}, "tunable.number must be an integer from 0 to 9, not '10'"),
+        ({**TUNABLE, "tunable.numbers": "1"}, "tunable.numbers: no such property"),
+        (
+            {**TUNABLE, "partition.assignment.strategy": "range", "tunable.number": 1},
+            "tunable.number: no such property",
+        ),
+        ({"tunable.number": 1}, "tunable.number: no such property"),
+        ({**TUNABLE, "partition.assignment.strategy": "no:X", "tunable.number": 1}, "assignor 'no:X': cannot be impor"),
+    ],
+)
+def test_a_property_that_no_assignor_of_the_member_has_is_an_error(properties, says):
+    with pytest.raises(ConfigError, match=says):
+        load(properties)
 
 
 def test_a_property_of_jvm_members_alone_is_a_note(tmp_path):
