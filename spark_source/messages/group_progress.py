@@ -63,9 +63,9 @@ class GroupProgress:
                     )  # fmt: skip
                 self._done[tp] = todo.pop(tp)
         for _ in range(_TRIES):
+            todo = self._try_commit(todo)
             if not todo:
                 return
-            todo = self._try_commit(todo)
         logger.warning("group %s: %d offsets change faster than they can be committed", self._group, len(todo))
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:

@@ -11,6 +11,7 @@ from legacy_consumer.offsets.progress import PartitionProgress
 from rebalance.clock import Clock, SystemClock
 from zk_layout.errors import LegacyConsumerError
 from zk_layout.model import TopicPartition
+from zk_layout.running_threads import is_running
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class LagSampler:
         self._clock = clock or SystemClock()
         self._sample: LagSample | None = None
         self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
         self._taken: threading.Event | None = None
         """Set when the question under way has its answer; None if there is none."""
 
@@ -91,9 +93,10 @@ class LagSampler:
             sample = self._sample
             if sample is not None and self.age_s(sample) < self._max_age_s and sample.covers(self._progress()):
                 return sample
-            if self._taken is None:
+            if self._taken is None or not is_running(self._thread):
                 self._taken = threading.Event()
-                threading.Thread(target=self._take, args=(self._taken,), name="lag-sample", daemon=True).start()
+                self._thread = threading.Thread(target=self._take, args=(self._taken,), name="lag-sample", daemon=True)
+                self._thread.start()
             taken = self._taken
         self._clock.wait(taken, self._answer_s)
         sample = self._sample

@@ -13,6 +13,8 @@ from legacy_consumer.fetching.fetcher import EARLIEST
 from legacy_consumer.fetching.positions import PositionFinder, Search
 from legacy_consumer.member.broker_watch import BrokerWatch
 from legacy_consumer.member.listener_calls import ListenerCalls
+from legacy_consumer.offsets.progress import Committed, PartitionProgress
+from legacy_consumer.operations.metrics.lag_sample import LagSampler
 from tests.support.at_line import AtLine, interrupt
 from tests.support.waiting import eventually
 from zk_layout.memory_store import MemoryStore, MemoryZooKeeper
@@ -88,6 +90,20 @@ class Brokers:
         self.store.close()
 
 
+class LogEnds:
+    def __init__(self):
+        progress = {TP: PartitionProgress(1, 3, Committed(None, None))}
+        self.sampler = LagSampler(lambda: progress, Cluster().latest)
+        self.ask = self.sampler.read
+
+    def is_done(self):
+        sample = self.sampler.read()
+        return sample is not None and sample.ends == {TP: 7}
+
+    def close(self):
+        """Its thread ends by itself."""
+
+
 @pytest.fixture
 def made():
     made = []
@@ -113,7 +129,7 @@ def test_whatever_line_of_a_search_is_interrupted_the_next_search_finds(made, ma
     assert line > 5, "the library's lines were not seen"
 
 
-@pytest.mark.parametrize("make", [Leader, Position, Hook, Brokers], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [Leader, Position, Hook, Brokers, LogEnds], ids=lambda make: make.__name__)
 def test_a_thread_that_the_system_refuses_once_begins_with_the_next_call(made, monkeypatch, make):
     made.append(make())
 
