@@ -292,7 +292,9 @@ class Checker:
             life.blips = self.actors[name].blips
             if (name, tp) in self.lives:
                 # such a commit may be carried out in a later life, too, or somebody else writes the very same there
-                life.unanswered |= self.lives[name, tp].unanswered
+                last = self.lives[name, tp]
+                # to Kafka a member also commits where it began
+                life.unanswered |= last.unanswered | (last.starts if self.is_in_kafka else set())
             self.lives[name, tp] = life
 
     def on_owner_deleted(self, now, session, tp, how):
