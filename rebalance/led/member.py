@@ -143,6 +143,8 @@ class LedMember:
         self._will_doubt = False
         self._failure: RebalanceError | None = None
         """Why this member cannot say what a member has to say when it joins."""
+        self._obstacle: LegacyConsumerError | None = None
+        """What ended its last look, if that was an ACL or an error of its own."""
         self._told_out: bool | None = None
         """While this member takes no part: whether it owned something when the reconciler was told so last."""
 
@@ -160,7 +162,7 @@ class LedMember:
             given.protocol,
             leader,
             None if group is None else group.value,
-            self._why_out() or self._own.complaint,
+            self._why_out() or self._own.complaint or self._obstacle,
         )
 
     def _state(self, phase: Phase, *, connected: bool) -> LedState:
@@ -244,6 +246,7 @@ class LedMember:
         """Do what is next for this member. Errors are logged, and it looks again."""
         try:
             self._look()
+            self._obstacle = None
         except DeposedError as error:
             logger.info("%s: does not lead group %s: %s", self._consumer_id, self._group, error)
             self._look_anew(_SOON_MS)
@@ -251,6 +254,7 @@ class LedMember:
             refused = isinstance(error, (RebalanceError, NotPermittedError))
             level = logging.WARNING if refused else logging.INFO
             logger.log(level, "%s: does not get on in led group %s: %s", self._consumer_id, self._group, error)
+            self._obstacle = error if refused else None
             if refused and not self._election.leads:
                 # the first error made it forget that it leads; the second comes before it reads that it still does
                 with contextlib.suppress(LegacyConsumerError):

@@ -30,7 +30,7 @@ class Standing:
     coordination: leader, or classic while a member of the group follows no leader. generation: the last one that it
     knows; 0 if there is none. strategy: the one that made it. leader: the consumer id of the member that leads, if one
     does. group: the group's state as its coordinator sees it, if this member leads. error: why this member takes no
-    part, or what its own assignor did wrong last.
+    part or does not get on, or what its own assignor did wrong last.
     """
 
     state: LedState = LedState.DOWN

@@ -281,8 +281,10 @@ def test_a_leader_that_an_acl_keeps_from_being_a_member_leaves_the_lead_to_anoth
     setattr(first._store, right, paths)
     cluster.widen(8)
     eventually(lambda: cluster.leads(second), 10)
+    assert "may not be accessed with these credentials" in str(first.status.error)
     setattr(first._store, right, frozenset())
     cluster.await_shares([4, 4], first, second)
+    assert first.status.error is None
 
 
 def test_a_members_znode_that_an_acl_closes_costs_the_others_nothing(cluster, caplog):
