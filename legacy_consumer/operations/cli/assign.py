@@ -50,10 +50,11 @@ _EXAMPLE = (
        "members": {{MEMBER ID: {{"topics": [TOPIC, ...], "owned": {{TOPIC: [PARTITION, ...]}},
                                "generation": NUMBER, "priority": NUMBER, "instance_id": ID}}}}}}
 
-    All keys but "topics" are optional. Prints {{"topic/partition": "member id"}} for each case: the partitions that
-    each member may fetch in the next generation. With a cooperative strategy a partition that moves has no owner for
-    one generation, and the answer does not contain it. If a line is not a case, or the assignor fails, the command
-    prints {{"error": reason}} and continues with the next line; the exit code is 0.
+    All keys but "topics" are optional, and null counts as absent. Prints {{"topic/partition": "member id"}} for
+    each case: the partitions that each member may fetch in the next generation. With a cooperative strategy a
+    partition that moves has no owner for one generation, and the answer does not contain it. If a line is not a
+    case, or the assignor fails, the command prints {{"error": reason}} and continues with the next line; the exit
+    code is 0.
 
     \b
     Example:

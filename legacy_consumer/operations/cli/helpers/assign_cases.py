@@ -95,6 +95,8 @@ def _member(name: str, told: object) -> _Member:
     document = json_object(told, where)
     if unknown := sorted(document.keys() - _MEMBER_KEYS):
         raise ValueError(f"{where}: {json.dumps(unknown[0])} is none of {', '.join(sorted(_MEMBER_KEYS))}")
+    # programs write null for what a member does not say
+    document = {key: value for key, value in document.items() if value is not None}
     topics = document.get("topics")
     if not isinstance(topics, list):
         raise ValueError(f'{where}: "topics" must be a list of topics')  # noqa: TRY004  the text is wrong

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from legacy_consumer.operations.cli.assign import assign
+from rebalance.assignors.strategies import STRATEGIES
 
 
 def run(*lines, strategy="range"):
@@ -183,6 +184,13 @@ def test_an_assignor_of_ones_own_is_found_by_its_import_path(tmp_path, monkeypat
         {"error": "assignor broken failed: it gives t/0 to no member"}
     ]
     monkeypatch.delitem(sys.modules, "assigning_here")
+
+
+def test_null_is_what_a_member_does_not_say():
+    nothing = dict.fromkeys(("owned", "generation", "priority", "instance_id"))
+    case = {"topics": {"t": 3}, "members": {"m2": {**T, **nothing}, "m1": {**T, **nothing}}}
+    for strategy in STRATEGIES:
+        assert answers(case, strategy=strategy) == answers(THREE, strategy=strategy)
 
 
 FAILING = """
