@@ -101,7 +101,9 @@ class Reconciler:
         is_taken = self._reader.holder_of(self._consumer_id) != self._ownership.session_id
         if not is_taken and self._reader.data_of(self._consumer_id) != self._registrar.data:
             return self._mend_registration(todo)
-        self._bury_deleted(snapshot)
+        if not is_taken:
+            # with another member's registration the reader may not have looked at this member's topics
+            self._bury_deleted(snapshot)
         assignment = self._patience.judge(snapshot, self._assign(snapshot))
         # what is assigned to my id is another member's, if another session or no session holds the id
         mine = {} if is_taken else owned_by(assignment, self._consumer_id)

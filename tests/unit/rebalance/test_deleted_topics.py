@@ -2,9 +2,11 @@
 
 import logging
 
-from tests.support.group_members import Group
-from zk_layout.codecs import encode_topic
-from zk_layout.model import TopicAssignment, TopicPartition
+from tests.support.group_members import GROUP, Group
+from zk_layout.codecs import encode_registration, encode_topic
+from zk_layout.memory_store import MemoryStore
+from zk_layout.model import ConsumerRegistration, SubscriptionPattern, TopicAssignment, TopicPartition
+from zk_layout.paths import ConsumerIdPath
 from zk_layout.store import CreateOp, DeleteOp
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -26,6 +28,21 @@ def test_a_deleted_topic_is_buried_without_a_commit_and_its_owner_znodes_go():
     assert not [entry for entry in member.delivery.log if entry[0] == "end" and entry[1]]
     assert member.owned == [U0]
     assert group.owners("t") == {}
+
+
+def test_topics_of_a_member_whose_id_another_one_has_taken_are_not_taken_for_deleted_ones():
+    """The other member does not subscribe to them: nobody had looked whether they exist, and nothing was committed."""
+    group = Group({"t": 2, "u": 1})
+    member = consumed(group)
+    thief = MemoryStore(group.server)
+    thief.start()
+    path = ConsumerIdPath(GROUP, member.consumer_id).path
+    group.admin.delete(path)
+    registration = ConsumerRegistration(SubscriptionPattern.STATIC, (("u", 1),), 0)
+    thief.create(path, encode_registration(registration), ephemeral=True)
+    group.pass_time(1)
+    assert [entry for entry in member.delivery.log if entry[0] in ("bury", "end")] == [("end", (T0, T1, U0))]
+    assert member.owned == []
 
 
 def test_messages_in_hand_of_a_deleted_topic_delay_nothing():
