@@ -157,6 +157,9 @@ class Leadership:
             if joining is None or joining.consumer_id != share.consumer_id:
                 # it joins like a new one: a share under another name, which a stranger wrote, is nobody's
                 continue
+            if all(offered.name != given.protocol for offered in joining.protocols):
+                # so does one that does not offer what the group goes by, as told by a stranger in its place
+                continue
             if joining.written == share.joined:
                 self._joined[member_id] = joining
                 protocols = joining.protocols
@@ -289,7 +292,9 @@ class Leadership:
         again = [
             member_id
             for member_id, member in group.members.items()
-            if member.join_reply is None and self._rounds.get(member_id, -1) >= self._journal.round.number
+            if member.join_reply is None
+            and self._rounds.get(member_id, -1) >= self._journal.round.number
+            and self._joined[member_id].consumer_id not in self._refused
         ]
         for member_id in again:
             self._rejoin(self._joined[member_id], now)

@@ -7,11 +7,13 @@ import pytest
 from rebalance.assignors.seam import Subscription
 from rebalance.coordination.requests import Protocol
 from rebalance.led.records import (
+    Round,
     decode_generation,
     decode_joining,
     decode_round,
     decode_subscription,
     encode_joining,
+    encode_round,
     encode_subscription,
     generation_path,
     leader_path,
@@ -20,6 +22,7 @@ from rebalance.led.records import (
 )
 from tests.support.group_members import GROUP, Group
 from zk_layout.errors import NotPermittedError
+from zk_layout.store import DeleteOp, SetOp
 
 
 class Led:
@@ -146,6 +149,30 @@ def test_a_leader_that_refuses_itself_for_a_strangers_words_leads_again_if_nobod
     joining = decode_joining(path, led.first.consumer_id, led.group.admin.get_data(path).data)
     unknown = Protocol("", joining.protocols[0].metadata)
     led.group.admin.set_data(path, encode_joining(replace(joining, protocols=(unknown,))))
+    led.group.pass_time(10)
+    assert [len(member.owned) for member in led.group.members] == [3, 3]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_new_leader_of_a_member_in_whose_place_a_stranger_told_of_another_strategy_gets_on(strategy):
+    """It loaded that member with the other strategy, was refused itself, and asked to join again without end."""
+    led = Led(strategy)
+    second = led.join("b")
+    led.group.settle()
+    led.group.pass_time(0.25)
+    path = member_path(GROUP, second.consumer_id)
+    joining = decode_joining(path, second.consumer_id, led.group.admin.get_data(path).data)
+    unknown = Protocol("unknown", joining.protocols[0].metadata)
+    # the last leader died after it had asked for a round
+    asked = Round(
+        led.round() + 1, frozenset(led.generation().shares[one].consumer_id for one in led.generation().shares)
+    )
+    ops = [
+        SetOp(path, encode_joining(replace(joining, protocols=(unknown,)))),
+        SetOp(round_path(GROUP), encode_round(asked)),
+        DeleteOp(leader_path(GROUP)),
+    ]
+    led.group.admin.multi(ops)
     led.group.pass_time(10)
     assert [len(member.owned) for member in led.group.members] == [3, 3]
 
